@@ -38,8 +38,7 @@ def test_types():
 def test_a_fingerprint_tells_parameters_apart():
     net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     first = fingerprint(net)
-    same = copy.deepcopy(net)
-    assert first == fingerprint(same) == fingerprint(net.state_dict())
+    assert first == fingerprint(copy.deepcopy(net)) == fingerprint(net.state_dict())
     assert len(first) == 64
     net[1].running_mean[0] = 1e-3
     assert fingerprint(net) != first

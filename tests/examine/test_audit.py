@@ -189,8 +189,7 @@ def test_the_file_holds_the_table(run, tmp_path):
     assert [*read] == [*found.table]
     for name, column in read.items():
         np.testing.assert_array_equal(column, found.table[name])
-    again = audit.audit(run, eps=EPS)
-    assert again.file.read_bytes() == found.file.read_bytes()
+    assert audit.audit(run, eps=EPS).file.read_bytes() == found.file.read_bytes()
     assert '"eps": 0.15' in (run / "audit.json").read_text()
 
 

@@ -131,8 +131,7 @@ def test_what_is_spurious_in_a_coloured_picture(scale):
         found = terms(task, scale, 0.1, w, w, one)
         sine = np.linalg.norm(part) / np.linalg.norm(slope)
         assert float(found.spurious / found.gradient) == pytest.approx(sine, abs=1e-9)
-        margin = float((slope * picture).sum() / scale)
-        p = 1 / (1 + math.exp(-margin))
+        p = 1 / (1 + math.exp(-float((slope * picture).sum() / scale)))
         assert found.gradient.item() == pytest.approx(p * np.linalg.norm(slope))
         assert found.gamma.item() == 1 and found.l_trans.item() == 0
 

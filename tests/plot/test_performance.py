@@ -54,8 +54,7 @@ def test_clients_are_sorted_and_beside_each_other(lines, examined):
     benign = own.clients["malicious"] == 0
     assert lines(figure, 0)[2][1] == sorted(own.clients["accuracy"][benign])
     best = max((local, own), key=lambda r: r.summary["personal"]["accuracy_mean"])
-    values = lines(figure, 1)[-1][1]
-    assert values == sorted(best.clients["accuracy"][benign])
+    assert lines(figure, 1)[-1][1] == sorted(best.clients["accuracy"][benign])
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])

@@ -146,8 +146,7 @@ def test_missing_values_are_counted_and_left_out():
 def test_targets_of_a_regression():
     arrays = table(0)
     figure = gallery.draw(arrays, split(40, 30, 10), "")
-    below = titled(figure, "Targets per client")
-    (line,) = below.get_lines()
+    (line,) = titled(figure, "Targets per client").get_lines()
     expected = [np.median(arrays.y[:30]), np.median(arrays.y[30:])]
     assert np.allclose(line.get_ydata(), expected)
     rendered(figure)
@@ -182,8 +181,7 @@ def test_very_many_classes_and_clients():
 
 
 def test_sizes_far_apart_are_drawn_by_their_logarithm():
-    arrays = images(1200)
-    figure = gallery.draw(arrays, split(1200, 1000, 2), "")
+    figure = gallery.draw(images(1200), split(1200, 1000, 2), "")
     assert titled(figure, "Examples per client").get_yscale() == "log"
     rendered(figure)
 

@@ -145,8 +145,7 @@ def test_the_model_is_recovered_from_soft_labels(k, inputs):
 
 def test_on_v_itself_the_scale_is_not_learned():
     """Without noise every multiple of θ♠ fits: the shortest is learned, not θ♠."""
-    head = some(3, 6, seed=2)
-    found = data_attack(head, 200, 3, width=2.0, noise=0.0)
+    found = data_attack(some(3, 6, seed=2), 200, 3, width=2.0, noise=0.0)
     weight = learned(found, 3).weight
     assert np.linalg.norm(weight - weight.mean(axis=0)) < 1e-5
 

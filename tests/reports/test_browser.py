@@ -29,8 +29,7 @@ def page(examined, tmp_path_factory):
 def crowd(told, tmp_path_factory):
     """Very many clients, a tenth of them hostile."""
     place = tmp_path_factory.mktemp("crowd")
-    draw = np.random.default_rng(0)
-    own, shared = draw.integers(0, 21, (2, MANY)) / 20
+    own, shared = np.random.default_rng(0).integers(0, 21, (2, MANY)) / 20
     bad = np.arange(MANY) % 10 == 9
     told(
         place / "run",
@@ -65,8 +64,7 @@ def test_it_opens_quietly_and_fits(browser, page, width, height, dark):
     browser.see(page, width, height, dark)
     quiet(browser)
     assert browser.js("return document.documentElement.dataset.ready") == "yes"
-    wide = browser.js("return document.documentElement.scrollWidth")
-    assert wide <= width
+    assert browser.js("return document.documentElement.scrollWidth") <= width
     paper = browser.js("return getComputedStyle(document.body).backgroundColor")
     assert (paper == "rgb(255, 255, 255)") is not dark
 
@@ -104,8 +102,7 @@ def test_paper(browser, page, tmp_path):
 def test_paper_has_all_rows(browser, told, tmp_path):
     """On a screen 50 of 120; on paper all, and nothing folded; then as before."""
     place = told(tmp_path / "run", np.linspace(0, 1, 120), test=np.full(120, 119))
-    found = reports.report([place])
-    browser.see(found.page.as_uri())
+    browser.see(reports.report([place]).page.as_uri())
     rows = "document.querySelectorAll('.clients tbody tr').length"
     folded = "document.querySelectorAll('details:not([open])').length"
     note = "document.querySelector('.clients .printed')"
@@ -181,8 +178,7 @@ def test_the_link_to_one_client_asks_for_none(browser, page):
 
 def column(browser, place, at):
     cells = f"document.querySelectorAll('{place} tbody tr td:nth-child({at})')"
-    found = browser.js(f"return [...{cells}].map((c) => c.textContent)")
-    return found
+    return browser.js(f"return [...{cells}].map((c) => c.textContent)")
 
 
 def test_tables_sort_and_filter_from_the_keyboard(browser, page):
@@ -279,14 +275,12 @@ def pasted(browser):
     field = "document.querySelector('#which')"
     browser.js(f"{field}.value = ''; {field}.focus()")
     browser.chord("\ue009", "v")
-    found = browser.until(f"{field}.value")
-    return found
+    return browser.until(f"{field}.value")
 
 
 def test_a_browser_without_a_clipboard_copies_too(browser, page):
     browser.see(page)
-    gone = "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
-    browser.js(gone)
+    browser.js("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     code = "document.querySelector('#card .use code.command')"
     browser.js(f"{code}.nextElementSibling.focus()")
     browser.press(" ")
@@ -349,8 +343,7 @@ def test_a_card_has_an_address(browser, page):
 def test_names_do_nothing(browser, told, tmp_path, name):
     place = told(tmp_path / name, [0.5, 0.8, 1.0], hostile=[1, 0, 0])
     other = told(tmp_path / "other", [0.6] * 3, hostile=[1, 0, 0], personalizer="local")
-    found = reports.report([place, other], tmp_path / "x.html")
-    browser.see(found.page.as_uri())
+    browser.see(reports.report([place, other], tmp_path / "x.html").page.as_uri())
     quiet(browser)
     assert browser.count("img") == 0
     assert name in browser.text("#card")
@@ -376,8 +369,7 @@ def test_ten_thousand_clients(browser, crowd):
     assert column(browser, place, 4) == ["0.000"] * 50
     browser.type(f"{place} input", "9998")
     assert column(browser, place, 1) == ["9998"]
-    nodes = browser.count("*")
-    assert nodes < 5000
+    assert browser.count("*") < 5000
     browser.open(f"{crowd.as_uri()}#client=9998")
     shown = browser.text("#card")
     assert compare.number(float(table["accuracy"][9998])) in shown

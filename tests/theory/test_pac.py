@@ -152,8 +152,7 @@ def test_without_examples_a_user_is_where_the_others_are():
 
 def test_the_seed_decides():
     def distances(seed):
-        users = Users(honest=2, others=1)
-        given = {"users": users, "trials": 2, "seed": seed}
+        given = {"users": Users(honest=2, others=1), "trials": 2, "seed": seed}
         return theory.pac_curve("logistic", "smooth_l2", [5, 50], **given).distance
 
     np.testing.assert_array_equal(distances(0), distances(0))

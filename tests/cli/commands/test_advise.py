@@ -49,8 +49,7 @@ def regression(**more):
 
 def test_points(advised, tmp_path):
     """τ² has a relative error of .08 here."""
-    path = trained(tmp_path, points(), personalizer="local")
-    found = advised(path)
+    found = advised(trained(tmp_path, points(), personalizer="local"))
     lam = theory.best_lam_points(40, 0.8, 0.3)
     assert found["lam"] == pytest.approx(lam, rel=0.35)
     assert found["lam"] == found["lam_clean"] == found["lam_sizes"][0]

@@ -122,7 +122,6 @@ def test_refusals(refused, run, tmp_path):
     own = "no personal models .* --set personalizer.name=finetune"
     for words, *arguments in (
         (r"adversarial.eps = 0.0 must be a positive", run, "--eps", 0),
-        ("adversarial.norm", run, "--norm", "l1"),
         ("--bounds 0;1 must be numbers with commas", run, "--bounds", "0;1"),
         (r"bounds = \[1.0\] is no range", run, "--bounds", "1"),
         ("between 0 and 127.5", run, "--bounds", "0,0.5"),
@@ -130,5 +129,4 @@ def test_refusals(refused, run, tmp_path):
         ("is not the folder of a run", tmp_path),
         (own, none),
     ):
-        line = refused("audit", *arguments)
-        assert re.search(words, line), line
+        assert re.search(words, refused("audit", *arguments))

@@ -215,9 +215,7 @@ def test_refusals(refused, runs, run, tmp_path):
     (run / files.SUMMARY).unlink()
     for path, given, words in (
         (tuned, ("--sigma", 0), "sigma = 0.0"),
-        (tuned, ("--sigma", -1), "sigma = -1.0"),
         (tuned, ("--alpha", 0), "alpha = 0.0"),
-        (tuned, ("--alpha", 1.5), "alpha = 1.5"),
         (tuned, ("--n", 0), "n = 0 must be"),
         (tuned, ("--examples", 0), "examples = 0"),
         (tuned, ("--clients", "some"), "clients = 'some' is not 'all'"),
@@ -236,8 +234,7 @@ def test_refusals(refused, runs, run, tmp_path):
         (run, (), "not finished.*troth resume"),
         (tuned, ("--device", "cuda:77"), "device 'cuda:77' is not here"),
     ):
-        line = refused("certify", path, *FEW, *given)
-        assert re.search(words, line), line
+        assert re.search(words, refused("certify", path, *FEW, *given))
         assert not (path / "certificates.csv").exists()
 
 

@@ -334,8 +334,7 @@ def test_refused_files_and_numbers(refused, run, mine, place, tmp_path):
     shutil.copy(run / "experiment.toml", tmp_path / "half")
     shutil.copytree(run, tmp_path / "far")
     tensors, _ = files.load(run / files.SHARED)
-    name = next(k for k in tensors if k.endswith("weight"))
-    tensors[name][0, 0] = float("inf")
+    tensors[next(k for k in tensors if k.endswith("weight"))][0, 0] = float("inf")
     files.save(tmp_path / "far" / files.SHARED, tensors)
     ask = (run, "--data", mine)
     for words, *arguments in (

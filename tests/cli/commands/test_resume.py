@@ -19,8 +19,7 @@ def test_resume_of_what_is_finished(troth, one, grid):
         before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
         result = troth("resume", out, "--json")
         assert result.exit_code == 0 and "finished already" in result.stderr
-        again = json.loads(result.stdout)
-        assert again["runs"] == json.loads(first.stdout)["runs"]
+        assert json.loads(result.stdout)["runs"] == json.loads(first.stdout)["runs"]
         assert before == {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
 
 

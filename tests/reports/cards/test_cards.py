@@ -198,8 +198,7 @@ def test_sentences(told, tmp_path):
 
 
 def test_a_run_without_personalizer(told, tmp_path):
-    made = document(told(tmp_path / "x", [0.9, 0.7], personalizer="none"))
-    one = card(made, 0)
+    one = card(document(told(tmp_path / "x", [0.9, 0.7], personalizer="none")), 0)
     assert not one["own_model"] and "served.shared" in rules(one)
     assert "shortcuts.shared" in rules(one) and not rules(one) & {"gain.shared"}
     assert one["use"] == {"decided_by": "only", "run": "x", "model": "shared"}
@@ -301,8 +300,7 @@ def test_an_error_is_better_when_it_is_lower(tmp_path):
         "personalizer": "finetune",
     }
     troth.run(tree, out=tmp_path / "x")
-    made = document(tmp_path / "x")
-    first = min(made["cards"], key=lambda c: c["value"])
+    first = min(document(tmp_path / "x")["cards"], key=lambda c: c["value"])
     assert (first["rank"], first["metric"], first["interval"]) == (1, "error", None)
     assert {"certificate.never", "shortcuts.never", "served.plain"} <= rules(first)
     assert first["valid"] is not None and "served.valid" in rules(first)

@@ -125,8 +125,7 @@ def test_the_list_is_searched_and_runs_are_compared(browser, root, server):
     browser.focus("#show")
     browser.press("\ue007")
     browser.until("document.querySelector('#card h3')")
-    title = browser.text("h1")
-    assert title == "Report of 2 runs"
+    assert browser.text("h1") == "Report of 2 runs"
     browser.open(f"{server.url}report?run=clean#client=3")
     browser.until("document.querySelector('#card h3').textContent === 'Client 3'")
     assert browser.log("browser") == []

@@ -124,15 +124,13 @@ def test_files_are_read_when_they_change(told, tmp_path, monkeypatch):
     ],
 )
 def test_a_summary_that_says_nothing_is_none(summary, told, tmp_path):
-    place = told(tmp_path / "r", [0.5, 1.0])
-    (place / files.SUMMARY).write_text(summary)
+    (told(tmp_path / "r", [0.5, 1.0]) / files.SUMMARY).write_text(summary)
     (entry,) = Listing(tmp_path).entries()
     assert (entry.state, entry.rounds, entry.mean) == ("stopped", "4 of 4", "–")
 
 
 def test_an_experiment_that_cannot_be_read(told, tmp_path):
-    place = told(tmp_path / "r", [0.5, 1.0])
-    (place / files.EXPERIMENT).write_bytes(b"\xff")
+    (told(tmp_path / "r", [0.5, 1.0]) / files.EXPERIMENT).write_bytes(b"\xff")
     (entry,) = Listing(tmp_path).entries()
     assert entry.state == "finished" and entry[-3:] == ("–",) * 3
 
