@@ -6,13 +6,13 @@ No test goes to the internet; those about downloads have a server of their own.
 import contextlib
 import http.server
 import importlib.util
+import json
 import os
 import pathlib
 import shutil
 import threading
 import time
 import urllib.parse
-from typing import Any
 
 import pytest
 
@@ -48,12 +48,12 @@ class Server(http.server.ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.files: dict[str, bytes] = {}
-        self.headers: dict[str, str] = {"ETag": '"1"'}
+        self.files = {}
+        self.headers = {"ETag": '"1"'}
         self.ranges = True
         self.pace = 0.0
-        self.tricks: list[tuple[Any, ...]] = []
-        self.seen: list[tuple[str, dict[str, str]]] = []
+        self.tricks = []
+        self.seen = []
 
     def url(self, name, content=None):
         """The address of a file; with content, it is offered from now on."""
@@ -189,7 +189,7 @@ def examined(tmp_path_factory):
     from troth.examine import audit, certify
 
     root = tmp_path_factory.mktemp("examined")
-    tree: dict[str, Any] = {
+    tree = {
         "data": "digits",
         "partition": {"name": "classes", "clients": 12, "per_client": 5},
         "model": {"name": "mlp", "widths": [16]},
@@ -210,6 +210,46 @@ def examined(tmp_path_factory):
     certify.certify(run, smoothing, clients="4", examples=6, device="cpu")
     audit.audit(run, eps=0.1, device="cpu")
     return root
+
+
+@pytest.fixture(scope="session")
+def contents():
+    """Reads the bytes of a run's files; of the summary, all but the time it took."""
+    from troth import files
+
+    names = (
+        files.EXPERIMENT,
+        files.ROUNDS,
+        files.CLIENTS,
+        files.SHARED,
+        files.PERSONAL,
+    )
+
+    def read(path):
+        summary = json.loads((path / files.SUMMARY).read_text())
+        assert summary.pop("seconds") > 0
+        return {name: (path / name).read_bytes() for name in names}, summary
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def killed():
+    """Trains an experiment until it is killed after some rounds."""
+    import troth
+
+    class Killed(Exception):
+        pass
+
+    def train(tree, done, out):
+        def kill(progress):
+            if progress.done == done:
+                raise Killed
+
+        with pytest.raises(Killed):
+            troth.run(tree, out=out, watch=kill)
+
+    return train
 
 
 @pytest.fixture

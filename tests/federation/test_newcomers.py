@@ -1,8 +1,6 @@
 """Clients that never took part: drawn, left out, and served at the end."""
 
-import json
 import signal
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +27,7 @@ NAMES = lookup.names("personalizer")
 SIZES = [14, 25, 9, 30, 17, 12, 21, 19]  # examples of each client
 N = len(SIZES)
 LOOP = {"how": "loop", "chunk": 1, "device": "cpu"}
+DITTO = {"name": "ditto", "lam": 0.5}
 NORMED = ("fedbn",)  # members that need normalization layers
 
 
@@ -46,7 +45,7 @@ def data(tmp_path_factory):
 
 
 def tree(data, **sections):
-    whole: dict[str, Any] = {
+    whole = {
         "seed": 3,
         "data": {"name": "npz", "path": str(data)},
         "partition": {"name": "natural", "split": [0.6, 0.2, 0.2]},
@@ -55,16 +54,15 @@ def tree(data, **sections):
         "engine": LOOP,
     }
     for name, value in sections.items():
-        old = whole.get(name, {})
-        both = isinstance(value, dict) and isinstance(old, dict)
-        whole[name] = {**old, **value} if both else value
+        both = isinstance(value, dict) and isinstance(whole.get(name), dict)
+        whole[name] = whole[name] | value if both else value
     whole["train"]["precision"] = "float64"
     return whole
 
 
 def built(data, plan=None, **sections):
-    whole = reader.from_dict(tree(data, **sections))
-    return build.build(whole, plan=plan or Plan("loop", 1))
+    e = reader.from_dict(tree(data, **sections))
+    return build.build(e, plan=plan or Plan("loop", 1))
 
 
 def trained(data, plan=None, **sections):
@@ -82,10 +80,6 @@ def short(name, **more):
     return {"name": name, **({} if name == "none" else {"steps": 3}), **last, **more}
 
 
-def model(name):
-    return {"model": "normed:net"} if name in NORMED else {}
-
-
 @pytest.fixture
 def normed(tmp_path, monkeypatch):
     (tmp_path / "normed.py").write_text(
@@ -94,9 +88,6 @@ def normed(tmp_path, monkeypatch):
         "    return nn.Sequential(*inner, nn.Linear(5, classes))\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-
-
-# Who they are
 
 
 def drawn(share, n, hostile=0, seed=0):
@@ -121,34 +112,35 @@ def test_drawn_among_the_benign(n, share, hostile, seed):
 
 def test_everybody_has_the_same_chance():
     """600 draws of 4 of 10: no count strays by 5 σ (p < 10⁻⁵)."""
-    counts = np.bincount(
-        np.concatenate([drawn(0.3, 12, 2, seed) for seed in range(600)]), minlength=12
-    )
-    p = 4 / 10
+    every = np.concatenate([drawn(0.3, 12, 2, seed) for seed in range(600)])
+    counts = np.bincount(every, minlength=12)
     assert (counts[:2] == 0).all()
-    assert (abs(counts[2:] - 600 * p) < 5 * (600 * p * (1 - p)) ** 0.5).all()
+    assert (abs(counts[2:] - 240) < 5 * (240 * 0.6) ** 0.5).all()
 
 
 @pytest.mark.parametrize(
-    "more",
+    ("train", "availability"),
     [
-        {},
-        {"train": {"sampling": "size"}},
-        {"train": {"cohort": 0}},
-        {"train": {"cohort": 6}},
-        {"availability": {"period": 3, "on": 1}},
-        {"train": {"sampling": "size"}, "availability": {"leave": 0.5}},
+        ({}, {}),
+        ({"sampling": "size"}, {}),
+        ({"cohort": 0}, {}),
+        ({"cohort": 6}, {}),
+        ({}, {"period": 3, "on": 1}),
+        ({"sampling": "size"}, {"leave": 0.5}),
     ],
 )
-def test_they_are_never_asked(data, more):
-    more = {**more, "train": {"rounds": 25, "steps": 1, **more.get("train", {})}}
-    f = built(data, **more).federation
-    late, asked = f.newcomers, {int(k) for r in range(25) for k in f.sample(r)}
-    assert len(late) == 2 and not asked & {*late.tolist()}
+def test_they_are_never_asked(data, train, availability):
+    more = {"rounds": 25, "steps": 1, **train}
+    f = built(data, train=more, availability=availability).federation
+    late, asked = (
+        {*f.newcomers.tolist()},
+        {int(k) for r in range(25) for k in f.sample(r)},
+    )
     everyone = {*f.members.tolist()}
-    assert asked <= everyone if "leave" in str(more) else asked == everyone
-    whole = more["train"].get("cohort") in (0, 6)
-    assert not whole or all(np.array_equal(f.sample(r), f.members) for r in range(3))
+    assert len(late) == 2 and not asked & late
+    assert asked <= everyone if "leave" in availability else asked == everyone
+    if "cohort" in train:
+        assert all(np.array_equal(f.sample(r), f.members) for r in range(3))
 
 
 def test_the_adversary_is_drawn_as_ever(data):
@@ -173,37 +165,29 @@ def test_how_a_deadline_is_reckoned_does_not_hang_on_them(data):
     assert torch.equal(*found)
 
 
-# What they have
-
-
 def test_fewer_examples():
     lists = [np.arange(10 * k, 10 * k + m) for k, m in enumerate((7, 9, 3, 8))]
-    shards, late = Shards(lists, lists, lists), np.array([1, 2])
-    found = {}
+    shards, late, found = Shards(lists, lists, lists), np.array([1, 2]), {}
     for count in (0, 1, 4, 100):
-        setting = Evaluate(newcomers=0.5, newcomer_examples=count)
-        e = Experiment(evaluate=setting)
+        e = Experiment(evaluate=Evaluate(newcomers=0.5, newcomer_examples=count))
         made = newcomers.fewer(e, shards, late)
         assert made.valid is lists and made.test is lists
-        assert [len(t) for t in made.train[::3]] == [7, 8]
         found[count] = made.train
-    assert [len(t) for t in found[4]] == [7, 4, 3, 8]
-    assert [len(t) for t in found[1]] == [7, 1, 1, 8]
-    assert [len(t) for t in found[100]] == [len(t) for t in found[0]] == [7, 9, 3, 8]
+    sizes = {count: [len(t) for t in train] for count, train in found.items()}
+    whole = [len(t) for t in lists]
+    assert whole == [7, 9, 3, 8]
+    assert sizes == {0: whole, 1: [7, 1, 1, 8], 4: [7, 4, 3, 8], 100: whole}
     assert {*found[1][1]} < {*found[4][1]} < {*lists[1]}
     assert (np.diff(found[4][1]) > 0).all()
-    assert [len(t) for t in lists] == [7, 9, 3, 8]
 
 
 def test_members_do_not_notice_how_newcomers_are_served(data):
-    ditto = {"name": "ditto", "lam": 0.3}
     rows = []
     for late in ({}, {"newcomer_rounds": 9}, {"newcomer_examples": 2}):
-        evaluate = {"newcomers": 0.2, **late}
-        f = trained(data, personalizer=ditto, evaluate=evaluate).federation
+        f = trained(data, personalizer=DITTO, evaluate=late).federation
         rows.append((f.broadcast.w, f.population.read(f.members)))
         others = f.population.read(f.newcomers)
-        assert torch.equal(others, f.population.start.expand_as(others)) is False
+        assert not torch.equal(others, f.population.start.expand_as(others))
     for w, states in rows[1:]:
         assert torch.equal(w, rows[0][0]) and torch.equal(states, rows[0][1])
 
@@ -236,21 +220,15 @@ def test_pixels_are_normalized_without_them(tmp_path):
     y, file = owner % 2 ^ random.integers(0, 2, 60), tmp_path / "d.npz"
     np.savez(file, x=x, y=y, owner=owner)
     pixel = {"name": "linear", "normalize": "pixel"}
-    for seed in range(40):
-        made = built(file, model=pixel, seed=seed, train={"cohort": 0})
-        train, f = load.deal(made.experiment, None)[1].train, made.federation
-        if 2 in f.newcomers:
-            break
-    assert 2 in f.newcomers
-    rows = np.concatenate([train[k] for k in f.members])
+    every = (built(file, model=pixel, seed=s, train={"cohort": 0}) for s in range(40))
+    made = next(one for one in every if 2 in one.federation.newcomers)
+    train = load.deal(made.experiment, None)[1].train
+    rows = np.concatenate([train[k] for k in made.federation.members])
     state = made.network.state_dict()
     mean = next(v for k, v in state.items() if k.startswith("0.") and "mean" in k)
     scale = 255 if float(mean.max()) <= 1 else 1
     expected = x[rows].astype(np.float64).mean(0)
     np.testing.assert_allclose(mean.reshape(5, 5) * scale, expected, rtol=1e-4)
-
-
-# How long, and how fast
 
 
 @pytest.mark.parametrize(
@@ -270,16 +248,15 @@ def test_as_many_rounds_as_the_average_client(rounds, cohort, members, own, expe
     assert newcomers.rounds(e, members) == expected
 
 
-def test_the_schedule_is_gone_through():
-    scale = lambda r: float(r)  # noqa: E731
-    assert newcomers.scales(scale, 10, 5) == [1, 3, 5, 7, 9]
-    assert newcomers.scales(scale, 10, 1) == [5]
-    assert newcomers.scales(scale, 3, 3) == [0, 1, 2]
-    assert newcomers.scales(scale, 1, 4) == [0, 0, 0, 0]
-    assert newcomers.scales(scale, 2, 4) == [0, 0, 1, 1]
-
-
-# What they get: written out
+@pytest.mark.parametrize(
+    ("rounds", "own", "expected"),
+    [
+        *[(10, 5, [1, 3, 5, 7, 9]), (10, 1, [5]), (3, 3, [0, 1, 2])],
+        *[(1, 4, [0, 0, 0, 0]), (2, 4, [0, 0, 1, 1])],
+    ],
+)
+def test_the_schedule_is_gone_through(rounds, own, expected):
+    assert newcomers.scales(float, rounds, own) == expected
 
 
 def batches(made, k, steps, round_):
@@ -302,10 +279,12 @@ def slope(v, x, y):
     return g
 
 
-def own(made):
+def served(made):
+    """Newcomers and their models."""
     f = made.federation
     with torch.no_grad():
-        return f.engine.models(f.broadcast.w, f.population.read(f.newcomers))
+        rows = f.engine.models(f.broadcast.w, f.population.read(f.newcomers))
+    return zip(f.newcomers.tolist(), rows, strict=True)
 
 
 def test_ditto_written_out(data):
@@ -315,7 +294,7 @@ def test_ditto_written_out(data):
     cosine = {"schedule": "cosine"}
     made = trained(data, personalizer=ditto, evaluate=late, train=cosine)
     w = made.federation.broadcast.w
-    for k, found in zip(made.federation.newcomers.tolist(), own(made), strict=True):
+    for k, found in served(made):
         v = w.clone()
         for j, r in enumerate([0, 2, 3, 5]):  # of the six, at equal distances
             lr = 0.15 * (1 + np.cos(np.pi * r / 6)) / 2
@@ -329,23 +308,20 @@ def test_finetune_written_out(data):
     """Rounds change nothing; after them the whole learning rate, from the last w."""
     tuned = {"name": "finetune", "steps": 5, "lr": 0.1}
     made = trained(data, personalizer=tuned, train={"schedule": "cosine"})
-    for k, found in zip(made.federation.newcomers.tolist(), own(made), strict=True):
+    for k, found in served(made):
         v = made.federation.broadcast.w
         for x, y in batches(made, k, 5, 6):
             v = v - 0.1 * slope(v, x, y)
         assert (v - found).abs().max() < 1e-12
 
 
-def test_none_is_the_shared_model(data):
-    for solver in ("fedavg", "scaffold"):  # the latter has a state nevertheless
-        made = trained(data, personalizer="none", solver=solver)
-        w = made.federation.broadcast.w
-        assert torch.equal(own(made), w.expand(2, -1))
-        tables = results.evaluate(made, made.federation.newcomers)
-        assert all(
-            np.array_equal(tables["personal"][c], tables["shared"][c], equal_nan=True)
-            for c in tables["shared"]
-        )
+@pytest.mark.parametrize("solver", ["fedavg", "scaffold"])  # the latter has a state
+def test_none_is_the_shared_model(data, solver):
+    made = trained(data, personalizer="none", solver=solver)
+    w = made.federation.broadcast.w
+    assert all(torch.equal(found, w) for _, found in served(made))
+    tables = results.evaluate(made, made.federation.newcomers)
+    np.testing.assert_equal(tables["personal"], tables["shared"])
 
 
 def test_scaffold_starts_from_no_control_variate(data):
@@ -353,10 +329,9 @@ def test_scaffold_starts_from_no_control_variate(data):
     ditto = {"name": "ditto", "lam": 0.7, "anchor": "moving"}
     late = {"newcomer_rounds": 1}
     made = trained(data, personalizer=ditto, evaluate=late, solver="scaffold")
-    f = made.federation
-    w, c = f.broadcast.w, f.broadcast.extra
+    w, c = made.federation.broadcast.w, made.federation.broadcast.extra
     assert c.abs().max() > 1e-4
-    for k, found in zip(f.newcomers.tolist(), own(made), strict=True):
+    for k, found in served(made):
         v, mine = w.clone(), w.clone()
         for x, y in batches(made, k, 2, 7):
             mine = mine - 0.2 * (slope(mine, x, y) + c)
@@ -368,28 +343,24 @@ def phases(made, k, count):
     """The model of newcomer k by its client's own functions, step by step."""
     f = made.federation
     client, feed, w = f.engine.client, f.engine.feed, f.broadcast.w
-    mine = np.array([k])
-    per_epoch = int(feed.per_epoch[k])
-    state, one = client.init(w), w.new_ones(())
+    mine, per_epoch = np.array([k]), int(feed.per_epoch[k])
+    state, sent = client.init(w), Broadcast(w, f.broadcast.extra, w.new_ones(()))
     works = [("local", f.rounds + 1 + j) for j in range(count)]
     works += [("finish", f.rounds)] if client.finish else []
+    valid = packing.first(feed.whole(mine, feed.data.valid))
     for name, round_ in works:
-        phase, sent = getattr(client, name), Broadcast(w, f.broadcast.extra, one)
-        valid = packing.first(feed.whole(mine, feed.data.valid))
+        phase = getattr(client, name)
         steps = max(b.steps + b.epochs * per_epoch for b in phase.budgets)
         slots, weight = feed.draw(mine, steps, round_, phase.by_group)
-        group = feed.group(slots, phase.by_group)
+        group, key = feed.group(slots, phase.by_group), feed.keys(mine, round_)[0]
         carry = phase.begin(sent, state)
         for t in range(steps):
             x, y = feed.gather(slots[t, 0], feed.data.train)
-            key = feed.keys(mine, round_)[0]
-            number = torch.tensor(t)
-            about = number, torch.tensor(per_epoch), key, group[t, 0]
+            about = torch.tensor(t), torch.tensor(per_epoch), key, group[t, 0]
             batch = Batch(x, y, weight[t, 0], *about)
             carry = phase.step(sent, carry, batch, valid)
         _, state = phase.end(sent, carry, state, valid)
-    if client.settle:
-        state = client.settle(state, packing.first(feed.whole(mine, feed.data.valid)))
+    state = client.settle(state, valid) if client.settle else state
     return client.model(w, state)
 
 
@@ -398,42 +369,35 @@ def phases(made, k, count):
 def test_every_personalizer_serves_them(data, name, normed):
     late = {"newcomer_rounds": 2, "newcomer_examples": 7}
     free = {"adversarial": {"name": "pgd", "bounds": []}}  # inputs of any size
-    sections = {"personalizer": short(name), "evaluate": late, **model(name), **free}
+    model = {"model": "normed:net"} if name in NORMED else {}
+    sections = {"personalizer": short(name), "evaluate": late, **model, **free}
     made = trained(data, Plan("threads", 1, 1), **sections)
-    f = made.federation
-    for k, found in zip(f.newcomers.tolist(), own(made), strict=True):
-        expected = phases(made, k, 2)
-        assert (found - expected).abs().max() < 1e-10
-        assert found.isfinite().all()
-        if name != "none":
-            assert not torch.equal(found, f.broadcast.w)
-    again = built(data, evaluate={"newcomers": 0.0}, **model(name)).federation
-    assert again.engine.task.d == len(own(made)[0])
+    for k, found in served(made):
+        assert (found - phases(made, k, 2)).abs().max() < 1e-10
+        assert name == "none" or not torch.equal(found, made.federation.broadcast.w)
+    again = built(data, evaluate={"newcomers": 0.0}, **model).federation
+    assert again.engine.task.d == len(found)
 
 
 def test_lam_is_chosen_by_their_own_validation_data(data, tmp_path):
     auto = {"name": "ditto", "lam": "auto", "candidates": [0.0, 0.5, 2.0]}
     whole = tree(data, personalizer=auto, evaluate={"newcomer_rounds": 3})
-    (run,) = troth.run(whole, out=tmp_path / "run")
-    late = run.clients["newcomer"] == 1
-    assert {*run.clients["lam"][late]} <= {0.0, 0.5, 2.0}
-    assert (run.clients["asked"][late] == 0).all()
-    assert (run.clients["asked"][~late] > 0).any()
-
-
-# In the files of a run
+    table = troth.run(whole, out=tmp_path / "run")[0].clients
+    late = table["newcomer"] == 1
+    assert {*table["lam"][late]} <= {0.0, 0.5, 2.0}
+    assert (table["asked"][late] == 0).all() and (table["asked"][~late] > 0).any()
 
 
 @pytest.fixture(scope="module")
 def run(data, tmp_path_factory):
-    place = tmp_path_factory.mktemp("run") / "out"
     foes = {"adversary": {"count": 1}, "corruption": "flip_labels"}
-    ditto = {"personalizer": {"name": "ditto", "lam": 0.5}, **foes}
-    return troth.run(tree(data, evaluate={"newcomers": 0.3}, **ditto), out=place)[0]
+    whole = tree(data, evaluate={"newcomers": 0.3}, personalizer=DITTO, **foes)
+    return troth.run(whole, out=tmp_path_factory.mktemp("run") / "out")[0]
 
 
 def test_tables_and_summaries(run):
-    late, bad = run.clients["newcomer"] == 1, run.clients["malicious"] == 1
+    summary, late = run.summary, run.clients["newcomer"] == 1
+    bad = run.clients["malicious"] == 1
     assert late.sum() == 3 and bad.sum() == 1 and not (late & bad).any()
     assert run.experiment.resolved["newcomers"] == 3
     for kind, who, column in (
@@ -442,18 +406,15 @@ def test_tables_and_summaries(run):
         ("newcomers", late, "accuracy"),
         ("newcomers_shared", late, "shared_accuracy"),
     ):
-        values = run.clients[column][who]
-        assert not np.isnan(values).any()
-        found = run.summary[kind]
-        assert found["accuracy_mean"] == pytest.approx(values.mean(), abs=1e-12)
-        assert found["accuracy_std"] == pytest.approx(values.std(), abs=1e-12)
-    assert run.summary["newcomers"].keys() == run.summary["newcomers_shared"].keys()
-    own, all_ = run.summary["newcomers"].keys(), run.summary["personal"].keys()
-    assert own == {k for k in all_ if not k.startswith("malicious_")}
-    assert run.summary["clients"] == N and run.summary["malicious"] == 1
+        values = run.clients[column][who]  # a NaN among them would show
+        assert summary[kind]["accuracy_mean"] == pytest.approx(values.mean(), abs=1e-12)
+        assert summary[kind]["accuracy_std"] == pytest.approx(values.std(), abs=1e-12)
+    own = {k for k in summary["personal"] if not k.startswith("malicious_")}
+    assert summary["newcomers"].keys() == summary["newcomers_shared"].keys() == own
+    assert summary["clients"] == N and summary["malicious"] == 1
     last = run.rounds[-1]["evaluation"]
     assert last.keys() == {"personal", "shared"}
-    assert last["personal"]["accuracy_mean"] == run.summary["personal"]["accuracy_mean"]
+    assert last["personal"]["accuracy_mean"] == summary["personal"]["accuracy_mean"]
     assert not {*np.flatnonzero(late)} & {k for r in run.rounds for k in r["cohort"]}
 
 
@@ -462,10 +423,9 @@ def test_their_models_are_there_to_predict_with(run):
     shards = load.deal(run.experiment, None)[1]
     for k in np.flatnonzero(run.clients["newcomer"] == 1).tolist():
         rows = shards.test[k]
-        found = run.predict(k, arrays["x"][rows])
-        accuracy = (found == arrays["y"][rows]).mean()
-        assert accuracy == run.clients["accuracy"][k]
-        mine, w = (tuple(m.parameters())[0] for m in (run.model(k), run.shared()))
+        right = run.predict(k, arrays["x"][rows]) == arrays["y"][rows]
+        assert right.mean() == run.clients["accuracy"][k]
+        mine, w = (next(m.parameters()) for m in (run.model(k), run.shared()))
         assert not torch.equal(mine, w)
 
 
@@ -481,28 +441,19 @@ def test_what_people_are_told(run):
 def test_a_sample_of_clients_has_no_newcomer(data, tmp_path):
     some = {"clients": 3, "newcomers": 0.3}
     (found,) = troth.run(tree(data, evaluate=some), out=tmp_path / "run")
-    known = ~np.isnan(found.clients["accuracy"])
-    late = found.clients["newcomer"] == 1
+    known, late = ~np.isnan(found.clients["accuracy"]), found.clients["newcomer"] == 1
     assert (known & ~late).sum() == 3 and known[late].all()
 
 
 def test_steps_are_counted(data):
-    ditto = {"name": "ditto", "lam": 0.5}
-    with_ = built(data, personalizer=ditto, evaluate={"newcomer_rounds": 5})
-    assert with_.client_steps == 6 * 3 * 2 + 2 * 5 * 2
+    found = built(data, personalizer=DITTO, evaluate={"newcomer_rounds": 5})
+    assert found.client_steps == 6 * 3 * 2 + 2 * 5 * 2
     tuned = built(data, personalizer={"name": "finetune", "steps": 7})
     assert tuned.client_steps == 6 * 3 * 2 + N * 7
 
 
 MORE = pytest.mark.slow("the same at other moments and stores")
 OTHERS = [("ditto", 6, "disk"), ("finetune", 6, "host"), ("finetune", 3, "disk")]
-FILES = (files.CLIENTS, files.ROUNDS, files.SHARED, files.PERSONAL)
-
-
-def told(path):
-    summary = json.loads((path / files.SUMMARY).read_text())
-    del summary["seconds"]
-    return [summary, *((path / name).read_bytes() for name in FILES)]
 
 
 @pytest.mark.parametrize(
@@ -510,10 +461,11 @@ def told(path):
     [("ditto", 3, "host"), ("finetune", 6, "disk")]
     + [pytest.param(*row, marks=MORE) for row in OTHERS],
 )
-def test_a_resumed_run_gives_the_same_bytes(data, tmp_path, name, after, store):
+def test_a_resumed_run_gives_the_same_bytes(
+    data, tmp_path, contents, name, after, store
+):
     """Stopped on the way, or after the last round with the newcomers to come."""
-    engine = {**LOOP, "store": store}
-    whole = tree(data, personalizer=short(name), engine=engine)
+    whole = tree(data, personalizer=short(name), engine={**LOOP, "store": store})
     troth.run(whole, out=tmp_path / "whole")
 
     def stop(progress):
@@ -525,16 +477,15 @@ def test_a_resumed_run_gives_the_same_bytes(data, tmp_path, name, after, store):
     assert (tmp_path / "cut" / files.CHECKPOINT).exists()
     assert not (tmp_path / "cut" / files.SUMMARY).exists()
     troth.resume(tmp_path / "cut")
-    assert told(tmp_path / "cut") == told(tmp_path / "whole")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("name", ["ditto", "finetune"])
-def test_stopped_between_newcomers(data, tmp_path, name):
+@pytest.mark.parametrize(("name", "last"), [("ditto", 6), ("finetune", N)])
+def test_stopped_between_newcomers(data, tmp_path, contents, name, last):
     """Some have their models already; a resumed run makes them anew, the same."""
     late, few = {"newcomers": 0.7}, {"cohort": 2}
     whole = tree(data, personalizer=short(name), evaluate=late, train=few)
     troth.run(whole, out=tmp_path / "whole")
-    last = 6 if name == "ditto" else N
 
     def stop(what, done, total):
         if total and done == last - 2:
@@ -544,20 +495,17 @@ def test_stopped_between_newcomers(data, tmp_path, name):
     with pytest.raises(runs.Interrupted), notice.watching(stop):
         troth.run(whole, out=tmp_path / "cut")
     troth.resume(tmp_path / "cut")
-    assert told(tmp_path / "cut") == told(tmp_path / "whole")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("plan", [Plan("vmap", 2), Plan("threads", 1, 2)])
-def test_loop_vmap_and_threads_agree(data, plan):
-    ditto = {"name": "ditto", "lam": 0.5}
+def test_loop_vmap_and_threads_agree(data):
     late = {"newcomers": 0.3, "newcomer_rounds": 2}
-    one, two = (
-        own(trained(data, p, personalizer=ditto, evaluate=late)) for p in (None, plan)
+    plans = None, Plan("vmap", 2), Plan("threads", 1, 2)
+    one, *others = (
+        torch.stack([v for _, v in served(made)])
+        for made in (trained(data, p, personalizer=DITTO, evaluate=late) for p in plans)
     )
-    assert (one - two).abs().max() < 1e-10
-
-
-# What is refused
+    assert all((one - other).abs().max() < 1e-10 for other in others)
 
 
 @pytest.mark.parametrize(
@@ -578,25 +526,16 @@ def test_refused_settings(evaluate, words):
         reader.from_dict({"evaluate": evaluate})
 
 
-@pytest.mark.parametrize(
-    ("sections", "words"),
-    [
+def test_too_many_of_some(data):
+    many = {"evaluate": {"newcomers": 0.4}, "train": {"cohort": 1}}
+    many |= {"adversary": {"fraction": 0.5}, "corruption": "flip_labels"}
+    for sections, words in (
         (
             {"train": {"cohort": 7}},
             "train.cohort = 7 is more than the 6 of 8 clients that are no newcomers",
         ),
-        (
-            {
-                "evaluate": {"newcomers": 0.4},
-                "train": {"cohort": 1},
-                "adversary": {"fraction": 0.5},
-                "corruption": "flip_labels",
-            },
-            "evaluate.newcomers = 0.4 sets 4 of 8 clients aside, and 4 are benign",
-        ),
-    ],
-)
-def test_too_many_of_some(data, sections, words):
-    with pytest.raises(Refusal, match=words):
-        built(data, **sections)
+        (many, "evaluate.newcomers = 0.4 sets 4 of 8 clients aside, and 4 are benign"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            built(data, **sections)
     built(data, train={"cohort": 6})
