@@ -67,50 +67,43 @@ def federation(place, seed, classify):
 
 
 def trained(case, **changes):
-    tree = {**case.tree, **changes}
-    built = build.build(reader.from_dict(tree), plan=Plan("vmap", case.n))
-    list(built.federation.train())
-    return built
-
-
-def off(case, built):
-    """How far the shared model is from the target, of the target's norm."""
-    w = built.federation.broadcast.w.numpy()
-    return float(np.linalg.norm(w - case.goal) / np.linalg.norm(case.goal))
+    """The federation after training, and its distance from the target, relatively."""
+    e = reader.from_dict(case.tree | changes)
+    f = build.build(e, plan=Plan("vmap", case.n)).federation
+    assert len([*f.train()]) == e.train.rounds
+    w = f.broadcast.w.numpy()
+    return f, np.linalg.norm(w - case.goal) / np.linalg.norm(case.goal)
 
 
 def gradient(case):
     """Counter-gradient, and θ♠ from what the others pull at its end."""
     attack = {"name": "counter_gradient", "target": str(case.place / "goal.npy")}
-    built = trained(case, attack=attack)
-    f = built.federation
+    f, off = trained(case, attack=attack)
+    assert off <= NEAR
     own = f.engine.models(f.broadcast.w, f.population.read(np.arange(case.n - 1)))
     pull = LAM * (own - f.broadcast.w).sum(0)
     crafted = poison.model_attack(f.broadcast.w, pull, lam=LAM)
     np.save(case.place / "model.npy", crafted.numpy())
-    return built, pull
+    return pull
 
 
-def check_stages(case, corruption):
+def check_stages(case, **corruption):
     frozen = {"name": "frozen_model", "target": str(case.place / "model.npy")}
-    assert off(case, trained(case, attack=frozen)) <= NEAR
-    longer = {**case.tree["train"], "rounds": 40}
+    assert trained(case, attack=frozen)[1] <= NEAR
     path = {"name": "from_file", "path": str(case.place / "poison.npz"), "take": "all"}
-    changes = {"train": longer, "corruption": path | corruption}
-    assert off(case, trained(case, **changes)) <= NEAR
+    train = {**case.tree["train"], "rounds": 40}
+    assert trained(case, train=train, corruption=path | corruption)[1] <= NEAR
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(k, marks=MORE) for k in range(2, 12))]
+    "seed", [0, *(pytest.param(k, marks=MORE) for k in range(1, 12))]
 )
 def test_linear_regression(tmp_path, seed):
     """One example does it (Theorem 5)."""
     case = federation(tmp_path, seed, classify=False)
-    built, pull = gradient(case)
-    assert off(case, built) <= NEAR
-    bad = poison.single_example(case.goal, -pull, lam=LAM, nu=0.05)
+    bad = poison.single_example(case.goal, -gradient(case), lam=LAM, nu=0.05)
     poison.save(tmp_path / "poison.npz", bad.x, bad.y)
-    check_stages(case, {})
+    check_stages(case)
 
 
 @pytest.mark.parametrize(
@@ -119,25 +112,24 @@ def test_linear_regression(tmp_path, seed):
 def test_logistic_regression(tmp_path, seed):
     """Examples near the indifference subspace, with a weight that is enough."""
     case = federation(tmp_path, seed, classify=True)
-    built, _ = gradient(case)
-    assert off(case, built) <= NEAR
+    gradient(case)
     theta = np.load(tmp_path / "model.npy")
     head, goal = (poison.head_of(v, 2, D) for v in (theta, case.goal))
     bad = poison.data_attack(head, 60, seed, width=2.0, noise=0.5)
     weight = poison.weight_needed(head, goal, bad.x, lam=LAM, tolerance=3e-3)
     poison.save(tmp_path / "poison.npz", bad.x, p=bad.p)
-    check_stages(case, {"weight": float(weight)})
+    check_stages(case, weight=float(weight))
 
 
-def test_without_an_attack_the_shared_model_is_elsewhere(tmp_path):
-    for classify in (False, True):
-        case = federation(tmp_path, 0, classify)
-        assert off(case, trained(case)) > 10 * NEAR
+@pytest.mark.parametrize("classify", [False, pytest.param(True, marks=MORE)])
+def test_without_an_attack_the_shared_model_is_elsewhere(tmp_path, classify):
+    assert trained(federation(tmp_path, 0, classify))[1] > 10 * NEAR
 
 
 def test_the_loss_is_half_the_squared_error(tmp_path):
     """As in Theorem 5."""
-    built = build.build(reader.from_dict(federation(tmp_path, 0, False).tree))
+    e = reader.from_dict(federation(tmp_path, 0, False).tree)
+    built = build.build(e, plan=Plan("loop", 1))
     task, zero = built.federation.engine.task, torch.tensor(0)
     x, y = torch.ones(1, D, dtype=torch.float64), torch.full((1,), 3.0).double()
     seen = Batch(x, y, torch.ones(1, dtype=torch.float64), zero, zero + 1)
