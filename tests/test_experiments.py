@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -26,11 +26,8 @@ from troth.types import Messages
 
 pytestmark = pytest.mark.slow("recomputes every page from committed results")
 ROOT = Path(__file__).parents[1] / "experiments"
-PAPER = {  # Ditto, Tables 2, 4 and 8, Fashion MNIST, clean: mean and std
-    "none": (0.911, 0.08),
-    "local": (0.876, 0.10),
-    "ditto+lam=1.0": (0.946, 0.06),
-}
+# Ditto, Tables 2, 4 and 8, Fashion MNIST, clean: mean and std
+PAPER = [("none", 0.911, 0.08), ("local", 0.876, 0.10), ("ditto+lam=1.0", 0.946, 0.06)]
 
 
 def records(folder, pattern="*"):
@@ -38,15 +35,47 @@ def records(folder, pattern="*"):
     return Store(ROOT / folder).find(pattern)
 
 
-@pytest.mark.parametrize("name", PAPER)
-def test_fashion_ditto_is_within_two_hundredths_of_the_paper(name):
+def readme(folder):
+    return (ROOT / folder / "README.md").read_text("utf-8")
+
+
+def script(folder, name="run"):
+    """The module that trains a folder's runs, or another of its scripts."""
+    spec = importlib.util.spec_from_file_location(folder, ROOT / folder / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def printed(folder, name):
+    """What a script of a folder prints."""
+    command = [sys.executable, str(ROOT / folder / f"{name}.py")]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def planned(*modules):
+    """Figure and label of every run that scripts train → what it changes."""
+    return {
+        (cell.figure, cell.label): json.loads(json.dumps(cell.changes))
+        for module in modules
+        for cell in module.cells()
+    }
+
+
+def check_cells(cells, base, merged):
+    """Every cell is an experiment under a name of its own."""
+    for cell in cells:
+        reader.from_dict(merged(base, cell.changes))
+    assert len({(cell.figure, cell.label) for cell in cells}) == len(cells)
+
+
+@pytest.mark.parametrize(("name", "mean", "std"), PAPER)
+def test_fashion_ditto_is_within_two_hundredths_of_the_paper(name, mean, std):
     (run,) = records("fashion_ditto", f"personalizer={name}")
-    summary = run["summary"]
-    own, (mean, std) = summary["personal"], PAPER[name]
+    own, page = run["summary"]["personal"], readme("fashion_ditto")
     assert own["accuracy_weighted"] == pytest.approx(mean, abs=0.02)
     assert own["accuracy_std"] == pytest.approx(std, abs=0.02)
-    assert (summary["clients"], summary["rounds"]) == (500, 5000)
-    page = (ROOT / "fashion_ditto" / "README.md").read_text()
+    assert (run["summary"]["clients"], run["summary"]["rounds"]) == (500, 5000)
     assert f"{own['accuracy_weighted']:.4f}"[1:] in page
     assert f"{own['accuracy_std']:.3f}"[1:] in page
 
@@ -55,14 +84,14 @@ def test_fashion_ditto_is_within_two_hundredths_of_the_paper(name):
     "row", ["Krum, A1", "multi-Krum, A1", "Krum, A2", "global, A1"]
 )
 def test_fashion_ditto_says_what_other_cohorts_come_to(row):
-    page, said = (ROOT / "fashion_ditto" / "README.md").read_text(), []
+    said = []
     for whose in ("our", "their"):
         (found,) = records("fashion_ditto", f"draws/{row} 80%, {whose} cohorts")
         pairs = zip(*found["curve"].values(), strict=True)
         last = [value for at, value in pairs if at >= 4000]
         mean = found["summary"]["shared"]["accuracy_weighted"]
         said.append(f"{mean:.3f} ({min(last):.3f} to {max(last):.3f})")
-    assert f"| {said[0]} | {said[1]} |".replace("0.", ".") in page
+    assert f"| {said[0]} | {said[1]} |".replace("0.", ".") in readme("fashion_ditto")
 
 
 @pytest.mark.parametrize("file", sorted(ROOT.glob("*/*.toml")), ids=lambda f: f.stem)
@@ -74,43 +103,33 @@ def test_every_experiment_parses(file):
 @pytest.mark.parametrize(("name", "wanted"), [("resnet18", 0.93), ("vgg13_bn", 0.91)])
 def test_cifar10_central_is_as_good_as_the_page_says(name, wanted):
     (run,) = records("cifar10_central", name)
-    summary = run["summary"]
+    summary, page = run["summary"], readme("cifar10_central")
     found = summary["shared"]["accuracy_mean"]
     assert found >= wanted and summary["rounds"] == 40
-    page = (ROOT / "cifar10_central" / "README.md").read_text()
     assert f"| {found:.4f} |" in page and f"| {summary['seconds']:.0f} |" in page
     assert f"{run['parameters']:,}" in page
-
-
-def test_the_tables_of_the_natural_federations_are_what_the_files_hold():
-    script = ROOT / "natural" / "tables.py"
-    made = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    assert made in (ROOT / "natural" / "README.md").read_text()
-    assert made.count("| Ditto") == 20
 
 
 def test_results_come_from_a_committed_experiment():
     """Those that are whole runs: of every one, the experiment is in a file."""
     looked, off = 0, []
     for folder in ("natural", "cifar10_central", "fashion_ditto"):
-        planned = {
+        known = {
             reader.fingerprint(reader.from_dict(tree))
             for toml in (ROOT / folder).glob("*.toml")
             for _, tree in reader.expand(reader.read(toml))
         }
-        for run in records(folder):
-            if "parameters" in run:
-                looked += 1
-                ran = reader.from_dict(run["experiment"])
-                off += [run["name"]] if reader.fingerprint(ran) not in planned else []
+        whole = [run for run in records(folder) if "parameters" in run]
+        ran = [reader.from_dict(run["experiment"]) for run in whole]
+        off += [e for e in ran if reader.fingerprint(e) not in known]
+        looked += len(whole)
     assert looked > 50 and off == []
 
 
 @pytest.mark.parametrize(
-    ("folder", "script", "cell", "times"),
+    ("folder", "name", "cell", "times"),
     [
+        ("natural", "tables", "| Ditto", 20),
         ("tension", "figures", "| krum |", 4),
         ("solvers", "figures", "| joint |", 1),
         ("fashion_ditto", "tables", "| Ditto λ=1.0 |", 1),
@@ -119,15 +138,9 @@ def test_results_come_from_a_committed_experiment():
         ("personalizers", "tables", "| Ditto |", 5),
     ],
 )
-def test_the_tables_of_a_page_are_what_the_files_hold(folder, script, cell, times):
-    made = subprocess.run(
-        [sys.executable, str(ROOT / folder / f"{script}.py")],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    assert made in (ROOT / folder / "README.md").read_text()
-    assert made.count(cell) == times
+def test_the_tables_of_a_page_are_what_the_files_hold(folder, name, cell, times):
+    made = printed(folder, name).strip()
+    assert made in readme(folder) and made.count(cell) == times
 
 
 @pytest.mark.parametrize(
@@ -139,7 +152,6 @@ def test_the_tables_of_a_page_are_what_the_files_hold(folder, script, cell, time
     ],
 )
 def test_fashion_ditto_says_what_the_loop_came_to(cell, label):
-    page = (ROOT / "fashion_ditto" / "README.md").read_text()
     (loop,) = records("fashion_ditto", f"draws/loop/{label}")
     (other,) = records("reproduce", f"Fashion-MNIST/{cell}, seed 0~*")
     looped, curve = loop["accuracy"], other["curve"]
@@ -148,28 +160,32 @@ def test_fashion_ditto_says_what_the_loop_came_to(cell, label):
     for who, found in (("their loop", looped), ("Troth", ours)):
         said = [f"{v:.3f}"[1:] for at, v in found.items() if int(at) % 500 == 0]
         assert len(said) == 10
-        assert f"| {label}, {who} | {' | '.join(said)} |" in page
+        assert f"| {label}, {who} | {' | '.join(said)} |" in readme("fashion_ditto")
+
+
+PARTS = {
+    **{"t = 2": {"aggregator"}, "t = 5": {"aggregator"}},
+    "noise that repeats": {"attack"},
+    "t = 5, noise that repeats": {"aggregator", "attack"},
+    **{"one neighbour more": {"aggregator"}, "50 epochs": {"personalizer"}},
+    **{"tuned earlier": set(), "times 20": {"attack"}},
+}
 
 
 def test_fashion_ditto_changes_one_thing(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "fashion_ditto")  # repeated.py
     variants = script("fashion_ditto", "variants")
-    parts = {"t = 2": {"aggregator"}, "t = 5": {"aggregator"}}
-    parts |= {"noise that repeats": {"attack"}}
-    parts |= {"t = 5, noise that repeats": {"aggregator", "attack"}}
-    parts |= {"one neighbour more": {"aggregator"}, "50 epochs": {"personalizer"}}
-    parts |= {"tuned earlier": set(), "times 20": {"attack"}}
-    assert [*parts] == [*variants.CHANGES]
-    for name, changed in parts.items():
+    assert [*PARTS] == [*variants.CHANGES]
+    for name, changed in PARTS.items():
         keys = set()
         for plain, new in variants.changed(name):
             assert len(plain.choices) == len(new.choices) == 1
             old, e = (experiment(cell.choices[0], 0) for cell in (plain, new))
             assert e.train.rounds in variants.CHANGES[name].rounds
             assert e.train == dataclasses.replace(old.train, rounds=e.train.rounds)
-            for field in {f.name for f in dataclasses.fields(e)} - {"train"}:
-                same = getattr(old, field) == getattr(e, field)
-                assert same == (field not in changed), (name, field)
+            fields = {f.name for f in dataclasses.fields(e)} - {"train"}
+            differ = {f for f in fields if getattr(old, f) != getattr(e, f)}
+            assert differ == changed, name
             keys.add(key(new.choices[0], 0))
         found = {one["key"] for one in records("fashion_ditto", f"{name}/*")}
         assert found and found <= keys  # what is there is what would be trained
@@ -177,8 +193,7 @@ def test_fashion_ditto_changes_one_thing(monkeypatch):
 
 def test_noise_repeats_itself_where_the_loop_s_does(monkeypatch):
     """Streams of one number are one noise; few others are the same by chance."""
-    loop = script("fashion_ditto", "loop")
-    repeated = script("fashion_ditto", "repeated")
+    loop, repeated = (script("fashion_ditto", name) for name in ("loop", "repeated"))
     sizes = np.array([31, 40, 40, 64, 33, 40, 31, 100] * 2)
     share, hostile = sizes / sizes.sum(), np.arange(len(sizes)) % 3 > 0
     for name, value in (("CLIENTS", 16), ("ASKED", 5), ("sizes", lambda: sizes)):
@@ -202,7 +217,7 @@ def test_noise_repeats_itself_where_the_loop_s_does(monkeypatch):
 def test_fashion_ditto_says_how_often_noise_repeats_itself():
     """By the numbers of streams, and by all that shuffles use of them."""
     repeated = script("fashion_ditto", "repeated")
-    page = " ".join((ROOT / "fashion_ditto" / "README.md").read_text().split())
+    page = " ".join(readme("fashion_ditto").split())
     draw, sizes = sampling.published(10, repeated.sizes()), repeated.sizes()
     said = {name: [] for name in ("sent", "other", "sum", "truly", "true sum")}
 
@@ -252,9 +267,8 @@ def test_a_noise_that_repeats_is_as_strong_as_a2_s(monkeypatch):
 
 def test_fashion_ditto_says_who_is_hostile_in_the_last_cohorts():
     """Of the authors' cohorts and of ours, in the last three rounds."""
-    repeated = script("fashion_ditto", "repeated")
-    page = (ROOT / "fashion_ditto" / "README.md").read_text()
-    sizes, said = repeated.sizes(), []
+    sizes, page = script("fashion_ditto", "repeated").sizes(), readme("fashion_ditto")
+    said = []
     for whose in (sampling.published(10, sizes), sampling.sampler(0, 500, 10, sizes)):
         for many in (250, 400):
             bad = {*rows.authors(500, many)}
@@ -267,13 +281,13 @@ def test_fashion_ditto_says_who_is_hostile_in_the_last_cohorts():
 
 def test_the_loop_carries_its_orders_on():
     loop = script("fashion_ditto", "loop")
-    orders = [loop.batches(40), loop.batches(40)]
-    drawn = [[next(batches).copy() for _ in range(4)] for batches in orders]
-    for one, other in zip(*drawn, strict=True):
-        assert one.tolist() == other.tolist()  # seeded by their own steps
-    for first, second in (drawn[0][:2], drawn[0][2:]):  # two of 16 make an epoch
-        assert len({*first, *second}) == 32
-    assert drawn[0][0].tolist() != drawn[0][2].tolist()
+    one, other = (
+        [next(b).tolist() for _ in range(4)] for b in map(loop.batches, [40] * 2)
+    )
+    assert one == other  # seeded by their own steps
+    for epoch in (one[:2], one[2:]):  # two of 16
+        assert len({*epoch[0], *epoch[1]}) == 32
+    assert one[0] != one[2]
     assert len(next(loop.batches(9))) == 9  # all, where there are fewer than a batch
 
 
@@ -281,62 +295,40 @@ def test_the_loop_carries_its_orders_on():
 def test_what_dead_models_are_worth_is_what_the_data_say():
     if not (Path(os.environ.get("TROTH_DATA", "")) / "fashion-mnist").is_dir():
         pytest.skip("no fashion-mnist under $TROTH_DATA")
-    page = (ROOT / "fashion_ditto" / "README.md").read_text()
     worth = script("fashion_ditto", "constants").worth("A1 50%")
     half = [f"{mean:.3f} ({std:.2f})" for mean, std in worth]
-    assert " | ".join(half).replace("0.", ".") in page
+    assert " | ".join(half).replace("0.", ".") in readme("fashion_ditto")
     assert half[0] == "0.131 (0.16)" and half[4] == "0.092 (0.13)"  # as the paper has
-
-
-def script(folder, name="run"):
-    """The module that trains a folder's runs, or another of its scripts."""
-    spec = importlib.util.spec_from_file_location(folder, ROOT / folder / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(
     ("folder", "base"),
-    [
-        ("tension", "base.toml"),
-        ("solvers", "base.toml"),
-        ("fashion_ditto", "experiment.toml"),
-        ("personalizers", "base.toml"),
-    ],
+    [(f, "base.toml") for f in ("tension", "solvers", "personalizers")]
+    + [("fashion_ditto", "experiment.toml")],
 )
 def test_every_run_of_a_page_is_one_that_its_script_trains(folder, base):
-    made = script(folder)
-    planned = {
-        (cell.figure, cell.label): json.loads(json.dumps(cell.changes))
-        for cell in made.cells()
-    }
-    tree = reader.read(ROOT / folder / base)
-    found = {}
-    for row in records(folder):
-        if "changes" not in row:
-            continue
-        where = row["name"].partition("/")[0], row["label"]
-        assert row["changes"] == planned[where]
-        assert row["name"] == f"{where[0]}/{row['label']}, seed {row['seed']}"
-        rounds = row["changes"].get("train", {}).get("rounds", tree["train"]["rounds"])
+    cells, found = planned(script(folder)), set()
+    usual = reader.read(ROOT / folder / base)["train"]["rounds"]
+    for row in (row for row in records(folder) if "changes" in row):
+        figure, label = where = row["name"].partition("/")[0], row["label"]
+        assert row["changes"] == cells[where]
+        assert row["name"] == f"{figure}/{label}, seed {row['seed']}"
+        rounds = row["changes"].get("train", {}).get("rounds", usual)
         assert row["summary"]["rounds"] == rounds
-        found[where] = found.get(where, 0) + 1
-    assert found.keys() <= planned.keys()
-    assert found.keys() == planned.keys()
+        found.add(where)
+    assert found == cells.keys()
 
 
 def test_every_cell_of_the_personalizers_has_three_seeds():
-    for cell in [*(made := script("personalizers")).table(), *made.newcomers()]:
+    made, every = script("personalizers"), Store(ROOT / "personalizers").records()
+    for cell in [*made.table(), *made.newcomers()]:
         name = f"{cell.figure}/{cell.label}, seed"
-        every = Store(ROOT / "personalizers").records()
         assert all(f"{name} {seed}" in every for seed in range(3))
 
 
 def test_the_curves_of_local_learning_are_what_the_file_holds():
-    folder = ROOT / "pac_curves"
     found = records("pac_curves", "curves")[0]["rows"]
-    assert script("pac_curves").table(found) in (folder / "README.md").read_text()
+    assert script("pac_curves").table(found) in readme("pac_curves")
     assert len(found) == 9 and all(one["rate"] < -0.5 for one in found)
 
 
@@ -345,14 +337,14 @@ def test_the_curves_of_local_learning_are_what_the_file_holds():
 )
 def test_the_tables_of_the_attack_chain_are_what_the_curves_end_in(table):
     made = getattr(script("attack_chain", "figures"), table)()
-    assert made in (ROOT / "attack_chain" / "README.md").read_text("utf-8")
+    assert made in readme("attack_chain")
 
 
 def test_every_curve_of_the_attack_chain_is_there():
-    planned = {(f.figure, f.label) for f in script("attack_chain").figures()}
+    wanted = {(f.figure, f.label) for f in script("attack_chain").figures()}
     found = {tuple(one["name"].split("/", 1)) for one in records("attack_chain")}
-    late = {(figure, label) for figure, label in planned if figure == "clean"}
-    assert found | late == planned  # Figs. 14 and 15 are listed as not run without
+    late = {(figure, label) for figure, label in wanted if figure == "clean"}
+    assert found | late == wanted  # Figs. 14 and 15 are listed as not run without
 
 
 SHORTCUTS = ROOT / "shortcuts"
@@ -361,16 +353,13 @@ SHORTCUTS = ROOT / "shortcuts"
 @pytest.mark.parametrize("name", ["train", "tune", "run"])
 def test_every_run_of_the_shortcuts_parses(name):
     made = script("shortcuts", name)
-    base = reader.read(SHORTCUTS / "base.toml")
-    every = list(made.cells())
-    for cell in every:
-        reader.from_dict(made.merged(base, cell.changes))
-    assert len({(cell.figure, cell.label) for cell in every}) == len(every)
-    assert every or not (SHORTCUTS / "choice.json").exists()
+    cells = [*made.cells()]
+    check_cells(cells, reader.read(SHORTCUTS / "base.toml"), made.merged)
+    assert cells or not (SHORTCUTS / "choice.json").exists()
 
 
 def test_cells_that_are_trained_together_leave_the_same_files(tmp_path, monkeypatch):
-    made = script("shortcuts", "train")
+    made, found = script("shortcuts", "train"), []
     (tmp_path / "base.toml").write_text(
         'data = "digits"\nmodel = "linear"\n[partition]\nname = "iid"\nclients = 6\n'
         "[train]\nrounds = 2\ncohort = 3\nsteps = 2\n"
@@ -382,16 +371,16 @@ def test_cells_that_are_trained_together_leave_the_same_files(tmp_path, monkeypa
         flags = ["--seeds", "2", "--device", "cpu", "--together", most]
         monkeypatch.setattr("sys.argv", ["x", *flags, "--out", str(tmp_path / out)])
         made.main("", tmp_path / "base.toml", every)
-    names = [*Store(tmp_path / "one").records()]
+        found.append(Store(tmp_path / out))
+    names = [*found[0].records()]
     assert len(names) == 6
     for name in names:
-        one, all_ = (dict(Store(tmp_path / o).get(name)) for o in ("one", "all"))
+        one, all_ = (dict(store.get(name)) for store in found)
+        assert one["accuracy"] == pytest.approx(all_["accuracy"], abs=0.01)
         for said in (one, all_):
             said["summary"] = said["summary"].keys()
-        assert one["accuracy"] == pytest.approx(all_.pop("accuracy"), abs=0.01)
-        assert {k: one[k] for k in all_ if "accuracy" not in k} == {
-            k: v for k, v in all_.items() if "accuracy" not in k
-        }
+        same = {k for k in all_ if "accuracy" not in k}
+        assert {k: one[k] for k in same} == {k: all_[k] for k in same}
 
 
 def test_personalizing_a_saved_model_is_what_the_run_itself_does(tmp_path):
@@ -433,36 +422,25 @@ def test_what_was_chosen_is_what_validation_data_say():
 
 
 def test_the_page_of_the_shortcuts_is_what_the_files_hold():
-    made = script("shortcuts", "tables").tables()
-    assert made in (SHORTCUTS / "README.md").read_text()
-    planned = {
-        (cell.figure, cell.label): json.loads(json.dumps(cell.changes))
-        for name in ("train", "tune", "run")
-        for cell in script("shortcuts", name).cells()
-    }
+    assert script("shortcuts", "tables").tables() in readme("shortcuts")
+    cells = planned(*(script("shortcuts", name) for name in ("train", "tune", "run")))
     found = set()
     for row in records("shortcuts"):
         figure, _, name = row["name"].partition("/")
-        if figure == "along":
-            continue
-        where = figure, row["label"]
-        assert row["changes"] == planned[where]
-        assert name == f"{row['label']}, seed {row['seed']}"
-        found.add(where)
-    tried = {where for where in planned if "transfer" in where[1]}
-    assert found >= planned.keys() - {where for where in tried if where[0] == "tuning"}
+        if figure != "along":
+            assert row["changes"] == cells[figure, row["label"]]
+            assert name == f"{row['label']}, seed {row['seed']}"
+            found.add((figure, row["label"]))
+    tried = {w for w in cells if w[0] == "tuning" and "transfer" in w[1]}
+    assert found >= cells.keys() - tried
 
 
 CERTIFICATES = ROOT / "certificates"
 
 
 def test_every_run_of_the_certificates_parses():
-    made = script("certificates")
-    base = reader.read(CERTIFICATES / "base.toml")
-    every = made.cells()
-    for cell in every:
-        reader.from_dict(made.common.merged(base, cell.changes))
-    assert len({(cell.figure, cell.label) for cell in every}) == len(every)
+    made, base = script("certificates"), reader.read(CERTIFICATES / "base.toml")
+    check_cells([*made.cells()], base, made.common.merged)
 
 
 def test_whoever_begins_with_a_shared_model_comes_after_the_run_that_trains_it():
@@ -480,13 +458,12 @@ def test_whoever_begins_with_a_shared_model_comes_after_the_run_that_trains_it()
 
 
 def test_hostile_runs_of_a_change_and_method_can_step_as_one():
-    made = script("certificates")
-    base = reader.read(CERTIFICATES / "base.toml")
-    kinds = {}
+    made, base = script("certificates"), reader.read(CERTIFICATES / "base.toml")
+    kinds = defaultdict(list)
     for cell in made.hostile():
         change, _, _, method = cell.label.split(", ")
         e = reader.from_dict(made.common.merged(base, cell.changes))
-        kinds.setdefault((change, method), []).append(train_many.kind(e))
+        kinds[change, method].append(train_many.kind(e))
     assert [(len(k), len({*k})) for k in kinds.values()] == [(6, 1)] * 4
 
 
@@ -500,25 +477,20 @@ def test_fine_tuning_from_what_ditto_leaves_is_the_run_itself(tmp_path, monkeypa
     )
     small = {"data": "digits", "model": {"name": "linear"}}
     small |= {"partition": {"clients": 5}, "engine": {"how": "vmap", "chunk": 5}}
-    every = [
+    cells = [
         cell._replace(changes=cell.changes | small)
         for cell in made.hostile()
         if cell.label.startswith(("noise, clean, multi", "noise, A3, multi"))
     ]
-    whole = [cell for cell in every if "availability" in cell.changes]
-    whole = [  # trains as well, under a name of its own
-        cell._replace(
-            figure="whole",
-            changes={k: v for k, v in cell.changes.items() if k != "availability"},
-        )
-        for cell in whole
-    ]
+    for cell in [cell for cell in cells if "availability" in cell.changes]:
+        changes = {k: v for k, v in cell.changes.items() if k != "availability"}
+        cells.append(cell._replace(figure="whole", changes=changes))  # trains as well
 
     def look(run):
         e = run.experiment
-        skipped, attack = bool(e.availability.deadline), e.attack.name
         own = [run.model(k).state_dict() for k in range(5)]
-        models[e.personalizer.name, skipped, attack] = [run.shared().state_dict(), *own]
+        which = e.personalizer.name, bool(e.availability.deadline), e.attack.name
+        models[which] = [run.shared().state_dict(), *own]
         if e.personalizer.name == "ditto":
             made.left(run)
         return {}
@@ -526,7 +498,7 @@ def test_fine_tuning_from_what_ditto_leaves_is_the_run_itself(tmp_path, monkeypa
     for figure, only in (("hostile", "ditto"), ("hostile", "finetune"), ("whole", "")):
         flags = [figure, "--only", only, "--device", "cpu", "--together", "2"]
         monkeypatch.setattr("sys.argv", ["x", *flags, "--out", str(tmp_path / "out")])
-        base, cells = tmp_path / "base.toml", [*every, *whole]
+        base = tmp_path / "base.toml"
         made.main("", base, cells, look, seeds=1, given_seed=made.started)
     assert len(models) == 6
     for attack in ("none", "model_replacement"):
@@ -542,16 +514,12 @@ def test_fine_tuning_from_what_ditto_leaves_is_the_run_itself(tmp_path, monkeypa
 
 
 def test_the_page_of_the_certificates_is_what_the_files_hold():
-    made = script("certificates", "figures")
-    assert made.tables() in (CERTIFICATES / "README.md").read_text()
-    planned = {
-        (cell.figure, cell.label): json.loads(json.dumps(cell.changes))
-        for cell in script("certificates").cells()
-    }
-    assert {figure for figure, _ in planned} == {*made.FIGURES}
+    made, cells = script("certificates", "figures"), planned(script("certificates"))
+    assert made.tables() in readme("certificates")
+    assert {figure for figure, _ in cells} == {*made.FIGURES}
     for figure in made.FIGURES:
         for row in records("certificates", f"{figure}/*"):
-            assert row["changes"] == planned[figure, row["label"]]
+            assert row["changes"] == cells[figure, row["label"]]
             assert row["name"] == f"{figure}/{row['label']}, seed {row['seed']}"
 
 
@@ -570,33 +538,32 @@ def test_findings_are_read_off_curves(tmp_path, monkeypatch):
         said["summary"] = {name: {"accuracy_mean": 0.8} for name in models}
         Store(tmp_path).put(f"{figure}/{label}, seed 0", said)
 
+    def alike(*mean):
+        return [(name, [*mean], [0, 0]) for name in ("personal", "shared")]
+
     def row(text):
         lines = made.findings.table().splitlines()
         return next(line for line in lines if text in line).split(" | ")[1:]
 
+    both = [("personal", [0.9, 0.6], [0.1, 0.1]), ("shared", [0.8, 0.5], [0.0, 0.0])]
+    robust = "MNIST, noise: +.100"
     assert row("makes it robust") == ["–", "not run |"]
-    put("mnist_nominal", "noise", *BOTH)
-    assert row("makes it robust") == ["MNIST, noise: +.100", "yes |"]
-    put("mnist_nominal", "rotation", *[(name, [0.5, 0.5], [0, 0]) for name, *_ in BOTH])
+    put("mnist_nominal", "noise", *both)
+    assert row("makes it robust") == [robust, "yes |"]
+    put("mnist_nominal", "rotation", *alike(0.5, 0.5))
     assert row("makes it robust") == [
-        "MNIST, noise: +.100; MNIST, rotation: +.000",
+        f"{robust}; MNIST, rotation: +.000",
         "in 1 of 2 |",
     ]
     put("mnist_mixture", "noise, λ=1.0", ("personal", [0.9, 0.62], [0, 0]))
     assert row("about the same for a large") == ["MNIST, noise: -.010", "yes |"]
-    put("hostile", "noise, clean, mean, ditto", *BOTH)
-    put(
-        "hostile", "noise, A1, mean, ditto", *[(n, [0.45, 0], [0, 0]) for n, *_ in BOTH]
-    )
-    assert "| noise | A1 | mean | 1.000 and 0.562 | – | 1.000 and 0.500 |" in (
-        made.findings.poisoned()
-    )
+    put("hostile", "noise, clean, mean, ditto", *both)
+    put("hostile", "noise, A1, mean, ditto", *alike(0.45, 0))
+    poisoned = "| noise | A1 | mean | 1.000 and 0.562 | – | 1.000 and 0.500 |"
+    assert poisoned in made.findings.poisoned()
     assert row("poisoning costs radius") == ["the next table", "yes |"]
     for draw in made.PICTURES.values():  # of what is there, and of nothing
         made.plt.close(draw())
-
-
-BOTH = (("personal", [0.9, 0.6], [0.1, 0.1]), ("shared", [0.8, 0.5], [0.0, 0.0]))
 
 
 def test_machines_are_compared_image_by_image():

@@ -18,10 +18,6 @@ F64 = torch.float64
 ALPHA = 1e-6
 
 
-def key(client=0, seed=0, purpose="test", round_=0):
-    return int(seeding.keys(seed, purpose, round_, torch.tensor(client)))
-
-
 def permuted(clients, size, positions):
     """[clients, positions] by a permutation of `size` each."""
     keys = seeding.keys(0, "permute", 0, torch.arange(clients)).numpy()
@@ -32,37 +28,36 @@ def assert_uniform(counts):
     assert stats.chisquare(counts).pvalue > ALPHA, counts
 
 
-# Keys
-
-
 def test_same_draw_alone_and_in_a_cohort():
     ids = torch.tensor([5, 0, 17, 2**40])
     together = seeding.keys(3, "batch", 7, ids)
     square = seeding.keys(3, "batch", 7, ids.reshape(2, 2))
     assert torch.equal(square, together.reshape(2, 2))
+    folded = seeding.fold(together[:, None], torch.arange(4))
     for i, client in enumerate(ids):
         alone = seeding.keys(3, "batch", 7, client)
         assert torch.equal(alone, together[i])
         for draw in (seeding.bits, seeding.uniform, seeding.normal):
             assert torch.equal(draw(alone, 9), draw(together, 9)[i])
-        folded = seeding.fold(together[:, None], torch.arange(4))
         assert torch.equal(seeding.fold(alone, torch.tensor(2)), folded[i, 2])
 
 
 def test_a_longer_draw_begins_with_the_shorter():
     k = seeding.keys(0, "test", 0, torch.arange(3))
-    assert torch.equal(seeding.bits(k, 50)[:, :7], seeding.bits(k, 7))
-    assert torch.equal(seeding.uniform(k, 50)[:, :7], seeding.uniform(k, 7))
+    for draw in (seeding.bits, seeding.uniform):
+        assert torch.equal(draw(k, 50)[:, :7], draw(k, 7))
+    more, less = (seeding.choose(0, "c", 0, 50, count) for count in (9, 4))
+    assert (more[:4] == less).all()
 
 
 def test_whatever_differs_in_the_key_gives_other_numbers():
-    streams = [
-        seeding.bits(seeding.keys(seed, purpose, round_, torch.arange(20)), 8)
-        for seed in (0, 1, 10, 2**70)
-        for purpose in ("a", "b", "0/a")
-        for round_ in (0, 1, 11)
-    ]
-    numbers = torch.stack(streams).flatten()
+    seeds, purposes, rounds = (0, 1, 10, 2**70), ("a", "b", "0/a"), (0, 1, 11)
+    numbers = torch.stack(
+        [
+            seeding.bits(seeding.keys(*about, torch.arange(20)), 8)
+            for about in itertools.product(seeds, purposes, rounds)
+        ]
+    ).flatten()
     assert len(numbers.unique()) == len(numbers)  # collides with probability 2e-12
 
 
@@ -76,15 +71,12 @@ def test_folded_keys_differ_from_each_other_and_from_the_key():
 def test_neighbouring_clients_and_counts_are_independent():
     """Every bit of the xor of neighbors is a fair coin (128 statistics)."""
     k = seeding.keys(0, "test", 0, torch.arange(20_001))
-    b = seeding.bits(torch.tensor(key()), 20_001)
+    b = seeding.bits(seeding.key(0, "test", 0, 0), 20_001)
     for stream in (k, b):
         changed = (stream[1:] ^ stream[:-1]).numpy().view(np.uint64)
         ones = [(changed >> np.uint64(i) & np.uint64(1)).sum() for i in range(64)]
         z = (np.array(ones, dtype=np.float64) - 10_000) / math.sqrt(5_000)
         assert np.abs(z).max() < stats.norm.isf(ALPHA / 2)
-
-
-# Numbers
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
@@ -95,10 +87,16 @@ def test_uniform_is_uniform_and_never_0_or_1(dtype):
     assert stats.kstest(u.flatten().double().numpy(), "uniform").pvalue > ALPHA
 
 
+@pytest.fixture
+def ends(monkeypatch):
+    """Draws of no bit set and of all bits set."""
+    made = torch.tensor([0, -1])
+    monkeypatch.setattr(seeding, "bits", lambda key, count: made)
+    return made
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
-def test_uniform_at_the_ends_of_the_bits(dtype, monkeypatch):
-    ends = torch.tensor([0, -1])  # no bit set, all bits set
-    monkeypatch.setattr(seeding, "bits", lambda key, count: ends)
+def test_uniform_at_the_ends_of_the_bits(dtype, ends):
     u = seeding.uniform(ends, 2, dtype)
     assert 0 < u[0] < 1e-6 and 1 - 1e-6 < u[1] < 1
     assert torch.isfinite(seeding.normal(ends, 2, dtype)).all()
@@ -126,9 +124,7 @@ def test_standard_normal(law):
         assert stats.binomtest(tail.sum(), m, stats.norm.sf(3.5)).pvalue > ALPHA
 
 
-def test_noise_at_the_ends_of_the_bits(monkeypatch):
-    ends = torch.tensor([0, -1])
-    monkeypatch.setattr(seeding, "bits", lambda key, count: ends)
+def test_noise_at_the_ends_of_the_bits(ends):
     z = seeding.noise(ends, 4)
     assert z.isfinite().all() and 6.7 < z.abs().max() < 6.8
     assert z[1] == z[3] == 0  # the smallest radius
@@ -136,7 +132,7 @@ def test_noise_at_the_ends_of_the_bits(monkeypatch):
 
 def test_halves_are_uncorrelated():
     """Both numbers of a pair come from the same bits, or radius (5 sigma: 6e-7)."""
-    one = torch.tensor(key())
+    one = seeding.key(0, "test", 0, 0)
     for z in (seeding.noise(one, 200_000).double(), seeding.normal(one, 100_000, F64)):
         half = len(z) // 2
         for a, b in ((z[:half], z[half:]), (z[:-1], z[1:])):
@@ -154,27 +150,19 @@ def test_below_is_in_range_and_uniform(limit):
 
 
 def test_below_at_the_ends_of_the_bits():
-    ends = torch.tensor([0, -1, 2**63 - 1, -(2**63)])
-    for limit in (1, 7, 2**31 - 1):
-        drawn = seeding.below(ends, torch.tensor(limit))
-        assert drawn[:2].tolist() == [0, limit - 1]
-        assert int(drawn.min()) >= 0 and int(drawn.max()) < limit
-
-
-def test_below_takes_a_limit_each():
-    random = seeding.bits(torch.arange(3), 100)
-    limits = torch.tensor([[1], [5], [100]])
-    drawn = seeding.below(random, limits)
-    assert (drawn >= 0).all() and (drawn < limits).all()
-
-
-# Permutations
+    """Of no bits and all, of the largest number and the smallest; a limit each."""
+    limits = torch.tensor([[1], [7], [2**31 - 1]])
+    drawn = seeding.below(torch.tensor([0, -1, 2**63 - 1, -(2**63)]), limits)
+    assert drawn[:, :2].tolist() == [[0, int(limit) - 1] for limit in limits]
+    assert ((drawn >= 0) & (drawn < limits)).all()
 
 
 def test_permute_is_a_permutation_of_every_size():
     for size in [*range(1, 201), 99_991]:
         out = permuted(4 if size < 201 else 1, size, np.arange(size))
         assert (np.sort(out, axis=1) == np.arange(size)).all(), size
+    other = permuted(50, 100, np.arange(100))  # by every key another
+    assert len(np.unique(other, axis=0)) == 50
 
 
 @pytest.mark.parametrize("size", [10**6, 2**30 + 7, 2**31 - 1, 2**31])
@@ -188,19 +176,13 @@ def test_permute_of_large_sizes_asks_for_positions_only(size):
 
 def test_permute_takes_sizes_and_keys_of_each_client():
     keys = seeding.keys(0, "test", 0, torch.arange(4)).numpy()
-    sizes, positions = np.array([1, 5, 12, 400]), np.arange(12)[:, None]
-    out = seeding.permute(keys, positions, sizes)  # [positions, clients]
-    assert out.shape == (12, 4)
-    for i, size in enumerate(sizes):
-        alone = seeding.permute(keys[i : i + 1], np.arange(12), sizes[i : i + 1])
-        assert (out[:, i] == alone).all()
-        assert out[:, i].max() < size
+    sizes, positions = np.array([1, 5, 12, 400]), np.arange(12)
+    out = seeding.permute(keys, positions[:, None], sizes)  # [positions, clients]
+    assert (out < sizes).all()
+    for i in range(4):
+        alone = seeding.permute(keys[i : i + 1], positions, sizes[i : i + 1])
+        assert out[:, i].tolist() == alone.tolist()
     assert (out[5:10, 1] == out[:5, 1]).all()  # beyond the size: modulo
-
-
-def test_other_keys_permute_otherwise():
-    out = permuted(50, 100, np.arange(100))
-    assert len(np.unique(out, axis=0)) == 50
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 7, 31])
@@ -236,11 +218,6 @@ def test_choose_is_distinct_and_keyed():
     assert len(seeding.choose(0, "cohort", 0, 10, 0)) == 0
 
 
-def test_choose_more_is_choose_less_and_some():
-    more, less = (seeding.choose(0, "c", 0, 50, count) for count in (9, 4))
-    assert (more[:4] == less).all()
-
-
 def test_generators_are_keyed_and_start_anew():
     def draw(seed, purpose, count=0):
         return float(seeding.generator(seed, purpose, count).random())
@@ -251,26 +228,15 @@ def test_generators_are_keyed_and_start_anew():
 
 # Golden values: runs that are on disk depend on them; never change them.
 
-GOLDEN_KEYS = [2494978833128807501, 783744076654551887, 8758910152086409773]
-GOLDEN_OTHER = 4444926977690151060
-GOLDEN_FOLD = 178414141724118938
-GOLDEN_BITS = [-3277116767108893769, -505784938190990937, -1386014246902402835]
-GOLDEN_UNIFORM = [0.8223471440805933, 0.9725813435601441, 0.9248640171206278]
-GOLDEN_NORMAL = [0.5570355190657152, -0.1157317645575707, -0.28442352900656814]
-GOLDEN_BELOW = [82, 97, 92, 33, 19]
-GOLDEN_NUMPY = [153, 529, 971]
-GOLDEN_PERMUTED = [80821, 55836, 94866, 59976, 12511]
-GOLDEN_FEW = {7: [4, 3, 6, 5, 0], 40: [3, 34, 1, 33, 22], 200: [59, 188, 119, 80, 156]}
-GOLDEN_FEW_CHOSEN = [4, 3, 9, 6]
-GOLDEN_CHOSEN = [852, 773, 238, 740, 281]
-
 
 def test_golden_bits():
     k = seeding.keys(0, "golden", 0, torch.tensor([0, 1, 1_000_000]))
-    assert k.tolist() == GOLDEN_KEYS
-    assert seeding.keys(7, "golden", 3, torch.tensor(5)).tolist() == GOLDEN_OTHER
-    assert seeding.fold(k[0], torch.tensor(4)).tolist() == GOLDEN_FOLD
-    assert seeding.bits(k[0], 3).tolist() == GOLDEN_BITS
+    assert k.tolist() == [2494978833128807501, 783744076654551887, 8758910152086409773]
+    other = seeding.keys(7, "golden", 3, torch.tensor(5))
+    assert other.tolist() == 4444926977690151060
+    assert seeding.fold(k[0], torch.tensor(4)).tolist() == 178414141724118938
+    bits = [-3277116767108893769, -505784938190990937, -1386014246902402835]
+    assert seeding.bits(k[0], 3).tolist() == bits
 
 
 def test_splitmix64_as_published():
@@ -280,30 +246,37 @@ def test_splitmix64_as_published():
     assert [value % 2**64 for value in found] == expected
 
 
-def near(found, expected):
-    return bool((found.double() - torch.tensor(expected, dtype=F64)).abs().max() < 1e-6)
-
-
 def test_golden_numbers():
     k = seeding.keys(0, "golden", 0, torch.tensor(0))
-    assert seeding.uniform(k, 3, F64).tolist() == GOLDEN_UNIFORM
-    assert near(seeding.uniform(k, 3), GOLDEN_UNIFORM)
-    assert near(seeding.normal(k, 3, F64), GOLDEN_NORMAL)
+    uniform = [0.8223471440805933, 0.9725813435601441, 0.9248640171206278]
+    normal = [0.5570355190657152, -0.1157317645575707, -0.28442352900656814]
+    assert seeding.uniform(k, 3, F64).tolist() == uniform
+    assert seeding.uniform(k, 3).tolist() == pytest.approx(uniform, rel=0, abs=1e-6)
+    assert seeding.normal(k, 3, F64).tolist() == pytest.approx(normal, rel=0, abs=1e-6)
     below = seeding.below(seeding.bits(k, 5), torch.tensor(100))
-    assert below.tolist() == GOLDEN_BELOW
+    assert below.tolist() == [82, 97, 92, 33, 19]
     numpy = seeding.generator(0, "golden").integers(1000, size=3)
-    assert numpy.tolist() == GOLDEN_NUMPY
+    assert numpy.tolist() == [153, 529, 971]
 
 
-def test_golden_permutations():
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (100_000, [80821, 55836, 94866, 59976, 12511]),
+        (7, [4, 3, 6, 5, 0]),
+        (40, [3, 34, 1, 33, 22]),
+        (200, [59, 188, 119, 80, 156]),
+    ],
+)
+def test_golden_permutations(size, expected):
     k = seeding.keys(0, "golden", 0, torch.tensor([0])).numpy()
-    out = seeding.permute(k, np.arange(5), np.array([100_000]))
-    assert out.tolist() == GOLDEN_PERMUTED
-    for size, expected in GOLDEN_FEW.items():
-        few = seeding.permute(k, np.arange(5), np.array([size]))
-        assert few.tolist() == expected
-    assert seeding.choose(0, "golden", 0, 10, 4).tolist() == GOLDEN_FEW_CHOSEN
-    assert seeding.choose(0, "golden", 0, 1_000, 5).tolist() == GOLDEN_CHOSEN
+    assert seeding.permute(k, np.arange(5), np.array([size])).tolist() == expected
+
+
+def test_golden_choices():
+    assert seeding.choose(0, "golden", 0, 10, 4).tolist() == [4, 3, 9, 6]
+    found = seeding.choose(0, "golden", 0, 1_000, 5).tolist()
+    assert found == [852, 773, 238, 740, 281]
 
 
 @pytest.mark.parametrize("client", [0, 1, 77, 2**40])
