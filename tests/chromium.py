@@ -7,7 +7,6 @@ import socket
 import subprocess
 import time
 import urllib.request
-from typing import Any
 
 _FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
@@ -33,7 +32,6 @@ class Browser:
         wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": logs}
         body = {"capabilities": {"alwaysMatch": wanted}}
         self._session = self._call("POST", "/session", body)["sessionId"]
-        self._begun = ""
 
     def _await(self):
         for _ in range(200):
@@ -73,15 +71,10 @@ class Browser:
 
     def text(self, css):
         """What the first such element says."""
-        return str(
-            self.js("return document.querySelector(arguments[0]).textContent", css)
-        )
+        return self.js("return document.querySelector(arguments[0]).textContent", css)
 
     def count(self, css):
-        found: int = self.js(
-            "return document.querySelectorAll(arguments[0]).length", css
-        )
-        return found
+        return self.js("return document.querySelectorAll(arguments[0]).length", css)
 
     def focus(self, css):
         self.js("document.querySelector(arguments[0]).focus()", css)
@@ -95,12 +88,10 @@ class Browser:
         raise AssertionError(f"never came true: {wait}")
 
     def js(self, script, *given):
-        body = {"script": script, "args": given}
-        return self.do("POST", "/execute/sync", body)
+        return self.do("POST", "/execute/sync", {"script": script, "args": given})
 
     def later(self, script, *given):
-        body = {"script": script, "args": given}
-        return self.do("POST", "/execute/async", body)
+        return self.do("POST", "/execute/async", {"script": script, "args": given})
 
     def find(self, css):
         body = {"using": "css selector", "value": css}
@@ -111,27 +102,21 @@ class Browser:
 
     def press(self, *keys):
         """Keys to whatever has the focus."""
-        strokes = [
-            {"type": kind, "value": key}
-            for key in keys
-            for kind in ("keyDown", "keyUp")
-        ]
-        self.do(
-            "POST",
-            "/actions",
-            {"actions": [{"type": "key", "id": "k", "actions": strokes}]},
-        )
+        self.strike(*((kind, key) for key in keys for kind in ("keyDown", "keyUp")))
 
     def chord(self, hold, key):
         """A key while another one is held down."""
-        kinds = (("keyDown", hold), ("keyDown", key), ("keyUp", key), ("keyUp", hold))
-        strokes = [{"type": kind, "value": one} for kind, one in kinds]
+        self.strike(
+            ("keyDown", hold), ("keyDown", key), ("keyUp", key), ("keyUp", hold)
+        )
+
+    def strike(self, *kinds):
+        strokes = [{"type": kind, "value": key} for kind, key in kinds]
         keys = {"type": "key", "id": "k", "actions": strokes}
         self.do("POST", "/actions", {"actions": [keys]})
 
     def log(self, kind):
-        found: list[dict[str, Any]] = self.do("POST", "/se/log", {"type": kind})
-        return found
+        return self.do("POST", "/se/log", {"type": kind})
 
     def requests(self):
         """Addresses asked for since the page was opened, but for data: ones."""
@@ -151,13 +136,12 @@ class Browser:
         self.cdp("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
     def shot(self, file, whole=False):
-        given: dict[str, Any] = {"format": "png", "captureBeyondViewport": whole}
+        given = {"format": "png", "captureBeyondViewport": whole}
         if whole:
             size = self.cdp("Page.getLayoutMetrics")["cssContentSize"]
             given["clip"] = {**size, "scale": 1}
-        file.write_bytes(
-            base64.b64decode(self.cdp("Page.captureScreenshot", **given)["data"])
-        )
+        data = self.cdp("Page.captureScreenshot", **given)["data"]
+        file.write_bytes(base64.b64decode(data))
 
     def pdf(self, file):
         file.write_bytes(base64.b64decode(self.do("POST", "/print", {})))

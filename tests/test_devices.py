@@ -23,50 +23,43 @@ def test_keep_can_be_called_again_and_again():
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 def test_keep_sets_what_it_says(monkeypatch, platform):
     """Only where there is a glibc; elsewhere nothing is asked for."""
-    calls: list[tuple[int, int]] = []
+    calls = []
     library = SimpleNamespace(mallopt=lambda *given: calls.append(given))
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
     devices.keep()
-    if platform == "linux":
+    assert bool(calls) == (platform == "linux")
+    if calls:
         assert dict(calls)[-4] == 0  # M_MMAP_MAX: no block is mapped apart
         assert dict(calls)[-1] >= 2**30  # M_TRIM_THRESHOLD: the top is kept
-        monkeypatch.setattr(ctypes, "CDLL", lambda name: object())  # musl
-        devices.keep()
-        monkeypatch.setattr(ctypes, "CDLL", Mock(side_effect=OSError("musl")))
-        devices.keep()
-    else:
-        assert not calls
+        for musl in (lambda name: object(), Mock(side_effect=OSError("musl"))):
+            monkeypatch.setattr(ctypes, "CDLL", musl)
+            devices.keep()
 
 
-def test_torch_says_so_itself():
-    with pytest.raises(RuntimeError) as caught:
-        torch.empty(2**60, dtype=torch.uint8)
-    assert devices.exhausted(caught.value)
+CPU = "DefaultCPUAllocator: {}: you tried to allocate 80 bytes."
+MPS = "MPS backend out of memory (MPS allocated: 18.00 GB, other allocations: 1.00 MB, "
+MPS += "max allowed: 18.13 GB). Tried to allocate 256.00 MB on private pool."
 
 
 @pytest.mark.parametrize(
     "error",
     [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB"),
-        RuntimeError(
-            "[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: "
-            "not enough memory: you tried to allocate 80 bytes."
-        ),
-        RuntimeError(
-            "DefaultCPUAllocator: can't allocate memory: you tried to allocate"
-        ),
-        RuntimeError(
-            "MPS backend out of memory (MPS allocated: 18.00 GB, other allocations: "
-            "1.00 MB, max allowed: 18.13 GB). Tried to allocate 256.00 MB on private "
-            "pool."
-        ),
-        MemoryError(),
-        MemoryError("Unable to allocate 8.00 GiB for an array"),
+        RuntimeError("[enforce fail at cpu.cpp:1] " + CPU.format("not enough memory")),
+        RuntimeError(CPU.format("can't allocate memory")),
+        RuntimeError(MPS),
+        *(MemoryError(), MemoryError("Unable to allocate 8.00 GiB for an array")),
     ],
 )
-def test_memory_that_ran_out_is_recognised(error):
+def test_memory_that_ran_out_is_recognized(error):
     assert devices.exhausted(error)
+
+
+def test_torch_says_so_itself():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**60, dtype=torch.uint8)
+    assert devices.exhausted(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -77,15 +70,14 @@ def test_other_errors_are_not_taken_for_it(text):
 
 
 def test_free_is_a_number_of_bytes():
-    free = devices.free(torch.device("cpu"))
-    assert type(free) is int and 2**20 < free < 2**50
+    assert type(free()) is int and 2**20 < free() < 2**50
 
 
 FAR = "MemAvailable: 99999999999 kB\n"
 
 
-def _files(monkeypatch, files):
-    """These are all that /proc and /sys hold."""
+def hold(monkeypatch, files):
+    """Let these be all that /proc and /sys hold."""
     real = builtins.open
 
     def opened(path, *args, **more):
@@ -98,7 +90,7 @@ def _files(monkeypatch, files):
     monkeypatch.setattr(builtins, "open", opened)
 
 
-def _free():
+def free():
     return devices.free(torch.device("cpu"))
 
 
@@ -144,23 +136,20 @@ CONTAINER = {  # it sees only its own group
     ],
 )
 def test_free_is_the_least_that_the_system_says(monkeypatch, files, expected):
-    _files(monkeypatch, files)
-    assert _free() == expected
+    hold(monkeypatch, files)
+    assert free() == expected
 
 
 @pytest.mark.parametrize(
     ("name", "used"), [("RLIMIT_AS", 7000), ("RLIMIT_DATA", 600), (None, 0)]
 )
 def test_free_within_the_limits_of_the_process(monkeypatch, name, used):
-    pages = "7000 5 4 3 0 600 0"
-    _files(monkeypatch, {"/proc/meminfo": FAR, "/proc/self/statm": pages})
-    kind, none = getattr(resource, name or "RLIMIT_AS"), resource.RLIM_INFINITY
-    limit = 2**33 if name else none
-    monkeypatch.setattr(
-        resource, "getrlimit", lambda k: (limit if k == kind else none, none)
-    )
-    page = resource.getpagesize()
-    assert _free() == (2**33 - used * page if name else 99999999999 * 1024)
+    files = {"/proc/meminfo": FAR, "/proc/self/statm": "7000 5 4 3 0 600 0"}
+    hold(monkeypatch, files)
+    limits = {getattr(resource, name): 2**33} if name else {}
+    none, page = resource.RLIM_INFINITY, resource.getpagesize()
+    monkeypatch.setattr(resource, "getrlimit", lambda k: (limits.get(k, none), none))
+    assert free() == (2**33 - used * page if name else 99999999999 * 1024)
 
 
 def test_free_sees_a_real_limit():
@@ -170,7 +159,6 @@ def test_free_sees_a_real_limit():
         "resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))\n"
         "print(devices.free(torch.device('cpu')))\n"
     )
-    out = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", program]
+    out = subprocess.run(command, capture_output=True, text=True, check=True)
     assert 0 < int(out.stdout) < 2**33

@@ -1,13 +1,9 @@
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from troth.evaluation.compare import Pair, by_seed, interval, paired, pairs
 from troth.types import Refusal
-
-Settings = dict[str, Any]
 
 
 @pytest.mark.parametrize(
@@ -36,12 +32,10 @@ def test_interval_covers_the_truth():
 def test_paired_by_hand():
     # all five signs alike: 2 of the 2⁵ sign patterns are as extreme
     got = paired(np.zeros(5), np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
-    assert got.mean_difference == 3.0
-    assert got.p_value == pytest.approx(2 / 32)
-    assert (got.better, got.worse, got.equal, got.n) == (5, 0, 0, 5)
-    assert (got.low + got.high) / 2 == pytest.approx(3.0)
     half = 2.7764451051977987 * np.sqrt(2.5 / 5)
-    assert got.high - 3 == pytest.approx(half)
+    assert got.mean_difference == 3.0 and got.p_value == pytest.approx(2 / 32)
+    assert (got.low, got.high) == pytest.approx((3 - half, 3 + half))
+    assert (got.better, got.worse, got.equal, got.n) == (5, 0, 0, 5)
 
 
 def test_paired_as_scipy_has_it():
@@ -116,31 +110,22 @@ def run(seed, accuracy=0.0, **settings):
 
 
 def test_seeds_are_gathered_by_hand():
-    runs = [
-        run(0, 1.0, personalizer__lam=0.1),
-        run(0, 5.0, personalizer__lam=1.0),
-        run(1, 2.0, personalizer__lam=0.1),
-        run(2, 3.0, personalizer__lam=0.1),
-    ]
+    every = [(0, 1.0, 0.1), (0, 5.0, 1.0), (1, 2.0, 0.1), (2, 3.0, 0.1)]
+    runs = [run(seed, value, personalizer__lam=lam) for seed, value, lam in every]
     first, second = by_seed(runs)
     assert first.settings == {"train.lr": 0.1, "personalizer.lam": 0.1}
-    assert first.seeds == [0, 1, 2]
-    assert first.runs == [0, 2, 3]
+    assert (first.seeds, first.runs) == ([0, 1, 2], [0, 2, 3])
     assert first.numbers == {"personal.accuracy_mean": interval([1.0, 2.0, 3.0])}
     assert second.seeds == [0]
     assert second.numbers["personal.accuracy_mean"][0] == 5.0
     assert by_seed([]) == []
-
-
-def test_a_run_given_twice_counts_once():
-    runs = [run(0, 1.0), run(0, 1.0), run(1, 3.0)]
-    (group,) = by_seed(runs)
+    (group,) = by_seed([run(0, 1.0), run(0, 1.0), run(1, 3.0)])  # twice counts once
     assert group.runs == [0, 2]
     assert group.numbers["personal.accuracy_mean"] == interval([1.0, 3.0])
 
 
 def test_only_numbers_that_all_have():
-    summaries: list[Settings] = [
+    summaries = [
         {"a": 1, "b": 2.0, "text": "x", "flag": True, "c": 1.0},
         {"a": 3, "b": None, "text": "y", "flag": True},
     ]
@@ -152,13 +137,8 @@ def test_only_numbers_that_all_have():
 
 def test_pairs_by_hand():
     grid = [run(s, personalizer__lam=lam) for lam in (0.1, 1.0, 2.0) for s in (0, 1)]
-    lam = "personalizer.lam"
-    assert pairs(grid) == [
-        Pair(lam, 0, 2),
-        Pair(lam, 1, 3),
-        Pair(lam, 0, 4),
-        Pair(lam, 1, 5),
-    ]
+    wanted = [(0, 2), (1, 3), (0, 4), (1, 5)]
+    assert pairs(grid) == [Pair("personalizer.lam", *two) for two in wanted]
 
 
 def test_two_differences_are_no_pair():
@@ -191,26 +171,24 @@ def test_options_go_with_the_name_of_their_part():
     assert pairs([run(0), run(0, **attack)]) == [Pair("attack.name", 0, 1)]
 
 
-def test_training_alone_is_what_every_personalizer_is_beside():
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [
+        ("none local ditto", [(0, 1), (0, 2), (1, 2)]),
+        ("none ditto local", [(0, 1), (0, 2), (1, 2)]),
+        ("local ditto apfl", [(0, 1), (0, 2)]),
+        ("none ditto apfl", [(0, 1), (0, 2)]),
+    ],
+)
+def test_training_alone_is_what_every_personalizer_is_beside(names, wanted):
     """As in the quickstart: own − shared, own − local, local − shared."""
-    name = "personalizer.name"
-
-    def of(*names):
-        found = pairs([run(0, personalizer__name=each) for each in names])
-        assert {pair.setting for pair in found} <= {name}
-        return [(pair.first, pair.second) for pair in found]
-
-    assert of("none", "local", "ditto") == [(0, 1), (0, 2), (1, 2)]
-    assert of("none", "ditto", "local") == [(0, 1), (0, 2), (1, 2)]
-    assert of("local", "ditto", "apfl") == [(0, 1), (0, 2)]
-    assert of("none", "ditto", "apfl") == [(0, 1), (0, 2)]
+    found = pairs([run(0, personalizer__name=each) for each in names.split()])
+    assert found == [Pair("personalizer.name", *two) for two in wanted]
     crossed = [
         run(0, personalizer__name=each, aggregator__name=rule)
         for rule in ("mean", "median")
-        for each in ("none", "local", "ditto")
+        for each in names.split()
     ]
-    by_rule = [p for p in pairs(crossed) if p.setting == name]
-    assert [(p.first, p.second) for p in by_rule] == [
-        *[(0, 1), (0, 2), (1, 2)],
-        *[(3, 4), (3, 5), (4, 5)],
-    ]
+    by_rule = [p for p in pairs(crossed) if p.setting == "personalizer.name"]
+    both = wanted + [(a + 3, b + 3) for a, b in wanted]
+    assert by_rule == [Pair("personalizer.name", *two) for two in both]

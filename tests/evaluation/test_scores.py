@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -16,40 +18,47 @@ def layout(draw, n, gap=0):
     """Clients of 0 to 40 slots, in any order, with unused slots between them."""
     size = draw.integers(0, 41, n)
     size[draw.integers(0, n, max(n // 5, 1))] = 0
-    start = np.empty(n, dtype=np.int64)
-    at = 0
-    for k in draw.permutation(n):
-        start[k] = at
-        at += size[k] + gap
-    return (start, size), at + 1
+    order, start = draw.permutation(n), np.empty(n, dtype=np.int64)
+    ends = np.cumsum(size[order] + gap)
+    start[order] = ends - size[order] - gap
+    return (start, size), int(ends[-1]) + 1
 
 
-def plainly(outputs, y, loss, ragged, classes):
-    """The same, client by client, with sklearn; for finite outputs."""
-    columns = ("accuracy", "loss", "balanced_accuracy", "auroc")
-    table: dict[str, list[float]] = {c: [] for c in columns}
-    for first, many in zip(*ragged, strict=True):
-        if many == 0:
-            for column in table.values():
-                column.append(np.nan)
-            continue
-        mine = slice(first, first + many)
-        o, label = outputs[mine].double().numpy(), y[mine].numpy()
-        margin = o[:, 0] if o.shape[1] == 1 else o[:, 1] - o[:, 0]
-        guess = (margin > 0) * 1 if o.shape[1] == 1 else o.argmax(1)
-        table["accuracy"].append((guess == label).mean())
-        table["loss"].append(loss[mine].double().mean().item())
-        # sklearn warns of a guess that is no label; the mean recall is over labels
-        recall = [(guess[label == c] == c).mean() for c in np.unique(label)]
-        table["balanced_accuracy"].append(np.mean(recall))
-        if set(guess) <= set(label):
-            sk = balanced_accuracy_score(label, guess) if len(recall) > 1 else recall[0]
-            assert table["balanced_accuracy"][-1] == pytest.approx(sk)
-        two = classes == 2 and len(recall) == 2
-        table["auroc"].append(roc_auc_score(label, margin) if two else np.nan)
-    if classes != 2:
-        del table["auroc"]
-    return table
+def one_client(outputs, y, loss, classes):
+    """Scores of a client that has all slots."""
+    return score(outputs, y, loss, np.array([0]), np.array([len(y)]), classes)
+
+
+def plainly(outputs, y, loss, classes):
+    """The scores of one client with sklearn; for finite outputs."""
+    o, label = outputs.double().numpy(), y.numpy()
+    margin = o[:, 0] if o.shape[1] == 1 else o[:, 1] - o[:, 0]
+    guess = (margin > 0) * 1 if o.shape[1] == 1 else o.argmax(1)
+    # sklearn warns of a guess that is no label; the mean recall is over labels
+    recall = [(guess[label == c] == c).mean() for c in np.unique(label)]
+    if set(guess) <= set(label) and len(recall) > 1:
+        expected = balanced_accuracy_score(label, guess)
+        assert np.mean(recall) == pytest.approx(expected)
+    two = classes == 2 and len(recall) == 2
+    return {
+        "accuracy": (guess == label).mean(),
+        "loss": loss.double().mean().item(),
+        "balanced_accuracy": np.mean(recall),
+        **(
+            {"auroc": roc_auc_score(label, margin) if two else np.nan}
+            if classes == 2
+            else {}
+        ),
+    }
+
+
+def check(ours, plain, arrays, ragged):
+    """Client by client; those without slots have no score."""
+    for k, (first, many) in enumerate(zip(*ragged, strict=True)):
+        parts = (t[first : first + many] for t in arrays)
+        expected = plain(*parts) if many else dict.fromkeys(ours, np.nan)
+        found = {name: column[k] for name, column in ours.items()}
+        assert found == pytest.approx(expected, rel=1e-12, abs=0, nan_ok=True)
 
 
 @pytest.mark.parametrize(("classes", "k"), [(2, 1), (2, 2), (3, 3), (10, 10)])
@@ -62,11 +71,8 @@ def test_as_a_plain_loop_and_sklearn(classes, k, gap):
     y = torch.tensor(draw.integers(0, classes, slots))
     loss = torch.tensor(draw.random(slots), dtype=torch.float32)
     ours = score(outputs, y, loss, *ragged, classes)
-    theirs = plainly(outputs, y, loss, ragged, classes)
-    assert ours.keys() == theirs.keys()
-    for column, expected in theirs.items():
-        assert ours[column].dtype == np.float64
-        np.testing.assert_allclose(ours[column], expected, rtol=1e-12, err_msg=column)
+    assert all(column.dtype == np.float64 for column in ours.values())
+    check(ours, partial(plainly, classes=classes), (outputs, y, loss), ragged)
 
 
 def test_regression_as_a_plain_loop():
@@ -74,13 +80,12 @@ def test_regression_as_a_plain_loop():
     ragged, slots = layout(draw, 50, 2)
     outputs = torch.tensor(draw.normal(size=(slots, 1)))
     y, loss = torch.tensor(draw.normal(size=slots)), torch.tensor(draw.random(slots))
-    ours = score(outputs, y, loss, *ragged, 0)
-    assert ours.keys() == {"error", "loss"}
-    for k, (first, many) in enumerate(zip(*ragged, strict=True)):
-        mine = slice(first, first + many)
-        expected = ((outputs[mine, 0] - y[mine]) ** 2).mean().item()
-        np.testing.assert_allclose(ours["error"][k], expected)
-        np.testing.assert_allclose(ours["loss"][k], loss[mine].mean().item())
+
+    def plain(o, label, losses):
+        error = (o[:, 0] - label).square().mean().item()
+        return {"error": error, "loss": losses.mean().item()}
+
+    check(score(outputs, y, loss, *ragged, 0), plain, (outputs, y, loss), ragged)
 
 
 def test_by_hand():
@@ -111,18 +116,15 @@ def test_two_columns_are_their_difference():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("k", [1, 2])
 def test_outputs_that_are_not_finite_are_wrong(bad, k):
-    outputs = torch.full((4, k), bad)
     y, loss = torch.tensor([0, 1, 0, 1]), torch.full((4,), bad)
-    got = score(outputs, y, loss, np.array([0]), np.array([4]), 2)
-    for column in ("accuracy", "balanced_accuracy", "auroc"):
-        assert got[column] == 0
-    np.testing.assert_array_equal(got["loss"], [bad])
+    got = one_client(torch.full((4, k), bad), y, loss, 2)
+    np.testing.assert_array_equal(got.pop("loss"), [bad])
+    assert got == {"accuracy": 0, "balanced_accuracy": 0, "auroc": 0}
 
 
 def test_one_bad_output_misses_one_example():
     outputs = torch.tensor([[1.0, 0.0], [0.0, 1.0], [np.nan, 1.0]])
-    y = torch.tensor([0, 1, 1])
-    got = score(outputs, y, torch.zeros(3), np.array([0]), np.array([3]), 2)
+    got = one_client(outputs, torch.tensor([0, 1, 1]), torch.zeros(3), 2)
     assert got["accuracy"][0] == pytest.approx(2 / 3)
     assert got["auroc"][0] == 0.5  # it loses to the negative, the other wins
 
@@ -130,16 +132,13 @@ def test_one_bad_output_misses_one_example():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300])
 def test_a_diverged_regression_has_infinite_error(bad):
     outputs = torch.tensor([[bad], [0.0]], dtype=torch.float64)
-    loss = torch.tensor([np.nan, 0.0])
-    got = score(outputs, torch.zeros(2), loss, np.array([0]), np.array([2]), 0)
-    assert got["error"][0] == np.inf
-    assert np.isnan(got["loss"][0])
+    got = one_client(outputs, torch.zeros(2), torch.tensor([np.nan, 0.0]), 0)
+    assert got["error"][0] == np.inf and np.isnan(got["loss"][0])
 
 
 def test_bfloat16_and_gradients_are_read():
     outputs = torch.ones(2, 2, dtype=torch.bfloat16, requires_grad=True)
-    loss = outputs.sum(1)
-    got = score(outputs, torch.zeros(2), loss, np.array([0]), np.array([2]), 2)
+    got = one_client(outputs, torch.zeros(2), outputs.sum(1), 2)
     assert got["accuracy"] == 1.0  # equal outputs: the first class
     assert got["loss"] == 2.0
 
@@ -164,13 +163,10 @@ def test_ranks_stay_exact_among_many_clients():
     np.testing.assert_array_equal(got["auroc"], np.full(n, 0.75))
 
 
-# Several labels an example
-
-
-def by_sklearn(o, y, loss):
+def by_sklearn(outputs, labels, loss):
     """One client, label by label."""
-    guess = (o > 0).astype(int)
-    recalls, areas = [], []
+    o, y = outputs.numpy(), labels.numpy()
+    guess, recalls, areas = (o > 0).astype(int), [], []
     for j in range(y.shape[1]):
         for value in np.unique(y[:, j]):
             chosen = y[:, j] == value
@@ -197,46 +193,42 @@ def test_several_labels_as_sklearn(labels, gap):
     loss = torch.tensor(draw.random(slots))
     ours = score(outputs, y, loss, *ragged, labels)
     assert [*ours] == ["accuracy", "exact", "balanced_accuracy", "auroc", "loss"]
-    for k, (first, many) in enumerate(zip(*ragged, strict=True)):
-        mine = slice(first, first + many)
-        parts = (t[mine].numpy() for t in (outputs, y, loss))
-        expected = by_sklearn(*parts) if many else dict.fromkeys(ours, np.nan)
-        for column, value in expected.items():
-            np.testing.assert_allclose(ours[column][k], value, err_msg=column)
+    check(ours, by_sklearn, (outputs, y, loss), ragged)
 
 
 def test_several_labels_by_hand():
     outputs = torch.tensor([[1.0, -1.0], [2.0, 3.0], [-1.0, 0.0]])
     y = torch.tensor([[1, 0], [0, 1], [1, 0]])  # right: both, the second, the second
-    got = score(outputs, y, torch.arange(3.0), np.array([0]), np.array([3]), 2)
-    assert got["accuracy"][0] == pytest.approx(4 / 6)
-    assert got["exact"][0] == pytest.approx(1 / 3)
-    # recalls: first label there 1/2, not there 0; second 1 and 1
-    assert got["balanced_accuracy"][0] == pytest.approx(2.5 / 4)
-    assert got["auroc"][0] == pytest.approx((0 + 1) / 2)
-    assert got["loss"][0] == 1
+    got = one_client(outputs, y, torch.arange(3.0), 2)
+    assert {name: column[0] for name, column in got.items()} == pytest.approx(
+        {
+            "accuracy": 4 / 6,
+            "exact": 1 / 3,
+            # recalls: first label there 1/2, not there 0; second 1 and 1
+            "balanced_accuracy": 2.5 / 4,
+            "auroc": (0 + 1) / 2,
+            "loss": 1,
+        }
+    )
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_one_bad_output_misses_one_label(bad):
     outputs = torch.tensor([[bad, 1.0], [bad, -1.0]])
-    y = torch.tensor([[1, 1], [0, 0]])
-    got = score(outputs, y, torch.zeros(2), np.array([0]), np.array([2]), 2)
-    assert got["accuracy"][0] == 0.5 and got["exact"][0] == 0
-    assert got["balanced_accuracy"][0] == 0.5
-    assert got["auroc"][0] == 0.5  # all lost by the first, all won by the second
+    got = one_client(outputs, torch.tensor([[1, 1], [0, 0]]), torch.zeros(2), 2)
+    assert got["accuracy"] == got["balanced_accuracy"] == 0.5 and got["exact"] == 0
+    assert got["auroc"] == 0.5  # all lost by the first, all won by the second
 
 
 def test_two_labels_are_not_two_classes():
     """The shape of y decides: with two labels there is a column for each."""
-    y = torch.tensor([[1, 1], [0, 0]])
-    ends = np.array([0]), np.array([2])
-    got = score(torch.tensor([[1.0, 2.0], [-1.0, -2.0]]), y, torch.zeros(2), *ends, 2)
+    y, none = torch.tensor([[1, 1], [0, 0]]), torch.zeros(2)
+    got = one_client(torch.tensor([[1.0, 2.0], [-1.0, -2.0]]), y, none, 2)
     assert got["accuracy"][0] == got["exact"][0] == 1
     with pytest.raises(Refusal, match="1 output does not fit 2 labels .* must have 2"):
-        score(torch.zeros(2, 1), y, torch.zeros(2), *ends, 2)
+        one_client(torch.zeros(2, 1), y, none, 2)
     with pytest.raises(Refusal, match="from 0 to 2; .* must be 0 or 1"):
-        score(torch.zeros(2, 2), 2 * y, torch.zeros(2), *ends, 2)
+        one_client(torch.zeros(2, 2), 2 * y, none, 2)
 
 
 def test_success_by_hand():
