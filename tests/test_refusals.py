@@ -54,13 +54,19 @@ DITTO = "personalizer=ditto"
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (["trian.rounds=3"], ["'trian'", "did you mean 'train'", "are: ", "model"]),
+        (
+            ["trian.rounds=3"],
+            ["'trian'", "did you mean 'train'", "there are: ", "model"],
+        ),
         (["train.round=3"], ["'round'", "did you mean 'rounds'", "there are: ", "lr"]),
         (["nothing=3"], ["an experiment has no section 'nothing'", "there are: "]),
         (["aggregator=meen"], ["'meen'", "did you mean 'mean'", "median"]),
         (["data=digit"], ["no data 'digit'", "did you mean 'digits'", "npz"]),
         (["attack=nothing"], ["no attack 'nothing'", "model_replacement", "'none'"]),
-        ([DITTO, "personalizer.lamda=1"], ["'ditto' has no option 'lamda'", "'lam'"]),
+        (
+            [DITTO, "personalizer.lamda=1"],
+            ["'ditto' has no option 'lamda'", "did you mean 'lam'"],
+        ),
         (["aggregator.f=2"], ["aggregator 'mean' has no option 'f'"]),
         (["train.rounds=many"], ["train.rounds = 'many'", "must be a whole number"]),
         (["train.rounds=2.5"], ["train.rounds = 2.5", "must be a whole number"]),
@@ -87,14 +93,17 @@ DITTO = "personalizer=ditto"
             ["train.cohort=7"],
             ["train.cohort = 7", "6 clients", "at most 6", "0 for all"],
         ),
-        (["partition.clients=1798"], ["clients = 1798", "1 to 1797", "of examples"]),
+        (
+            ["partition.clients=1798"],
+            ["partition.clients = 1798", "1 to 1797", "number of examples"],
+        ),
         (["partition.clients=0"], ["partition.clients = 0", "1 to 1797"]),
         (
             ["partition.clients=1797"],
             [
                 "1797 of 1797 clients lack",
                 "(1 example, none to test on)",
-                ".min_examples",
+                "partition.min_examples",
             ],
         ),
         (

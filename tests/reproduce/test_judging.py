@@ -12,14 +12,10 @@ from troth.reproduce import judging, listing, tables
 @pytest.mark.parametrize(
     ("difference", "error", "verdict"),
     [
-        (0.02, 0.0, "reproduced"),
-        (-0.02, 0.0, "reproduced"),
-        (0.021, 0.0, "better"),
-        (-0.021, 0.0, "worse"),
-        (0.03, 0.015, "reproduced"),
-        (0.0301, 0.015, "better"),
-        (-0.5, math.nan, "worse"),
-        (math.nan, 0.0, ""),
+        *[(0.02, 0.0, "reproduced"), (-0.02, 0.0, "reproduced")],
+        *[(0.021, 0.0, "better"), (-0.021, 0.0, "worse")],
+        *[(0.03, 0.015, "reproduced"), (0.0301, 0.015, "better")],
+        *[(-0.5, math.nan, "worse"), (math.nan, 0.0, "")],
     ],
 )
 def test_the_rule(difference, error, verdict):
@@ -34,52 +30,52 @@ def test_the_verdict_turns_with_the_sign(difference, error):
 
 
 def test_one_seed_is_judged_by_its_clients(made):
-    found = judging.judge(made.table, made.cell(), [made.result(0.93, 0.4)])
+    found = judge(made, [0.93], 0.4)
     assert found.error == pytest.approx(0.4 / 20) and math.isnan(found.spread)
     assert found.difference == pytest.approx(0.019) and found.verdict == "reproduced"
-    assert judging.judge(made.table, made.cell(), [made.result(0.8)]).verdict == "worse"
+    assert judge(made, [0.8]).verdict == "worse"
+
+
+def judge(made, means, std=0.1, curve=None):
+    """The verdict on the global model, clean, by one result a seed; theirs is .911."""
+    results = [made.result(mean, std) for mean in means]
+    for result in results if curve is not None else []:
+        result.said["curve"] = curve
+    return judging.judge(made.table, made.cell(), results)
 
 
 def test_several_seeds_are_judged_by_their_spread(made):
-    found = judging.judge(
-        made.table,
-        made.cell(),
-        [made.result(0.85), made.result(0.95), made.result(0.99)],
-    )
+    found = judge(made, [0.85, 0.95, 0.99])
     assert (found.mean, found.seeds) == (pytest.approx(0.93), 3)
     assert found.spread == pytest.approx(math.sqrt(0.0104 / 2))
     assert found.error == pytest.approx(found.spread / math.sqrt(3))
     assert found.verdict == "reproduced"
-    even = judging.judge(
-        made.table, made.cell(), [made.result(0.95), made.result(0.95)]
-    )
+    even = judge(made, [0.95, 0.95])
     assert even.error == 0 and even.verdict == "better"
 
 
 def test_other_data_are_not_judged(made):
     small = judging.judge(made.table, made.cell(small=True), [made.result(0.911)])
     assert small.verdict == "not judged" and small.theirs is not None
-    assert judging.judge(made.table, made.cell(), []).verdict == ""
+    assert judge(made, []).verdict == ""
     assert judging.share([small]) == (0, 0)
 
 
 def test_the_order_of_methods(made):
-    same = made.judged({"global": 0.5, "local": 0.4, "Ditto, λ=1": 0.6})
-    ours = "Fashion-MNIST"
+    ours, rows = "Fashion-MNIST", ("global", "local", "Ditto, λ=1")
+    same, other, flat = (
+        made.judged(dict(zip(rows, values, strict=True)))
+        for values in ((0.5, 0.4, 0.6), (0.5, 0.9, 0.4), (0.5, 0.5, 0.5))
+    )
     assert judging.order(same) == {ours: {"clean": pytest.approx(1.0)}}
-    other = made.judged({"global": 0.5, "local": 0.9, "Ditto, λ=1": 0.4})
     assert judging.order(other)[ours]["clean"] == pytest.approx(-1.0)
-    assert judging.order(same[:2]) == {}
-    flat = made.judged(dict.fromkeys(["global", "local", "Ditto, λ=1"], 0.5))
-    assert judging.order(flat) == {}
-    parts = [_of(one, "what stands in") for one in other]  # by its own name
+    assert judging.order(same[:2]) == judging.order(flat) == {}
+    by_own_name = other[0].cell.federation._replace(name="what stands in")
+    parts = [
+        one._replace(cell=one.cell._replace(federation=by_own_name)) for one in other
+    ]
     both = judging.order([*same, *parts])
     assert both[ours]["clean"] > 0.9 and both["what stands in"]["clean"] < -0.9
-
-
-def _of(one, name):
-    federation = one.cell.federation._replace(name=name)
-    return one._replace(cell=one.cell._replace(federation=federation))
 
 
 def test_a_script_s_numbers_stand_beside_the_paper_s(tmp_path):
@@ -108,12 +104,8 @@ def test_a_script_s_numbers_stand_beside_the_paper_s(tmp_path):
 
 
 def test_what_a_run_goes_through_in_its_last_rounds(made):
-    """Theirs is .911."""
-    rounds = [10 * k for k in range(1, 11)]
-    values = [0.1] * 7 + [0.80, 0.90, 0.85]
-    result = made.result(0.85)
-    result.said["curve"] = {"round": rounds, "shared_weighted": values}
-    found = judging.judge(made.table, made.cell(), [result])
+    rounds, values = [10 * k for k in range(1, 11)], [0.1] * 7 + [0.80, 0.90, 0.85]
+    found = judge(made, [0.85], curve={"round": rounds, "shared_weighted": values})
     assert found.verdict == "worse" and found.late == (0.80, 0.90)
     assert found.plain()["late_least"] == 0.80 and found.plain()["late_most"] == 0.90
     assert judging.swings([found]) == [found]
@@ -136,19 +128,12 @@ def test_runs_that_were_not_looked_at_on_the_way(made):
     few = {"round": [90, 100], "shared_weighted": [0.5, 0.6]}
     other = {"round": [80, 90, 100], "personal_weighted": [0.5, 0.6, 0.7]}
     for curve in ({}, few, other):
-        result = made.result(0.85)
-        result.said["curve"] = curve
-        found = judging.judge(made.table, made.cell(), [result])
+        found = judge(made, [0.85], curve=curve)
         assert found.late is None and found.plain()["late_least"] is None
     assert made.result(0.85).late(made.cell()) is None
-
-
-def test_what_is_trained_after_the_last_round_was_not_looked_at(made):
-    looks = {"round": [80, 90, 100], "shared_weighted": [0.4, 0.4, 0.41]}
-    for last, seen in ((0.41, 3), (0.41004, 3), (0.7, 0)):
-        result = made.result(last)
-        result.said["curve"] = looks
-        found = judging.judge(made.table, made.cell(), [result])
+    whole = {"round": [80, 90, 100], "shared_weighted": [0.4, 0.4, 0.41]}
+    for last, seen in ((0.41, 3), (0.41004, 3), (0.7, 0)):  # trained after the last
+        found = judge(made, [last], curve=whole)
         assert len(found.way) == seen and (found.late is not None) == bool(seen)
 
 

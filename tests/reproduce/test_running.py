@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,18 +16,13 @@ from troth.reproduce.entry import Cell, merged
 from troth.reproduce.kept import Shelf
 from troth.reproduce.store import Store
 
-TINY = merged(
-    settings.SMALL.tree,
-    {"train": {"rounds": 2, "steps": 1}, "engine": {"how": "vmap", "chunk": 10}},
-)
-ATTACKS: dict[str, dict[str, Any]] = {
+TINY = {"train": {"rounds": 2, "steps": 1}, "engine": {"how": "vmap", "chunk": 10}}
+TINY = merged(settings.SMALL.tree, TINY)
+ATTACKS = {
     "clean": {},
     "A1": {"adversary": {"clients": [0, 1]}},
     "A3": {"adversary": {"clients": [2]}, "attack": "model_replacement"},
 }
-
-
-SAID = "[1/3] 8×8 digits, 20 clients: row / clean"
 
 
 def cells(rounds=2):
@@ -39,6 +33,11 @@ def cells(rounds=2):
     ]
 
 
+def run(some, place, seeds=1, **more):
+    """Run cells as another process would that finds what is there."""
+    return running.run(some, Shelf(place, None), seeds, device="cpu", **more)
+
+
 def files(out):
     found = Store(out).loose()
     return {file.name: file.stat().st_mtime_ns for file in found}
@@ -46,12 +45,12 @@ def files(out):
 
 def test_what_is_done_is_not_done_again(tmp_path):
     three = cells()
-    assert running.run(three, Shelf(tmp_path, None), 2, device="cpu") == 6
+    assert run(three, tmp_path, 2) == 6
     before = files(tmp_path)
     assert len(before) == 6
-    shelf = Shelf(tmp_path, None)  # as another process would find it
-    assert running.run(three, shelf, 2, device="cpu") == 0
+    assert run(three, tmp_path, 2) == 0
     assert files(tmp_path) == before
+    shelf = Shelf(tmp_path, None)
     assert kept.complete(shelf, three, 2) == 3
     (said,) = (r.said for r in shelf.settled(three[1], 1))
     assert sum(said["malicious"]) == 2 and said["seed"] == 0 and said["when"]
@@ -61,59 +60,59 @@ def test_what_is_done_is_not_done_again(tmp_path):
 
 def test_another_version_is_run_again(tmp_path, monkeypatch):
     one = cells()[:1]
-    assert running.run(one, Shelf(tmp_path, None), 1, device="cpu") == 1
+    assert run(one, tmp_path) == 1
     Store(tmp_path).pack()
-    assert running.run(one, Shelf(tmp_path, None), 1, device="cpu") == 0
+    assert run(one, tmp_path) == 0
     monkeypatch.setattr(store, "RESULTS", store.RESULTS + 1)
     store._table.cache_clear()
     assert not Shelf(tmp_path, None).settled(one[0], 1)
-    assert running.run(one, Shelf(tmp_path, None), 1, device="cpu") == 1
+    assert run(one, tmp_path) == 1
     assert len(Shelf(tmp_path, None).settled(one[0], 1)) == 1
     store._table.cache_clear()
 
 
 def test_together_and_apart_are_the_same(tmp_path):
-    three = cells()
-    one, other = Shelf(tmp_path / "one", None), Shelf(tmp_path / "other", None)
-    running.run(three, one, 1, device="cpu")
-    running.run(three, other, 1, device="cpu", apart=True)
+    three, shelves = cells(), []
+    for apart in (False, True):
+        assert run(three, tmp_path / f"{apart}", apart=apart) == 3
+        shelves.append(Shelf(tmp_path / f"{apart}", None))
     for cell in three:
-        (a,), (b,) = one.settled(cell, 1), other.settled(cell, 1)
+        a, b = (shelf.settled(cell, 1)[0].summary["shared"] for shelf in shelves)
         for name in ("accuracy_weighted", "accuracy_std", "loss_mean"):
-            left, right = a.summary["shared"][name], b.summary["shared"][name]
-            assert left == pytest.approx(right, abs=1e-5)
+            assert a[name] == pytest.approx(b[name], abs=1e-5)
 
 
 def test_what_memory_does_not_hold_is_trained_in_halves(tmp_path, monkeypatch):
-    real, sizes = running.train_many.held, list[int]()
+    real, sizes = running.train_many.held, []
 
     def held(experiments, paths, **how):
         sizes.append(len(experiments))
         return len(experiments) < 3 and real(experiments, paths, **how)
 
     monkeypatch.setattr(running.train_many, "held", held)
-    shelf = Shelf(tmp_path, None)
-    assert running.run(cells(), shelf, 1, device="cpu") == 3
-    assert sizes == [3, 2] and all(shelf.settled(cell, 1) for cell in cells())
+    assert run(cells(), tmp_path) == 3 and sizes == [3, 2]
+    assert all(Shelf(tmp_path, None).settled(cell, 1) for cell in cells())
 
 
 def test_groups():
+    def sizes(jobs, **more):
+        return [len(group) for group in running.groups(jobs, **more)]
+
+    nothing = Shelf(None, None)
     wanted = [(cell, 0, seed) for seed in (0, 1) for cell in cells()]
-    jobs = running.missing(wanted, Shelf(None, None), "cpu")
-    assert [len(group) for group in running.groups(jobs)] == [6]  # seeds, too
-    assert [len(group) for group in running.groups(jobs, apart=True)] == [1] * 6
-    many = [jobs[0]] * 23
-    assert [len(group) for group in running.groups(many)] == [10, 10, 3]
+    jobs = running.missing(wanted, nothing, "cpu")
+    assert sizes(jobs) == [6]  # seeds, too
+    assert sizes(jobs, apart=True) == [1] * 6
+    assert sizes([jobs[0]] * 23) == [10, 10, 3]
     plain = merged(TINY, {"engine": {"how": "auto"}})
     cell = cells()[0]._replace(choices=(plain,))
-    jobs = running.missing([(cell, 0, 0)], Shelf(None, None), "cpu") * 2
-    assert [len(group) for group in running.groups(jobs)] == [1, 1]
+    assert sizes(running.missing([(cell, 0, 0)], nothing, "cpu") * 2) == [1, 1]
 
 
 def test_cells_of_one_experiment_are_trained_once(tmp_path):
     one = cells()[0]
     again = one._replace(row="other", whose=("shared",))
-    assert running.run([one, again], Shelf(tmp_path, None), 1, device="cpu") == 1
+    assert run([one, again], tmp_path) == 1
     assert len(Shelf(tmp_path, None).settled(again, 1)) == 1
 
 
@@ -124,9 +123,8 @@ def test_validation_data_choose(tmp_path, split):
     Where there are none, test data do.
     """
     base = merged(TINY, {"partition": {"split": split}})
-    idle = merged(base, {"train": {"lr": 1e-9, "rounds": 4}})
-    keen = merged(base, {"train": {"lr": 0.3, "rounds": 4}})
-    cell = Cell("P", "row", "clean", (idle, keen), settings.SMALL)
+    choices = [merged(base, {"train": {"lr": lr, "rounds": 4}}) for lr in (1e-9, 0.3)]
+    cell = Cell("P", "row", "clean", (*choices,), settings.SMALL)
     shelf = Shelf(tmp_path, None)
     assert shelf.chosen(cell) is None
     assert running.run([cell], shelf, 3, device="cpu") == 4
@@ -136,30 +134,27 @@ def test_validation_data_choose(tmp_path, split):
 
 
 def test_what_is_not_whole_does_not_count(tmp_path):
-    shelf, one = Shelf(tmp_path, None), cells()[:1]
-    running.run(one, shelf, 1, device="cpu")
+    one = cells()[:1]
+    run(one, tmp_path)
     (file,) = Store(tmp_path).loose()
     file.write_text(file.read_text()[:100])
     assert not Shelf(tmp_path, None).settled(one[0], 1)
-    assert running.run(one, Shelf(tmp_path, None), 1, device="cpu") == 1
+    assert run(one, tmp_path) == 1
     assert len(Shelf(tmp_path, None).settled(one[0], 1)) == 1
 
 
 def test_what_another_process_made_meanwhile_is_not_made_again(tmp_path):
-    other = Shelf(tmp_path, None)
-
     def meanwhile(p):
         if p.label.startswith("[1/3]") and p.done == 1:
-            assert running.run(cells()[1:], other, 1, device="cpu", apart=True) == 2
+            assert run(cells()[1:], tmp_path, apart=True) == 2
 
-    told: Any = {"device": "cpu", "apart": True, "watch": meanwhile}
-    assert running.run(cells(), Shelf(tmp_path, None), 1, **told) == 1
+    assert run(cells(), tmp_path, apart=True, watch=meanwhile) == 1
     assert len(files(tmp_path)) == 3
 
 
 @pytest.mark.slow("starts and stops a real process")
 def test_a_stop_keeps_what_is_done(tmp_path):
-    seen: list[str] = []
+    seen = []
 
     def stop(p):
         seen.append(p.label)
@@ -167,10 +162,9 @@ def test_a_stop_keeps_what_is_done(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        told: Any = {"device": "cpu", "apart": True, "watch": stop}
-        running.run(cells(), Shelf(tmp_path, None), 1, **told)
-    assert len(files(tmp_path)) == 2 and seen[0].startswith(SAID)
-    assert running.run(cells(), Shelf(tmp_path, None), 1, device="cpu") == 1
+        run(cells(), tmp_path, apart=True, watch=stop)
+    assert seen[0].startswith("[1/3] 8×8 digits, 20 clients: row / clean")
+    assert len(files(tmp_path)) == 2 and run(cells(), tmp_path) == 1
 
 
 KILLED = """
@@ -195,10 +189,8 @@ def test_kill_repeats_at_most_one_group(tmp_path, apart, part):
     rounds = 8 * (6 if apart else 2)  # two seeds of three cells, a group or a run each
     after = random.randint(1 + part * rounds // 3, (part + 1) * rounds // 3)
     code = KILLED.format(here=str(Path(__file__).parent), apart=apart)
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     for _ in range(after):
         label = process.stdout.readline()
     process.send_signal(signal.SIGKILL)
@@ -206,14 +198,11 @@ def test_kill_repeats_at_most_one_group(tmp_path, apart, part):
     before = files(tmp_path)
     for file in Store(tmp_path).loose():
         json.loads(file.read_text())
-    done = int(re.match(r"\[(\d+)/3\]", label)[1]) - 1  # type: ignore[index]
+    done = int(re.match(r"\[(\d+)/3\]", label)[1]) - 1
     done += 3 if label.strip().endswith("seed 1") else 0
     assert len(before) >= done, (after, label)
-    told: Any = {"device": "cpu", "apart": apart}
-    made = running.run(cells(8), Shelf(tmp_path, None), 2, **told)
-    assert made == 6 - len(before) <= 6 - done
-    now = files(tmp_path)
-    assert {name: now[name] for name in before} == before
+    assert run(cells(8), tmp_path, 2, apart=apart) == 6 - len(before) <= 6 - done
+    assert before.items() <= files(tmp_path).items()
 
 
 @pytest.mark.slow("trains two cells of a paper")
@@ -223,11 +212,9 @@ def test_committed_results_hold_with_todays_code(tmp_path, row):
     """A cell trained anew gives every client the accuracy that is committed."""
     if not (Path(os.environ.get("TROTH_DATA", "")) / "vehicle").is_dir():
         pytest.skip("no vehicle under $TROTH_DATA")
-    pattern = f"{row} / A1 20%"
-    (cell,) = listing.find("ditto/table6").at("full", patterns=[pattern])
-    shelf = Shelf(tmp_path, None)
-    assert running.run([cell], shelf, 1, device="cpu") == 1
-    (new,) = shelf.settled(cell, 1)
-    (old,) = Shelf(None, kept.experiments()).settled(cell, 1)
+    cells = listing.find("ditto/table6").at("full", patterns=[f"{row} / A1 20%"])
+    assert run(cells, tmp_path) == len(cells) == 1
+    shelves = Shelf(tmp_path, None), Shelf(None, kept.experiments())
+    new, old = (shelf.settled(cells[0], 1)[0].said for shelf in shelves)
     for name in ("malicious", "accuracy", "shared_accuracy", "test", "curve"):
-        assert new.said[name] == old.said[name], name
+        assert new[name] == old[name], name
