@@ -1,7 +1,7 @@
 """Pictures of what scripts found."""
 
+from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,8 +25,8 @@ def put(place, name, **said):
     Store(place / "place").put(name, said)
 
 
-def panel(root, title, entry=ENTRY):
-    (one,) = [each for each in curves.found(entry, root) if each.title == title]
+def panel(root, title):
+    (one,) = [each for each in curves.found(ENTRY, root) if each.title == title]
     return one
 
 
@@ -43,15 +43,11 @@ def test_seeds_are_one_curve(tmp_path):
 def test_what_is_trained_after_the_last_round_is_a_point(tmp_path):
     curve = {"round": [1, 2], "personal_mean": [0.1, 0.2], "shared_mean": [0.1, 0.2]}
     for label, end in (("joint", 0.20004), ("tuned", 0.9)):
-        summary = {
-            whose: {"accuracy_mean": end, "accuracy_weighted": end, "accuracy_std": 0}
-            for whose in ("shared", "personal")
-        }
+        model = {"accuracy_mean": end, "accuracy_weighted": end, "accuracy_std": 0}
+        summary = dict.fromkeys(("shared", "personal"), model)
         put(tmp_path, label, label=label, curve=curve, summary=summary)
-    own = {
-        label: (line.x.tolist(), line.y.tolist())
-        for label, line in panel(tmp_path, "own models: mean accuracy").lines.items()
-    }
+    lines = panel(tmp_path, "own models: mean accuracy").lines
+    own = {label: (line.x.tolist(), line.y.tolist()) for label, line in lines.items()}
     assert own == {"joint": ([1, 2], [0.1, 0.2]), "tuned": ([2], [0.9])}
     (axis,) = curves.draw(ENTRY, tmp_path).axes
     assert [line.get_marker() for line in axis.lines] == ["None", "s"]
@@ -62,8 +58,7 @@ def test_curves_that_coincide_say_nothing(tmp_path):
         put(tmp_path, label, label=label, round=[1, 2], accuracy=[0.1, 0.2])
     assert curves.found(ENTRY, tmp_path) == []
     put(tmp_path, "c", label="c", round=[1, 2], accuracy=[0.1, 0.3])
-    found = panel(tmp_path, "accuracy by true labels")
-    assert [*found.lines] == ["a", "b", "c"]
+    assert [*panel(tmp_path, "accuracy by true labels").lines] == ["a", "b", "c"]
 
 
 def test_an_entry_says_which_quantities_it_is_about(tmp_path):
@@ -105,10 +100,8 @@ def test_closer_looks_at_first_batches_are_of_the_same_line(tmp_path):
         way = {"accuracy": [[step / 10] for step in steps]}
         put(tmp_path, label, label=label, steps=steps, curves=way)
     (found,) = curves.found(ENTRY, tmp_path)
-    assert {label: [*line.x] for label, line in found.lines.items()} == {
-        "a": [0, 1, 2, 4, 8],
-        "b": [0, 4],
-    }
+    along = {label: [*line.x] for label, line in found.lines.items()}
+    assert along == {"a": [0, 1, 2, 4, 8], "b": [0, 4]}
     np.testing.assert_allclose(found.lines["a"].y, found.lines["a"].x / 10)
 
 
@@ -152,38 +145,38 @@ def shown(entry):
 @pytest.mark.parametrize("paper", {entry.paper: 0 for entry in SCRIPTS})
 def test_no_two_figures_of_a_paper_are_the_same(paper):
     mine = [e for e in SCRIPTS if e.paper == paper and e.form != "table"]
-    pictures, tables = zip(*map(shown, mine), strict=True)
-    for k, entry in enumerate(mine):
-        assert pictures[k] not in pictures[:k], entry.name
-        assert tables[k] not in tables[:k], entry.name
+    for one, other in combinations([(e.name, *shown(e)) for e in mine], 2):
+        assert one[1] != other[1] and one[2] != other[2], (one[0], other[0])
 
 
 @pytest.mark.parametrize("entry", SCRIPTS, ids=lambda entry: entry.name)
 def test_what_an_entry_is_about_is_there(entry):
     """Every name in `shows` is a curve or a number of its results."""
-    ways = {
-        name
-        for _, said in scripts.said(entry, ROOT)
-        for name in (
-            scripts.ways(said) if "curves" in said else said.get("curve", said)
-        )
-    }
+    ways = {EVERY}
+    for _, said in scripts.said(entry, ROOT):
+        ways |= {*(scripts.ways(said) if "curves" in said else said.get("curve", said))}
     heads = {n for _, numbers in scripts.lines(entry, ROOT) for n in numbers}
     for name in set(entry.shows) - heads:
-        assert name in ways | {EVERY} or (name, "personal_mean" in ways) == OWN, name
+        assert name in ways or (name, "personal_mean" in ways) == OWN, name
     assert heads - {"seeds"}
 
 
-def test_a_picture_names_the_data_of_its_script():
-    names = {"certified/figure3": "MNIST", "ditto/figure7": "Fashion-MNIST"}
-    names |= {"spurious/figure7": "MNIST", "spurious/figure5": "MNIST, Coil20"}
-    names |= {"equivalence/figure17": "CIFAR-10"}
-    for name, data in names.items():
-        entry = listing.find(name)
-        figure = curves.draw(entry, ROOT)
-        assert figure.get_suptitle().endswith(f"\nours: {data}")
-        said = " ".join(figure.get_supxlabel().split("\n"))
-        assert said == (f"Note: {entry.note}." if entry.note else "")
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("certified/figure3", "MNIST"),
+        ("ditto/figure7", "Fashion-MNIST"),
+        ("spurious/figure7", "MNIST"),
+        ("spurious/figure5", "MNIST, Coil20"),
+        ("equivalence/figure17", "CIFAR-10"),
+    ],
+)
+def test_a_picture_names_the_data_of_its_script(name, data):
+    entry = listing.find(name)
+    figure = curves.draw(entry, ROOT)
+    assert figure.get_suptitle().endswith(f"\nours: {data}")
+    said = " ".join(figure.get_supxlabel().split("\n"))
+    assert said == (f"Note: {entry.note}." if entry.note else "")
 
 
 @pytest.mark.slow("draws every figure of the papers that scripts make")
@@ -191,22 +184,16 @@ def test_a_picture_names_the_data_of_its_script():
 def test_every_script_entry_has_its_files(entry, tmp_path):
     """From what is committed: two texts, and a picture in two forms if a figure."""
     files = outputs.of_script(entry, ROOT, tmp_path)
-    suffixes = [".md", ".csv"]
-    suffixes += [] if entry.form == "table" else [".png", ".svg"]
-    assert [file.suffix for file in files] == suffixes
+    pictures = [] if entry.form == "table" else [".png", ".svg"]
+    assert [file.suffix for file in files] == [".md", ".csv", *pictures]
     assert all(file.stat().st_size > 100 for file in files)
     lines = judging.of_script(entry, ROOT) or scripts.lines(entry, ROOT)
     if entry.numbers:  # a line a row, in the paper's layout
-        lines = [*dict.fromkeys(one.cell.row for one in lines)]
-    for file in files[:2]:
-        text = file.read_text("utf-8")
-        assert text.count("\n") >= len(lines)
+        lines = {one.cell.row for one in lines}
+    assert all(file.read_text("utf-8").count("\n") >= len(lines) for file in files[:2])
 
 
-CURVES = Entry("p/figure7", "t")
-
-
-def certified(folder: str, *whose: str, data: str = "mnist", clients: int = 10) -> Any:
+def certified(folder, *whose, data="mnist", clients=10):
     every = {str(k): {"accuracy": [0.9, 0.1 * k]} for k in range(2)}
     model = {"radii": [0, 1], "mean": [0.9, 0.1], "clients": every}
     certified = {"models": dict.fromkeys(whose, model), "unit": "pixels"}
@@ -224,46 +211,39 @@ def test_a_panel_a_change_data_set_and_federation():
         ("noise, 100 clients, local", certified("clients", "personal", clients=100)),
         ("noise, 4 clients, federated", certified("clients", *both, clients=4)),
     ]
-    found = {
-        panel.title.split("\n")[0]: [*panel.lines]
-        for panel in curves.radii(CURVES, every)
-    }
+    found = [(p.title.split("\n")[0], [*p.lines]) for p in curves.radii(ENTRY, every)]
     nominal = ["nominal, personal", "nominal, shared"]
-    assert found == {
-        "noise, MNIST, 4 clients": ["federated, personal", "federated, shared"],
-        "noise, MNIST, 10 clients": [*nominal, "local"],
-        "noise, MNIST, 100 clients": ["local"],
-        "noise, CIFAR-10, 10 clients": nominal,
-    }
-    assert [*found] == sorted(found, key=lambda t: ("CIFAR" in t, int(t.split()[2])))
+    assert found == [
+        ("noise, MNIST, 4 clients", ["federated, personal", "federated, shared"]),
+        ("noise, MNIST, 10 clients", [*nominal, "local"]),
+        ("noise, MNIST, 100 clients", ["local"]),
+        ("noise, CIFAR-10, 10 clients", nominal),
+    ]
 
 
 def test_among_mixtures_one_is_local():
-    every = [
-        (f"noise, λ={lam}", certified("mnist_mixture", "personal"))
-        for lam in (0.5, 1.0)
-    ]
-    (panel,) = curves.radii(CURVES, every)
+    mixture = certified("mnist_mixture", "personal")
+    every = [(f"noise, λ={lam}", mixture) for lam in (0.5, 1.0)]
+    (panel,) = curves.radii(ENTRY, every)
     assert [*panel.lines] == ["λ=0.5", "λ=1.0 (local)"]
     assert panel.along == "radius, pixels"
 
 
 def test_a_line_a_client():
-    entry = CURVES._replace(shows=(EVERY,))
     every = [("noise, 2 clients, federated", certified("c", "personal", "shared"))]
-    (panel,) = curves.radii(entry, every)
+    (panel,) = curves.radii(ENTRY._replace(shows=(EVERY,)), every)
     assert "federated, personal" in panel.title
     assert [*panel.lines] == ["client 0", "client 1"]
     np.testing.assert_allclose(panel.lines["client 1"].y, [0.9, 0.1])
 
 
-(SAID,) = named(Path(__file__).parents[2] / "experiments", "theory/figures")
+(SAID,) = named(ROOT, "theory/figures")
 
 
 def test_figure_1_has_theory_simulation_and_the_best_lambda():
-    found = [*curves.simulated(SAID["figure 1"])]
+    found, every = [*curves.simulated(SAID["figure 1"])], SAID["figure 1"]["panels"]
     assert len(found) == 4 and {panel.scale for panel in found} == {"symlog"}
-    for panel, told in zip(found, SAID["figure 1"]["panels"] * 2, strict=True):
+    for panel, told in zip(found, every * 2, strict=True):
         assert told["best"] in panel.at.values()
         assert f"λ* = {told['best']:.2f}" in " ".join(panel.at)
         for name in (name for name in panel.lines if name.endswith(THEORY)):
@@ -272,10 +252,8 @@ def test_figure_1_has_theory_simulation_and_the_best_lambda():
             near = np.interp(points.x, line.x, line.y)
             np.testing.assert_allclose(points.y, near, rtol=0.05)
             assert "std_" not in label and points.x[0] == 0
-    case = SAID["figure 1"]["panels"][0]["case"]
-    assert found[0].at["λ* = 2.13, clean"] == theory.best_lam_points(
-        case["n"], case["sigma"], case["tau"]
-    )
+    n, sigma, tau = (every[0]["case"][k] for k in ("n", "sigma", "tau"))
+    assert found[0].at["λ* = 2.13, clean"] == theory.best_lam_points(n, sigma, tau)
 
 
 def test_figure_2_has_three_models_and_the_best_lambda():
