@@ -76,9 +76,8 @@ def _numbers(values):
     for name, column in {"accuracy": values, "loss": 1 - values}.items():
         known = np.sort(column[~np.isnan(column)])
         tail = max(1, len(known) // 10)
-        found[f"{name}_mean"] = float(known.mean())
+        parts = {"mean": known, "weighted": known}
+        parts |= {"worst10": known[:tail], "best10": known[-tail:]}
+        found |= {f"{name}_{kind}": float(part.mean()) for kind, part in parts.items()}
         found[f"{name}_std"] = float(known.std())
-        found[f"{name}_weighted"] = float(known.mean())
-        found[f"{name}_worst10"] = float(known[:tail].mean())
-        found[f"{name}_best10"] = float(known[-tail:].mean())
     return found

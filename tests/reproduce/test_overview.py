@@ -89,14 +89,10 @@ def test_when_a_script_last_left_something():
 
 
 def test_data_that_are_here_or_not(bare):
-    (data,) = of("ditto/table6")["data"]
     words = "Vehicle's train file alone, divided 72/8/20 for Vehicle"
-    assert (data["name"], data["here"], data["stand_in_here"]) == (
-        "Vehicle",
-        False,
-        False,
-    )
-    assert data["words"] == f"{words}: not here"
+    (data,) = of("ditto/table6")["data"]
+    assert data["name"] == "Vehicle" and data["words"] == f"{words}: not here"
+    assert data["here"] is data["stand_in_here"] is False
     (bare / "vehicle").mkdir()
     (bare / "vehicle" / "mytrain.json").touch()
     said = of("ditto/table6")
@@ -123,20 +119,15 @@ def test_what_an_entry_takes():
     assert overview.steps(f.tree, f) == 100_000
     tuned = merged(f.tree, {"personalizer": {"name": "finetune", "epochs": 40}})
     assert overview.steps(tuned, f) == 100_000 + 500 * 40 * 8
-    shelf = Shelf(None, None)
-    cells8 = listing.find("ditto/table8").everywhere()
-    local = [c for c in cells8 if c.row == "local"]
-    assert overview.cost(local, shelf).client_steps == 5 * 100_000  # clean, 10 … 80 %
+    cells = listing.find("ditto/table8").everywhere()
+    local = [c for c in cells if c.row == "local"]  # clean, 10 … 80 %
+    assert overview.cost(local, NOTHING).client_steps == 5 * 100_000
 
 
 def test_rounds_of_a_small_model_take_longer_than_its_steps():
     """600 rounds of ten linear models: of their seconds, steps are a tenth."""
     cells = listing.find("fmtl/table5").everywhere()
     (one,) = (c for c in cells if c.label.endswith("median / clean"))
-    found = overview.cost([one], Shelf(None, None))
-    assert (
-        found.seconds
-        > 600 * overview.ROUND
-        > 5 * (found.seconds - 600 * overview.ROUND)
-    )
+    found, rounds = overview.cost([one], NOTHING), 600 * overview.ROUND
+    assert found.seconds > rounds > 5 * (found.seconds - rounds)
     assert not found.measured
