@@ -1,3 +1,4 @@
+import getpass
 import json
 import os
 import signal
@@ -195,7 +196,9 @@ def test_cells_leave_nothing_behind_when_they_are_ended(tmp_path):
     runs = "troth-cells-*/*/rounds.jsonl"
     said = ended([*command, *told], lambda: [*place.glob(runs)], TMPDIR=str(place))
     assert f"troth: stopped; finished cells are kept in {out}, the same" in said
-    assert list(place.iterdir()) == [] and not list(out.rglob("*.part"))
+    left = [p.name for p in place.iterdir()]
+    assert {*left} <= {f"torchinductor_{getpass.getuser()}"}  # torch's, not ours
+    assert not list(out.rglob("*.part"))
 
 
 @pytest.mark.slow("starts real processes")
