@@ -30,10 +30,10 @@ def add(broadcast, step):
     return broadcast.w + step
 
 
-def desk(tail=0, filters=(), strength=1.0, **changed):
+def desk(tail=0, filters=(), **changed):
     given = {"attack": None, "aggregator": mean, "server": add, "statistics": mean}
     made = {k: rule(v) if v else None for k, v in (given | changed).items()}
-    every = Rules(filters=tuple(map(rule, filters)), strength=strength, **made)
+    every = Rules(filters=tuple(map(rule, filters)), **made)
     return Serving(every, tail, 0, torch.device("cpu"))
 
 
@@ -137,13 +137,6 @@ def test_the_rule_over_statistics_says_nothing():
 def test_cosine_by_hand(rows, hostile, attack, cosine):
     found = serve(desk(attack=attack), sent(rows), [h > 0 for h in hostile]).cosine
     assert found == pytest.approx(cosine, nan_ok=True)
-
-
-@pytest.mark.parametrize(("strength", "row"), [(0, 3.0), (0.5, 0.0), (1, -3), (2, -9)])
-def test_strength_goes_from_the_own_row_to_the_attack(strength, row):
-    server = desk(attack=flip, strength=strength)
-    found = serve(server, sent([[1.0], [3.0]]), [False, True])
-    assert found.messages.update.tolist() == [[1.0], [row]]
 
 
 def test_an_attack_may_rehearse_the_defence():

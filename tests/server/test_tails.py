@@ -327,16 +327,6 @@ def test_when_all_are_dropped_statistics_stay(path):
         assert record.stayed and torch.equal(record.broadcast.w, w0)
 
 
-@pytest.mark.parametrize("factor", [0.0, 7.0])
-def test_model_replacement_leaves_statistics_alone(path, factor):
-    attack = {"name": "model_replacement", "factor": factor}
-    one, two = made(path, attack=attack, **HOSTILE), made(path, **HOSTILE)
-    attacked, honest = one.step().messages, two.step().messages
-    assert torch.equal(attacked.extra, honest.extra)
-    assert torch.allclose(attacked.update[1], (factor or N) * honest.update[1])
-    assert torch.equal(tail(one.broadcast.w), tail(two.broadcast.w))
-
-
 def test_rules_see_parameters_and_beside_them_statistics(path, mod):
     federation = made(
         path,

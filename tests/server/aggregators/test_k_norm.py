@@ -39,9 +39,3 @@ def test_lengths_beyond_float32():
     for f, left_out in ((2, [1, 2]), (6, [0, 1, 2, 3, 5, 6])):
         _, said = noted(k_norm, sent, f=f)
         assert (~said["chosen"]).nonzero().flatten().tolist() == left_out
-
-
-def test_short_hostile_rows_are_kept():
-    """What it does not promise."""
-    _, said = noted(k_norm, column(1.0, 2.0, 3.0, -0.5), f=1)
-    assert said["chosen"][3]
