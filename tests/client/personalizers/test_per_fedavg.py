@@ -13,17 +13,7 @@ from troth.networks import task as tasks
 from troth.types import Batch, Budget, Refusal, Task
 
 from ..hand import batch, bowl, by, number, sent, worked
-from ..small import (
-    PLANS,
-    agrees,
-    built,
-    done,
-    draws,
-    gradient,
-    models,
-    own,
-    written_out,
-)
+from ..small import PLANS, agrees, built, done, draws, gradient, models, written_out
 
 BOTH = pytest.mark.parametrize("variant", ["first_order", "hessian_free"])
 
@@ -200,7 +190,8 @@ def test_on_quadratics_it_ends_at_the_minimiser_of_its_objective(alpha, variant)
 )
 def test_written_out(tree, plan, variant, same):
     options = {"alpha": 0.2, "variant": variant, "same_batch": same}
-    made = built(tree("plain", own("per_fedavg", steps=1, lr=0.3, **options)), plan, 0)
+    options |= {"name": "per_fedavg", "steps": 1, "lr": 0.3}
+    made = built(tree("plain", options), plan, 0)
     feed, many = made.federation.engine.feed, 3 if variant == "hessian_free" else 2
 
     def local(k, w, r, slots):
@@ -233,7 +224,7 @@ def test_written_out(tree, plan, variant, same):
 def test_one_step_with_alpha_on_all_data_is_what_it_was_trained_for(tree):
     """Of all clients, those that were never asked among them."""
     train = {"batch": 0, "cohort": 2, "rounds": 2}
-    wanted = own("per_fedavg", alpha=0.25, lr=0.25, steps=1)
+    wanted = {"name": "per_fedavg", "alpha": 0.25, "lr": 0.25, "steps": 1}
     made = built(tree("plain", wanted, train=train))
     assert len(made.federation.population.visited) < 6
     w = made.federation.broadcast.w
