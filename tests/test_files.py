@@ -4,8 +4,9 @@ import errno
 import gzip
 import os
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from troth import files
 from troth.files import alone, digest_of, on_disk
 from troth.types import Refusal
 
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 KINDS = [*files._KINDS]
 names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 shapes = st.lists(st.integers(0, 4), max_size=3)
@@ -51,16 +53,11 @@ def test_views_and_shared_tensors_are_written_as_they_are_seen(tmp_path):
     assert all(torch.equal(found[name], value) for name, value in given.items())
 
 
-def pieces(clients, d):
-    yield torch.tensor(clients)
-    for client in clients:
-        yield torch.full((1, d), float(client))
-
-
 def test_models_are_streamed_and_read_one_by_one(tmp_path):
-    clients, d = [2, 5, 9, -1], 7
+    clients, d = torch.tensor([2, 5, 9, -1]), 7
     shapes = {"client": (torch.int64, [4]), "parameters": (torch.float32, [4, d])}
-    files.stream(tmp_path / "a", shapes, pieces(clients, d))
+    rows = (torch.full((1, d), float(client)) for client in clients)
+    files.stream(tmp_path / "a", shapes, chain([clients], rows))
     for client, value in ((5, 5), (2, 2), (9, 9), (0, -1), (3, -1)):
         row = files.load_model(tmp_path / "a", client)
         assert torch.equal(row, torch.full((d,), float(value)))
@@ -76,21 +73,24 @@ def test_a_failure_on_the_way_leaves_what_was_there(tmp_path):
         yield torch.tensor([3])
         raise error
 
-    with pytest.raises(KeyError):
-        files.stream(tmp_path / "a", shapes, broken(KeyError("x")))
-    with pytest.raises(AssertionError):  # less than the header says
-        files.stream(tmp_path / "a", shapes, [torch.tensor([3])])
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    with pytest.raises(Refusal, match="a cannot be written .No space left on device"):
-        files.stream(tmp_path / "a", shapes, broken(full))
+    less = iter([torch.tensor([3])])  # than the header says
+    for parts, error, words in (
+        (broken(KeyError("x")), KeyError, "x"),
+        (less, AssertionError, None),
+        (broken(FULL), Refusal, "a cannot be written .No space left on device"),
+    ):
+        with pytest.raises(error, match=words):
+            files.stream(tmp_path / "a", shapes, parts)
     assert (tmp_path / "a").read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_folder_that_is_a_file_is_refused(tmp_path):
-    (tmp_path / "a").write_text("")
+    (tmp_path / "a").touch()
     with pytest.raises(Refusal, match="cannot be written"):
         files.save(tmp_path / "a" / "b", {"x": torch.zeros(1)})
+    with pytest.raises(Refusal, match="cannot be written to"), alone(tmp_path / "a"):
+        pass
 
 
 def test_a_text_that_cannot_be_written_leaves_what_was_there(tmp_path, monkeypatch):
@@ -102,11 +102,7 @@ def test_a_text_that_cannot_be_written_leaves_what_was_there(tmp_path, monkeypat
     with pytest.raises(UnicodeEncodeError):
         files.write(tmp_path / "a", "\udcff")
     files.write(tmp_path / "a", "before")
-
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=FULL))
     with pytest.raises(Refusal, match="No space left on device.*make room"):
         files.write(tmp_path / "a", "after")
     with pytest.raises(Refusal, match="output folder .* cannot be written"):
@@ -126,32 +122,28 @@ def test_several_may_write_one_file_at_once(tmp_path):
 
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_tables_come_back(tmp_path, n):
-    random = np.random.default_rng(0)
-    columns: dict[str, Any] = {
+    columns = {
         "client": np.arange(n),
         "malicious": np.arange(n) % 2 == 1,
-        "accuracy": random.random(n),
+        "accuracy": np.random.default_rng(0).random(n),
         "loss": np.array([np.nan, np.inf, 1e-300][:n]),
     }
     files.write_csv(tmp_path / "a.csv", columns)
     found = files.read_csv(tmp_path / "a.csv")
     assert list(found) == list(columns)
-    for name, values in columns.items():
-        np.testing.assert_array_equal(found[name], values)
-    if n:
-        assert found["malicious"].dtype == bool
+    np.testing.assert_equal(found, columns)
+    assert not n or found["malicious"].dtype == bool
 
 
 def test_digests_as_others_print_them(tmp_path):
     """Of « abc »: RFC 1321, appendix A.5, and FIPS 180-2, appendix B.1."""
-    file = tmp_path / "a"
-    file.write_bytes(b"abc")
-    assert digest_of(file, "md5:") == "md5:900150983cd24fb0d6963f7d28e17f72"
+    file, md5 = tmp_path / "a", "md5:900150983cd24fb0d6963f7d28e17f72"
     sha = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    file.write_bytes(b"abc")
+    assert digest_of(file, "md5:") == md5
     assert digest_of(file, "sha256:anything") == f"sha256:{sha}"
     file.write_bytes(gzip.compress(b"abc", mtime=0))
-    found = digest_of(file, "gunzip.md5:")
-    assert found == "gunzip.md5:900150983cd24fb0d6963f7d28e17f72"
+    assert digest_of(file, "gunzip.md5:") == f"gunzip.{md5}"
 
 
 @pytest.mark.parametrize(
@@ -186,19 +178,11 @@ def test_alone_makes_the_folder_and_lets_go(tmp_path):
         pass
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(Refusal, match="cannot be written to"), alone(tmp_path / "file"):
-        pass
-
-
 def test_a_lock_is_a_sign_of_life(tmp_path):
     file = tmp_path / "x"
     assert not files.busy(file)
-    with file.open("ab") as one:
+    with file.open("ab") as one, file.open("ab") as other:
         assert not files.busy(file)
-        assert files.hold(one)
+        assert files.hold(one) and not files.hold(other)
         assert files.busy(file) and files.busy(file)
-        with file.open("ab") as other:
-            assert not files.hold(other)
     assert not files.busy(file)

@@ -22,17 +22,8 @@ from troth.types import Batch, Broadcast, Client, Personal
 HERE = Path(__file__).parents[1] / "docs" / "personalizers"
 INDEX = HERE / "README.md"
 NAMES = lookup.names("personalizer")
-HEADINGS = [
-    "Objective",
-    "Algorithm",
-    "Options",
-    "What the server learns",
-    "Cost",
-    "When to use it",
-    "Under attack",
-    "Example",
-    "Citation",
-]
+HEADINGS = ["Objective", "Algorithm", "Options", "What the server learns", "Cost"]
+HEADINGS += ["When to use it", "Under attack", "Example", "Citation"]
 
 
 def page(name):
@@ -73,7 +64,6 @@ def toml(name):
 @pytest.fixture(scope="module")
 def plots():
     spec = importlib.util.spec_from_file_location("plots", HERE / "plots.py")
-    assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

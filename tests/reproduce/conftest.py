@@ -1,7 +1,7 @@
 """Results made up: of cells of Table 8, and files such as scripts leave."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -21,7 +21,7 @@ def cell(row="global", column="clean", small=False):
 
 def result(mean, std=0.1):
     shared = {"accuracy_weighted": mean, "accuracy_std": std, "accuracy_mean": 0.0}
-    summary: dict[str, Any] = {"clients": 500, "malicious": 100, "shared": shared}
+    summary = {"clients": 500, "malicious": 100, "shared": shared}
     return Result({"summary": summary})
 
 
@@ -58,6 +58,14 @@ def whole():
         return {**said, "personal": model, "shared": model, **more}
 
     return made
+
+
+@pytest.fixture
+def bare(tmp_path, monkeypatch):
+    """A machine without data: where they would lie."""
+    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture

@@ -46,9 +46,7 @@ def test_forms_of_a_letter_do_not_matter():
         assert (cell.row, cell.column) == ("Ditto, λ=1", "clean")
 
 
-def test_full_scale_without_the_data_says_which_file(tmp_path, monkeypatch):
-    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_full_scale_without_the_data_says_which_file(bare):
     if catalogue.entry("fashion_mnist").place is not None:
         pytest.skip("Fashion-MNIST comes with this system")
     with pytest.raises(Refusal, match="train-images.*--scale small|--scale.*train-im"):
@@ -58,16 +56,14 @@ def test_full_scale_without_the_data_says_which_file(tmp_path, monkeypatch):
     assert len(ENTRIES["ditto/table8"].at("small")) == 140
 
 
-def test_parts_whose_data_are_here_can_be_chosen(tmp_path, monkeypatch):
-    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    (tmp_path / "vehicle").mkdir()
-    (tmp_path / "vehicle" / "mytrain.json").touch()
+def test_parts_whose_data_are_here_can_be_chosen(bare):
+    (bare / "vehicle").mkdir()
+    (bare / "vehicle" / "mytrain.json").touch()
     table4 = ENTRIES["ditto/table4"]
     cells = table4.at("full", None, ["Vehicle: best λ / *"])
     assert len(cells) == 10 and {c.federation.kind for c in cells} == {"stand-in"}
     with pytest.raises(Refusal, match="stackoverflow.*--cells chooses others"):
         table4.at("full", None, ["StackOverflow"])
-    (tmp_path / "vehicle" / "mytest.json").touch()
+    (bare / "vehicle" / "mytest.json").touch()
     (cell,) = table4.at("full", None, ["Vehicle: best λ / clean"])
     assert cell.federation.kind == "original"

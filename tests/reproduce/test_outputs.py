@@ -34,13 +34,16 @@ def test_a_table_is_two_texts(tmp_path, made):
     assert texts[1] == tables.as_csv(found) and "local" in texts[1]
 
 
-@pytest.mark.parametrize("form", ["lines", "scatter"])
-def test_a_figure_is_drawn_too(form, tmp_path, made):
-    entry: Entry = made.table._replace(form=form)
-    found = made.judged({"global": 0.9, "local": 0.8}, "A1 20%")
-    files = outputs.write(entry, found, tmp_path)
+@pytest.mark.parametrize("form", ["lines", "scatter", "script"])
+def test_a_figure_is_drawn_too(form, tmp_path, root, made):
+    out = tmp_path / "out"
+    if form == "script":
+        files = outputs.of_script(SCRIPT._replace(form="lines"), root, out)
+    else:
+        found = made.judged({"global": 0.9, "local": 0.8}, "A1 20%")
+        files = outputs.write(made.table._replace(form=form), found, out)
     assert [file.suffix for file in files] == TEXTS + PICTURES
-    assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert sorted(out.iterdir()) == sorted(files)
     assert files[2].read_bytes()[:4] == b"\x89PNG" and "<svg" in files[3].read_text()
 
 
@@ -81,20 +84,12 @@ def test_a_script_s_table_stands_beside_the_paper_s(tmp_path):
     assert {row["verdict"] for row in rows} == {"reproduced", "worse"}
 
 
-def test_a_script_s_figure_is_drawn_too(tmp_path, root):
-    entry = SCRIPT._replace(form="lines")
-    files = outputs.of_script(entry, root, tmp_path / "out")
-    assert [file.suffix for file in files] == TEXTS + PICTURES
-    assert files[2].read_bytes()[:4] == b"\x89PNG" and "<svg" in files[3].read_text()
-
-
 @pytest.mark.parametrize("suffix", [*TEXTS, *PICTURES])
 def test_what_cannot_be_written_is_refused(suffix, tmp_path, made):
     (tmp_path / f"ditto-table8{suffix}").mkdir()
-    entry: Entry = made.table._replace(form="lines")
     found = made.judged({"global": 0.9, "local": 0.8}, "A1 20%")
     with pytest.raises(Refusal, match=f"{suffix} cannot be written .*another"):
-        outputs.write(entry, found, tmp_path)
+        outputs.write(made.table._replace(form="lines"), found, tmp_path)
     assert {one.stem for one in tmp_path.iterdir()} == {"ditto-table8"}
 
 

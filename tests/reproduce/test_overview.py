@@ -14,14 +14,6 @@ from troth.reproduce.settings import SETTINGS
 NOTHING = Shelf(None, None)
 
 
-@pytest.fixture
-def bare(tmp_path, monkeypatch):
-    """A machine without data: where they would lie."""
-    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path
-
-
 def of(name, shelf=NOTHING):
     return overview.of(listing.find(name), shelf)
 

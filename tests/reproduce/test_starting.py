@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,10 +13,8 @@ from troth.reproduce import listing, starting
 from troth.types import Refusal
 
 
-def test_scripts_are_not_begun_without_their_data(tmp_path, monkeypatch):
-    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    begun: list[Any] = []
+def test_scripts_are_not_begun_without_their_data(bare, monkeypatch):
+    begun = []
     monkeypatch.setattr(starting, "ran", lambda *a: begun.append(a))
     with pytest.raises(Refusal, match=r"wanted for fmtl/figure1.*train-images-idx3"):
         starting.script(listing.find("fmtl/figure1"))
@@ -25,7 +22,7 @@ def test_scripts_are_not_begun_without_their_data(tmp_path, monkeypatch):
 
 
 def test_a_script_is_told_where_data_are(tmp_path, monkeypatch):
-    seen: list[Any] = []
+    seen = []
 
     def began(command, told):
         seen.append((command, told["TROTH_DATA"]))
