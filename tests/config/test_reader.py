@@ -159,7 +159,7 @@ personalizer = {name = 'ditto', lam = 'x'} → personalizer.lam = 'x' is a te
 personalizer = {name = 'ditto', step = 1} → [personalizer] has no key 'step'
 personalizer.lam = 1 → personalizer 'none' has no option 'lam'; it has no
 personalizer.optimizer.beta = 1 → personalizer.optimizer does not sa
-filter = [{}] → filter[0] does not say which filter; ... name to one of: ... drop_invalid
+filter = [{}] → filter[0] does not say which filter; ... name to one of: ... drop_inv
 filter = ['drop_invalid', 2] → filter[1] = 2 is a whole number; it must be a
 attack = 'of' → there is no attack 'of'; there are: ... 'none' leaves it out
 attack = 'of' → there is no attack ... model_replacement
