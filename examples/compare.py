@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 import troth
-from troth.evaluation import compare
+from troth.runs import compare
 
 EXPERIMENT = {
     "seed": 0,

@@ -11,6 +11,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import troth
 from troth import lookup
 
@@ -23,7 +25,6 @@ MODULES = {
 }
 BASICS = """
     types progress devices networks.kernels numerics seeding files lookup data.labels
-    engine.packing
 """.split()  # noqa: SIM905
 ORDER = [
     *BASICS,
@@ -295,3 +296,36 @@ def test_what_an_import_loads():
     assert [len(m) <= n for m, n in zip(every, most.values(), strict=True)] == [
         True
     ] * 3
+
+
+PASSED = """
+import sys, troth
+passed = set()
+
+def note(frame, event, argument):
+    code = frame.f_code
+    if code.co_name != "<module>" and code.co_filename.startswith({source!r}):
+        passed.add(code.co_filename[{start}:-3].replace("/", "."))
+
+sys.setprofile(note)
+part = {{"name": "iid", "clients": 4}}
+train = {{"rounds": 2, "steps": 1, "batch": 8}}
+troth.run({{"data": "digits", "partition": part, "train": train}}, out={out!r})
+sys.setprofile(None)
+print(*passed)
+"""
+
+
+@pytest.mark.slow("profiles a whole run")
+def test_a_run_passes_few_modules(tmp_path):
+    """Those of which a function or class body runs; not kinds, nor the command line."""
+    source = f"{SOURCE}/"
+    code = PASSED.format(source=source, start=len(source), out=str(tmp_path / "run"))
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    passed = {
+        module for module in ran.stdout.split() if not module.endswith("__init__")
+    }
+    outside = {m for m in passed if node(m) not in KINDS and not m.startswith("cli.")}
+    assert len(outside) <= 45, sorted(outside)

@@ -14,9 +14,9 @@ from torch import nn
 from troth import lookup
 from troth.client.client import maker
 from troth.config import reader
-from troth.engine import packing
+from troth.networks import flat as trees
 from troth.networks import task as tasks
-from troth.networks.masks import Masks
+from troth.networks.flat import Masks
 from troth.types import Batch, Broadcast, Client, Personal
 
 HERE = Path(__file__).parents[1] / "docs" / "personalizers"
@@ -183,7 +183,7 @@ class TestIndex:
     def test_what_a_client_keeps(self, name):
         one, task = client(name)
         assert task.d == D
-        kept = sum(leaf.numel() for leaf in packing.leaves(one.init(vectors()[0])))
+        kept = sum(leaf.numel() for leaf in trees.leaves(one.init(vectors()[0])))
         said = {"0": 0, "d": D, "d + 1": D + 1, "own layers": OWN.get(name)}
         assert kept == said[table()[name]["keeps"]]
 

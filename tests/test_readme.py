@@ -14,7 +14,7 @@ from troth import files as folder
 from troth import lookup
 from troth.cli import app
 from troth.config import reader, schema
-from troth.engine import placement
+from troth.engine import plan
 
 ROOT = Path(__file__).parents[1]
 README, USAGE = ROOT / "README.md", ROOT / "docs" / "usage.md"
@@ -143,9 +143,7 @@ def test_files_of_a_run():
     files = {row[0].strip("`") for row in rows(text)}
     constants = ("EXPERIMENT", "ROUNDS", "CLIENTS", "SUMMARY", "SHARED", "PERSONAL")
     expected = {getattr(folder, name) for name in (*constants, "FEATURES")}
-    for_a_while = {
-        file.split("/")[0] + "/" for file in (folder.CHECKPOINT, placement.FILE)
-    }
+    for_a_while = {file.split("/")[0] + "/" for file in (folder.CHECKPOINT, plan.FILE)}
     assert files == expected | for_a_while
     assert folder.GRID in text
 

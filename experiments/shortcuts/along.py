@@ -32,8 +32,8 @@ from troth.build import Built, build
 from troth.client.client import adversarial
 from troth.config import reader
 from troth.data import labels
-from troth.engine import packing
 from troth.engine.engine import Plan
+from troth.networks import flat
 from troth.reproduce.store import Store
 from troth.types import CONFLICTING, Batch
 
@@ -116,7 +116,7 @@ def walk(built: Built, every: int, seen: Callable[[int, Tensor], None]) -> None:
             carry = made(*arguments)
             done += 1
             if done % every == 0:
-                seen(done, packing.leaves(carry)[0].clone())
+                seen(done, flat.leaves(carry)[0].clone())
             return carry
 
         return step

@@ -5,7 +5,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,15 +15,16 @@ from troth.build import build
 from troth.config import reader
 from troth.config.schema import Experiment
 from troth.data.user_files import Examples
-from troth.engine import placement
+from troth.engine import plan as plans
 from troth.engine.engine import Plan
-from troth.runs import personalize as personalizing
 from troth.runs import train, train_many
 from troth.runs.load import Run, read_experiment
-from troth.runs.personalize import Newcomer
 from troth.runs.train import Watch
 from troth.server import rules
 from troth.types import Broadcast, Messages, Refusal
+
+if TYPE_CHECKING:
+    from troth.runs.personalize import Newcomer
 
 Given = str | Path | Mapping[str, Any] | None
 """A TOML file, its content as a dictionary, or None for the quickstart."""
@@ -120,7 +121,7 @@ def _work(experiment: Experiment) -> str:
 def build_check(experiment: Experiment, data_dir: str | None, path: Path) -> None:
     """Refuse now what a later run of the grid would be refused for."""
     built = build(experiment, data_dir=data_dir, plan=train.UNMEASURED)
-    train.check_room(built, placement.file(path, experiment.engine.state_dir), path)
+    train.check_room(built, plans.file(path, experiment.engine.state_dir), path)
 
 
 def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
@@ -192,7 +193,7 @@ def personalize(
     rounds: int = 0,
     test: float = 0.2,
     device: str = "auto",
-) -> Newcomer:
+) -> "Newcomer":
     """A model for a client that never took part, from the shared one and its own data.
 
     Args:
@@ -207,6 +208,8 @@ def personalize(
         The model, an ordinary `nn.Module`, and its scores beside the shared one's.
     """
     one = run if isinstance(run, Run) else Run(run)
+    from troth.runs import personalize as personalizing
+
     return personalizing.personalize(one, data, rounds=rounds, test=test, device=device)
 
 

@@ -12,20 +12,19 @@ from troth.client.client import adversarial, compose, maker, tried
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, preprocess
 from troth.data.preprocess import Prepared
-from troth.engine import placement
 from troth.engine import plan as plans
 from troth.engine.batches import Feed
 from troth.engine.engine import Engine, Plan
 from troth.engine.population import Population
 from troth.federation import newcomers, sampling
-from troth.federation.availability import Attendance, everyone
 from troth.federation.rounds import Federation
 from troth.federation.samplers import There
+from troth.federation.sampling import Attendance, everyone
 from troth.networks import build as networks
 from troth.networks import modelfile, task, validate
-from troth.networks.masks import Masks
-from troth.networks.objective import Loss
-from troth.server import rulebook
+from troth.networks.flat import Masks
+from troth.networks.task import Loss
+from troth.server import rules
 from troth.types import Aim, Arrays, Client, Data, Phase, Refusal
 
 
@@ -94,7 +93,7 @@ class Built(NamedTuple):
     aim: Aim | None = None  # what the corruption is after
 
     @property
-    def need(self) -> placement.Need:
+    def need(self) -> plans.Need:
         """What the personal state takes at most."""
         f = self.federation
         return _need(self.experiment, f.engine, f.population.n, len(f.newcomers))
@@ -192,9 +191,9 @@ def build(
     check_validation(engine, data)
     net, w0 = engine.objective.net, task.flatten(engine.objective.net)
     need = _need(e, engine, n, len(late))
-    kept = placement.choose(e.engine.store, need.rows, where)
+    kept = plans.settled(e.engine.store, need.rows, where)
     others = _begun(e, engine, w0, hostile)
-    population = Population(n, engine.start(w0), placement.place(kept, where), others)
+    population = Population(n, engine.start(w0), plans.place(kept, where), others)
     federation = _federation(e, engine, population, w0, hostile, late)
     facts |= {
         "clients": n,
@@ -211,8 +210,8 @@ def build(
         **networks.facts(e.model, net),
     }
     facts |= prepared.facts() if prepared else {}
-    foes = rulebook.expected(e, n - len(late), int(hostile.sum()))
-    facts |= rulebook.facts(e, foes)
+    foes = rules.expected(e, n - len(late), int(hostile.sum()))
+    facts |= rules.facts(e, foes)
     federation.redraw = redraw
     built = Built(e, federation, net, data, hostile, facts, prepared, aim)
     if plan is None:
@@ -252,11 +251,11 @@ def adversaries(e: Experiment, n: int) -> np.ndarray:
     return mask
 
 
-def _need(e: Experiment, engine: Engine, n: int, late: int) -> placement.Need:
+def _need(e: Experiment, engine: Engine, n: int, late: int) -> plans.Need:
     """What the state of all clients takes that will be asked or are newcomers."""
     number, finishes = engine.feed.dtype.itemsize, engine.client.finish is not None
     row, model = engine.packing.width * number, engine.task.d * number
-    found = placement.need(e, n - late, row, model, finishes)
+    found = plans.need(e, n - late, row, model, finishes)
     more = late * model if found.models else 0
     return found._replace(rows=found.rows + late * row, models=found.models + more)
 
@@ -286,8 +285,8 @@ def _federation(
     late: np.ndarray,
 ) -> Federation:
     n = population.n - len(late)
-    every = rulebook.of(e, rulebook.expected(e, n, int(hostile.sum())))
-    rulebook.tried(every, w0, e.train.cohort or n)
+    every = rules.of(e, rules.expected(e, n, int(hostile.sum())))
+    rules.tried(every, w0, e.train.cohort or n)
     scale, rounds = schedule(e), e.train.rounds
     scale(0)  # refuses before the start
     attendance = _attendance(e, engine, late)

@@ -8,7 +8,7 @@ import torch
 
 from troth import lookup
 from troth.client import client
-from troth.client.combine import as_it_is
+from troth.client.client import as_it_is
 from troth.config.schema import Part
 from troth.types import Batch, Refusal
 

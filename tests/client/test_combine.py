@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from troth.client.combine import beside
+from troth.client.client import beside
 from troth.client.personalizers.ditto import ditto
 from troth.client.personalizers.local import local
 from troth.client.personalizers.none import none

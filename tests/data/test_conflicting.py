@@ -10,7 +10,7 @@ import torch
 import troth
 from troth import build, lookup
 from troth.config import reader
-from troth.data import conflicting, load
+from troth.data import load, split
 from troth.engine.engine import Plan
 from troth.runs import personalize, results
 from troth.types import Arrays, Refusal, Shards
@@ -37,7 +37,7 @@ def listed(lists):
 
 
 def apart(how, correlation=0.98, seed=0):
-    return conflicting.set_apart(arrays(GROUP), SHARDS, seed, how, correlation)
+    return split.set_apart(arrays(GROUP), SHARDS, seed, how, correlation)
 
 
 def test_by_hand():
@@ -45,7 +45,7 @@ def test_by_hand():
     assert listed(made.tests["conflicting"]) == [[6, 7], []]
     assert made[:3] == SHARDS[:3]
     for group in (None, GROUP, range(12)):
-        assert conflicting.set_apart(arrays(group), SHARDS, 0, "none", 0.98) is SHARDS
+        assert split.set_apart(arrays(group), SHARDS, 0, "none", 0.98) is SHARDS
     made = apart("held_out", 1.0)
     assert listed(made.tests["conflicting"]) == [[2, 3, 6, 7], []]
     assert listed(made.train) == [[0, 1], [8, 9]]
@@ -65,7 +65,7 @@ def test_what_stays_is_as_aligned_as_asked(correlation):
     given = given._replace(group=(random.random(900) < 0.4).astype(np.int64))
     lists = np.array_split(random.permutation(900), 9)
     shards = Shards(lists[:3], lists[3:6], lists[6:])
-    made = conflicting.set_apart(given, shards, 0, "held_out", correlation)
+    made = split.set_apart(given, shards, 0, "held_out", correlation)
     for k, part in ((k, part) for k in range(3) for part in made[:3]):
         share = np.mean(given.group[part[k]] == 0)
         assert correlation <= share < correlation + 1 / len(part[k])
@@ -87,7 +87,7 @@ def test_what_stays_is_as_aligned_as_asked(correlation):
     ],
 )
 def test_refusals(words, group, how, refuses):
-    refuses(words, conflicting.set_apart, arrays(group), SHARDS, 0, how, 0.98)
+    refuses(words, split.set_apart, arrays(group), SHARDS, 0, how, 0.98)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from troth.data import tensors
+from troth.data import preprocess
 from troth.data.corrupt import Corruption
 from troth.types import Arrays
 
@@ -27,7 +27,7 @@ def deal(shards):
     def dealt(given, corrupt=None, hostile=(), seed=0, dtype=torch.float32, **more):
         mask = np.isin(np.arange(len(SIZES)), hostile)
         how = Corruption(corrupt, given.classes, **more) if corrupt else None
-        return tensors.deal(given, shards, dtype, CPU, mask, how, seed)
+        return preprocess.as_tensors(given, shards, dtype, CPU, mask, how, seed)
 
     return dealt
 
@@ -54,7 +54,7 @@ def test_every_client_holds_its_examples_groups_and_further_sets(deal, shards):
     given, who = arrays()._replace(group=np.arange(M) % 5), shards
     who = who._replace(tests={"hard": who.test[::-1], "none": [np.zeros(0, int)] * 3})
     nobody = np.zeros(len(SIZES), dtype=bool)
-    data = tensors.deal(given, who, torch.float32, CPU, nobody, None, 0)
+    data = preprocess.as_tensors(given, who, torch.float32, CPU, nobody, None, 0)
     assert data.group.tolist() == given.group.tolist()
     assert list(data.tests) == ["hard", "none"]
     for client, rows in enumerate(who.test[::-1]):
@@ -158,8 +158,8 @@ def redrawing(shards):
     def made(corrupt, **more):
         mask, given = np.array([True, False, True]), (arrays(), shards, torch.float32)
         how = Corruption(corrupt, 4, redraw=True, **more)
-        data = tensors.deal(*given, CPU, mask, how, 0)
-        return data, tensors.Redraw(how, *given, mask, 0, data)
+        data = preprocess.as_tensors(*given, CPU, mask, how, 0)
+        return data, preprocess.Redraw(how, *given, mask, 0, data)
 
     return made
 

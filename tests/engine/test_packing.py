@@ -3,7 +3,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from troth.engine import packing as trees
+from troth.networks import flat as trees
 
 
 class Pair(NamedTuple):

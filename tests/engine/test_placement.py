@@ -17,7 +17,7 @@ import troth
 from troth import devices, files
 from troth.cli import tables
 from troth.config import reader
-from troth.engine import placement
+from troth.engine import plan
 from troth.runs import train
 from troth.types import Refusal
 
@@ -82,14 +82,14 @@ def test_state_on_disk_gives_the_bytes_of_state_in_memory(tmp_path, whole):
     def watch(p):
         if p.state is None:
             seen.append(p.done)
-            assert (tmp_path / "run" / placement.FILE).exists()
+            assert (tmp_path / "run" / plan.FILE).exists()
         else:
             said.append(p.state)
             assert seen == [] and not (tmp_path / "run" / files.CHECKPOINT).exists()
 
     [run] = troth.run(SMALL, out=tmp_path / "run", watch=watch)
     assert contents(run.path) == contents(whole)
-    assert said == [train.State(run.path / placement.FILE, MOST)]
+    assert said == [train.State(run.path / plan.FILE, MOST)]
     facts = run.experiment.resolved
     assert (facts["store"], facts["state_bytes"]) == ("disk", MOST)
     left = {p.name for p in run.path.iterdir()}
@@ -100,12 +100,12 @@ def test_state_on_disk_gives_the_bytes_of_state_in_memory(tmp_path, whole):
 def test_resume_goes_on_bit_for_bit_from_its_state_file(tmp_path, whole, stop):
     out, lost = tmp_path / "cut", tmp_path / "lost"
     killed(SMALL, out, stop)
-    assert (out / placement.FILE).stat().st_size > 0
+    assert (out / plan.FILE).stat().st_size > 0
     if stop > 1:  # there is a checkpoint
-        (out / placement.FILE).rename(lost)
+        (out / plan.FILE).rename(lost)
         with pytest.raises(Refusal, match="has 0 bytes and the checkpoint speaks of"):
             troth.resume(out)
-        lost.rename(out / placement.FILE)
+        lost.rename(out / plan.FILE)
     troth.resume(out)
     assert contents(out) == contents(whole)
 
@@ -127,7 +127,7 @@ def test_kill_at_a_random_moment(tmp_path):
     time.sleep(random.Random().uniform(0.0, 0.3))  # whenever it is, it must hold
     running.send_signal(signal.SIGKILL)
     running.wait()
-    assert not (cut / files.SUMMARY).exists() and (cut / placement.FILE).exists()
+    assert not (cut / files.SUMMARY).exists() and (cut / plan.FILE).exists()
     troth.resume(cut)
     tree["engine"] = tree["engine"] | {"store": "host"}
     troth.run(tree, out=tmp_path / "whole")
@@ -187,7 +187,7 @@ def test_state_may_lie_elsewhere(tmp_path, whole):
     state = killed(tree, tmp_path / "one").state
     assert state is not None and state.file.parent == place
     assert list(place.iterdir()) == [state.file]
-    assert not (tmp_path / "one" / placement.FILE).exists()
+    assert not (tmp_path / "one" / plan.FILE).exists()
     [other] = troth.run(tree, out=tmp_path / "two")  # does not disturb the first
     assert list(place.iterdir()) == [state.file]
     assert contents(other.path) == contents(whole)
@@ -200,7 +200,7 @@ def test_state_may_lie_elsewhere(tmp_path, whole):
 def test_leftovers_of_a_finished_run_are_removed(tmp_path):
     """As when it is killed between its last file and its tidying up."""
     [run] = troth.run(SMALL, out=tmp_path / "run")
-    left = [run.path / name for name in (files.CHECKPOINT, placement.FILE)]
+    left = [run.path / name for name in (files.CHECKPOINT, plan.FILE)]
     for file in left:
         file.parent.mkdir()
         file.write_bytes(b"0" * 100)
@@ -242,10 +242,10 @@ FEW = {"train": {"rounds": 30}, "output": {"personal": False}}
 )
 def test_only_clients_that_are_asked_take_space(more, n, finishes, clients):
     e, (rows, shadow, models) = reader.from_dict(COHORT | more), clients
-    found = placement.need(e, n, row=40, model=8, finishes=finishes)
+    found = plan.need(e, n, row=40, model=8, finishes=finishes)
     assert found == (rows * 40, shadow * 40, models * 8)
     assert found.disk == (rows + shadow) * 40
-    assert placement.need(e, n, 0, 8, finishes) == (0, 0, 0)
+    assert plan.need(e, n, 0, 8, finishes) == (0, 0, 0)
 
 
 class Usage(NamedTuple):
@@ -303,9 +303,9 @@ def test_dry_run_says_where_and_how_much(capsys):
 def test_sizes_for_people_and_the_place_of_a_store():
     counts = (0, 999, 1000, 8_883_120_000, 3 * 10**16)
     said = ["0 bytes", "999 bytes", "1.0 kB", "8.9 GB", "30000.0 TB"]
-    assert [placement.size(count) for count in counts] == said
+    assert [plan.size(count) for count in counts] == said
     cuda, cpu = torch.device("cuda:1"), torch.device("cpu")
-    found = [placement.place(name, cuda) for name in ("device", "host", "disk")]
+    found = [plan.place(name, cuda) for name in ("device", "host", "disk")]
     assert found == [cuda, cpu, None]
 
 

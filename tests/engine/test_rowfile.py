@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troth.engine.rowfile import RowFile, Slots
+from troth.engine.population import RowFile, Slots
 from troth.types import Refusal
 
 

@@ -11,12 +11,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from troth import build, seeding
 from troth.config import reader
-from troth.engine import packing
 from troth.engine import trace as traces
 from troth.engine import vmap as lifted
 from troth.engine.engine import Plan
 from troth.engine.trace import update_in_place
 from troth.engine.vmap import Lifted, _captured
+from troth.networks import flat as trees
 
 F64 = torch.float64
 ATEN = torch.ops.aten
@@ -29,7 +29,7 @@ def draw(*shape):
 
 
 def equal(a, b, atol=1e-12):
-    pairs = zip(packing.leaves(a), packing.leaves(b), strict=True)
+    pairs = zip(trees.leaves(a), trees.leaves(b), strict=True)
     return all(x.shape == y.shape and torch.allclose(x, y, 0, atol) for x, y in pairs)
 
 
@@ -84,7 +84,7 @@ def test_a_trace_is_plain_vmap(name):
         expected, found = plain(*given), many(*given)
         assert type(found) is type(expected)
         assert equal(found, expected) and equal(many.once(*given), expected)
-        given = packing.mapped(other, given)
+        given = trees.mapped(other, given)
 
 
 def test_a_shape_is_traced_once_and_a_new_shape_anew():

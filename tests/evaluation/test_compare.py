@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from troth.evaluation.compare import Pair, by_seed, interval, paired, pairs
+from troth.runs.compare import Pair, by_seed, interval, paired, pairs
 from troth.types import Refusal
 
 

@@ -10,7 +10,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from troth.evaluation.scores import score, success
+from troth.evaluation.evaluate import score, success
 from troth.types import Refusal
 
 

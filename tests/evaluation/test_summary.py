@@ -6,7 +6,7 @@ import pytest
 
 from troth import lookup
 from troth.evaluation import metrics
-from troth.evaluation.summary import summarise
+from troth.evaluation.evaluate import summarise
 
 ACCURACY = np.array([0.5, 1.0, 0.0, 0.75])
 LOSS = np.array([1.0, 3.0, 100.0, 2.0])

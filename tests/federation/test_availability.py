@@ -19,7 +19,7 @@ import troth
 from troth import build, files
 from troth.config import reader
 from troth.config.schema import Availability
-from troth.federation.availability import Attendance, everyone
+from troth.federation.sampling import Attendance, everyone
 from troth.types import Refusal
 
 ALPHA = 1e-6

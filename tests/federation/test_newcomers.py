@@ -16,9 +16,9 @@ from troth.cli import tables as display
 from troth.config import reader
 from troth.config.schema import Evaluate, Experiment
 from troth.data import load
-from troth.engine import packing
 from troth.engine.engine import Plan
 from troth.federation import newcomers
+from troth.networks import flat as trees
 from troth.runs import results
 from troth.runs import train as runs
 from troth.types import Batch, Broadcast, Refusal, Shards
@@ -347,7 +347,7 @@ def phases(made, k, count):
     state, sent = client.init(w), Broadcast(w, f.broadcast.extra, w.new_ones(()))
     works = [("local", f.rounds + 1 + j) for j in range(count)]
     works += [("finish", f.rounds)] if client.finish else []
-    valid = packing.first(feed.whole(mine, feed.data.valid))
+    valid = trees.first(feed.whole(mine, feed.data.valid))
     for name, round_ in works:
         phase = getattr(client, name)
         steps = max(b.steps + b.epochs * per_epoch for b in phase.budgets)

@@ -11,8 +11,8 @@ from torch import nn
 from troth import lookup
 from troth.networks import build, flat
 from troth.networks.batchnorm import adapt
+from troth.networks.flat import Masks
 from troth.networks.layers import Normalize
-from troth.networks.masks import Masks
 from troth.types import Refusal
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from troth import files, reports
-from troth.evaluation.compare import paired
 from troth.reports import cards
 from troth.reports.cards import _worlds
 from troth.runs import compare, inspect
+from troth.runs.compare import paired
 from troth.types import Refusal
 
 EVIL = "<img src=x onerror=alert(1)>"

@@ -8,7 +8,7 @@ import numpy as np
 
 from troth import files, lookup
 from troth.config.schema import Experiment
-from troth.data import conflicting, leakage, preprocess, split
+from troth.data import leakage, preprocess, split
 from troth.types import Arrays, Refusal, Shards
 
 _MANY = 1000  # names of classes that a run still writes down
@@ -40,7 +40,7 @@ def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str
     shards, facts = divided(e, arrays, lists, e.partition.min_examples)
     facts |= leakage.examine(arrays, shards, e.partition.leakage)
     kind, most = e.partition.conflicting, e.partition.correlation
-    shards = conflicting.set_apart(arrays, shards, e.seed, kind, most)
+    shards = split.set_apart(arrays, shards, e.seed, kind, most)
     arrays, shards = _after(find, e, arrays, shards)
     if 0 < len(arrays.labels) <= _MANY:
         facts["labels"] = list(arrays.labels)

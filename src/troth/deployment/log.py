@@ -11,7 +11,7 @@ from troth import files
 from troth.deployment import site
 from troth.deployment.protocol import Answer, Card
 from troth.deployment.server import Hub
-from troth.evaluation import summary
+from troth.evaluation import evaluate
 from troth.server.server import Served
 
 
@@ -79,7 +79,7 @@ def summarized(cards: Mapping[int, Card]) -> dict[str, Any]:
         if line and kind in found:
             found[kind][name] = column
     nobody = np.zeros(len(size), bool)
-    return {k: summary.summarise(mine, size, nobody) for k, mine in found.items()}
+    return {k: evaluate.summarise(mine, size, nobody) for k, mine in found.items()}
 
 
 def _table(cards: Mapping[int, Card]) -> dict[str, np.ndarray]:

@@ -15,13 +15,13 @@ from torch import Tensor
 import troth
 from troth import build, files
 from troth.config.schema import Experiment
-from troth.data import tensors as dealing
+from troth.data import preprocess as dealing
 from troth.deployment import site
 from troth.deployment.protocol import Answer, Expected
 from troth.federation import sampling
 from troth.federation.rounds import dumped, first, outgoing, restored
 from troth.networks import task
-from troth.server import rulebook
+from troth.server import rules as rulebook
 from troth.server.server import Served, Serving
 from troth.types import Arrays, Broadcast, Messages, Refusal, Shards
 
@@ -41,7 +41,7 @@ class Hub:
         n, where = len(self.names), build.device(e.engine.device)
         arrays, shards = _blank(e)
         nobody, dtype = np.zeros(n, bool), build.precision(e)
-        data = dealing.deal(arrays, shards, dtype, where, nobody, None, e.seed)
+        data = dealing.as_tensors(arrays, shards, dtype, where, nobody, None, e.seed)
         self.engine = site.engine(e, arrays, data, where)
         w0 = task.flatten(self.engine.objective.net)
         hostile = int(build.adversaries(e, n).sum())

@@ -26,7 +26,7 @@ from troth.federation import sampling
 from troth.federation.rounds import answer
 from troth.networks import build as networks
 from troth.networks import task
-from troth.server import rulebook, server
+from troth.server import rules, server
 from troth.server.server import Serving
 from troth.types import Arrays, Broadcast, Data, Messages, Refusal, Shards
 
@@ -163,9 +163,9 @@ class Site:
         build.check_validation(self.engine, self.data)
         self.w0 = task.flatten(self.engine.objective.net)
         self.start = self.engine.start(self.w0)[None]
-        foes = rulebook.expected(e, n, int(every.sum()))
+        foes = rules.expected(e, n, int(every.sum()))
         tail = self.engine.task.tail
-        self.serving = Serving(rulebook.of(e, foes), tail, e.seed, where, n)
+        self.serving = Serving(rules.of(e, foes), tail, e.seed, where, n)
 
     @property
     def size(self) -> int:

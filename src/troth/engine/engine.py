@@ -1,12 +1,13 @@
 """Clients through a phase: together in chunks, lifted, or apart, on threads.
 
-`vmap` steps a chunk of clients as one matrix, `compiled` does so through a compiler.
-Where computing outweighs the costs of calling, clients step apart, each thread with a
-module whose parameters are views of the client's row (`threads`). `loop` is the plain
-specification that the others are tested against.
+A phase is a client's functions (begin, step per batch, end); the engine owns the loop
+over batches. `vmap` steps a chunk of clients as one matrix, `compiled` does so through
+a compiler. Where computing outweighs the costs of calling, clients step apart, each
+thread with a module whose parameters are views of the client's row (`threads`). `loop`
+is the plain specification that the others are tested against.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -16,13 +17,103 @@ import torch
 from torch import Tensor
 
 from troth import devices
-from troth.engine import packing
-from troth.engine import phase as liftable
+from troth.engine import vmap
 from troth.engine.batches import Drawn, Feed
 from troth.engine.vmap import Lifted
+from troth.networks import flat as trees
 from troth.networks import task as tasks
 from troth.networks.kernels import precision as digits
 from troth.types import Batch, Broadcast, Client, Messages, Phase, Reply, Task
+
+Liftable = tuple[Callable[..., Any], tuple[Any, ...]]
+_EACH = Batch(0, 0, 0, None, 0, 0, 0)  # type: ignore[arg-type]
+
+
+def function(client: Client, task: Task, name: str) -> Liftable:
+    """A function and its client axes; `i`, the row's number, has one where none has.
+
+    Args:
+        client: its functions.
+        task: what it predicts by.
+        name: `predict`, `model`, `tell`, `settle`, or a phase and a part of it, such
+            as `local.step`. `last` is a step that only some of the clients take;
+            `prepare` gives x, y and weight.
+    """
+    settle = client.settle
+    whole: dict[str, Liftable] = {
+        "predict": (task.predict, (0, 0)),
+        "model": (lambda i, w, state: client.model(w, state), (0, None, 0)),
+        "tell": (lambda i, state: client.tell(state), (0, 0)),
+        "settle": (lambda i, *rest: settle(*rest), (0, 0, _EACH)),  # type: ignore[misc]
+    }
+    which, _, part = name.partition(".")
+    return _part(getattr(client, which), part) if part else whole[name]
+
+
+def _part(phase: Phase, part: str) -> Liftable:
+    def last(broadcast: Broadcast, carry: Any, *rest: Any) -> Any:
+        return trees.where(rest[-1], phase.step(broadcast, carry, *rest[:-1]), carry)
+
+    def prepare(broadcast: Broadcast, valid: Batch) -> Any:
+        assert phase.prepare is not None
+        return phase.prepare(broadcast, valid)[:3]  # the rest stays as it was
+
+    found: dict[str, Liftable] = {
+        "prepare": (prepare, (None, _EACH)),
+        "begin": (lambda i, b, s: phase.begin(b, s), (0, None, 0)),
+        "step": (phase.step, (None, 0, _EACH, _EACH)),
+        "last": (last, (None, 0, _EACH, _EACH, 0)),
+        "end": (lambda i, *rest: phase.end(*rest), (0, None, 0, 0, _EACH)),
+    }
+    return found[part]
+
+
+def through(
+    lift: Callable[[str], Any],
+    name: str,
+    phase: Phase,
+    packing: trees.Packing,
+    broadcast: Broadcast,
+    rows: Tensor,
+    valid: Batch,
+    counts: Tensor,
+    batches: Iterable[tuple[int, Batch]],
+) -> tuple[Reply, Tensor]:
+    """Some clients through a phase, as one matrix.
+
+    Args:
+        lift: name of a function of the client → that function, lifted.
+        name: `local` or `finish`.
+        phase: it.
+        packing: of their states.
+        broadcast: what the server sent; one row per client where these differ.
+        rows: [c, width] their states.
+        valid: what they look at besides.
+        counts: [c] how many steps each takes.
+        batches: of every step.
+
+    Returns:
+        What they reply, and their states after it.
+    """
+    n, device = len(rows), broadcast.w.device
+    index = torch.arange(n, device=device)
+    state = packing.unpack(rows)
+    if phase.prepare is not None:
+        x, y, weight = lift(f"{name}.prepare").once(broadcast, valid)
+        valid = valid._replace(x=x, y=y, weight=weight)
+    carry = lift(f"{name}.begin")(index, broadcast, state)
+    if not vmap.captures(broadcast.w):  # a captured step copies what it writes over
+        carry = trees.mapped(Tensor.clone, carry)
+    ahead = int(counts.min())
+    for t, batch in batches:
+        if t < ahead:
+            carry = lift(f"{name}.step")(broadcast, carry, batch, valid)
+        else:
+            active = (counts > t).to(device)
+            carry = lift(f"{name}.last")(broadcast, carry, batch, valid, active)
+    reply, state = lift(f"{name}.end")(index, broadcast, carry, state, valid)
+    reply, state = trees.kept(reply), trees.kept(state)
+    return reply, packing.pack(state, n)
 
 
 def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
@@ -95,7 +186,7 @@ class Engine:
         together = self.device.type == "cuda"
         self._together_task = tasks.functional(objective, precision, together)
         self._together_client = make_client(self._together_task)
-        self.packing = packing.Packing(self.client.init(w0))
+        self.packing = trees.Packing(self.client.init(w0))
         self.use(plan)
 
     def use(self, plan: Plan) -> None:
@@ -199,19 +290,19 @@ class Engine:
         drawn = self.drawn(phase, work.ids, work.round_, int(work.counts.max()))
         batches = self.feed.gathered(drawn)
         given = work.broadcast, work.rows, valid, work.counts, batches
-        return liftable.through(self._lift, work.name, phase, self.packing, *given)
+        return through(self._lift, work.name, phase, self.packing, *given)
 
     def _alone(self, work: _Work, worker: int) -> tuple[Reply, Tensor]:
         """One client, by the functions of a thread."""
         phase: Phase = getattr(self._clients[worker], work.name)
         broadcast = work.broadcast
-        state = packing.first(self.packing.unpack(work.rows))
-        valid = packing.first(self.valid(phase, work.ids))
+        state = trees.first(self.packing.unpack(work.rows))
+        valid = trees.first(self.valid(phase, work.ids))
         valid = phase.prepare(broadcast, valid) if phase.prepare else valid
         carry = phase.begin(broadcast, state)
         drawn = self.drawn(phase, work.ids, work.round_, int(work.counts[0]))
         for _, batch in self.feed.gathered(drawn):
-            carry = phase.step(broadcast, carry, packing.first(batch), valid)
+            carry = phase.step(broadcast, carry, trees.first(batch), valid)
         reply, state = phase.end(broadcast, carry, state, valid)
         return Reply(*(field[None] for field in reply)), self.packing.pack(state, 1)
 
@@ -226,10 +317,10 @@ class Engine:
             return self.feed.nothing(len(ids))
         return self.feed.whole(ids, self.feed.data.valid, few_shapes)
 
-    def function(self, name: str, alone: bool = False) -> liftable.Liftable:
+    def function(self, name: str, alone: bool = False) -> Liftable:
         """A function of the client by name, to be lifted; or for one client alone."""
         client = self.client if alone else self._together_client
-        return liftable.function(client, self._together_task, name)
+        return function(client, self._together_task, name)
 
     def _lift(self, name: str) -> Lifted:
         """A function of the client by name, lifted once."""
@@ -264,12 +355,12 @@ class Engine:
                 state, whole = self.packing.unpack(rows), self.feed.whole
                 given = torch.arange(len(rows), device=self.device), state
                 batch = whole(ids, valid, few_shapes=True)
-                state = packing.kept(self._lift("settle").once(*given, batch))
+                state = trees.kept(self._lift("settle").once(*given, batch))
                 return self.packing.pack(state, len(rows))
             found = []
             for k in range(len(rows)):
-                state = packing.first(self.packing.unpack(rows[k : k + 1]))
-                batch = packing.first(self.feed.whole(ids[k : k + 1], valid))
+                state = trees.first(self.packing.unpack(rows[k : k + 1]))
+                batch = trees.first(self.feed.whole(ids[k : k + 1], valid))
                 found.append(self.packing.pack(settle(state, batch), 1))
             return torch.cat(found)
 

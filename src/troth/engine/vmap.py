@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.func import vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from troth.engine import packing, trace
+from troth.engine import trace
+from troth.networks import flat as trees
 
 _TRACING = threading.Lock()  # a thread at a time
 _FEW = 8  # operations that are not worth a graph of their own
@@ -50,14 +51,14 @@ class Lifted:
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it; tensors of a new shape are traced first."""
-        flat = [t.contiguous() for t in packing.leaves(arguments)]
+        flat = [t.contiguous() for t in trees.leaves(arguments)]
         key = tuple([(t.shape, t.dtype) for t in flat])
         if key not in self._traces:
             with _TRACING:
                 if key not in self._traces:
                     self._traces[key] = self._trace(arguments, flat)
         replay, example = self._traces[key]
-        return packing.like(example, replay(*flat))
+        return trees.like(example, replay(*flat))
 
     def once(self, *arguments: Any) -> Any:
         """Call it without a trace, for shapes that hardly come twice."""
@@ -69,15 +70,15 @@ class Lifted:
         made: list[Any] = []
 
         def plain(*tensors: Tensor) -> list[Tensor]:
-            out = self._function(*packing.like(arguments, tensors))
+            out = self._function(*trees.like(arguments, tensors))
             made.append(out)
-            return packing.leaves(out)
+            return trees.leaves(out)
 
         seen = {id(t): i for i, t in reversed([*enumerate(flat)])}
         apart = (t if seen[id(t)] == i else t.detach() for i, t in enumerate(flat))
         graph: Any = make_fx(plain)(*apart)  # a tensor given twice is two inputs
         empty = torch.empty(0)
-        example = packing.like(made[0], [empty] * len(packing.leaves(made[0])))
+        example = trees.like(made[0], [empty] * len(trees.leaves(made[0])))
         compiled = self._how == "compiled"
         trace.compute_once(graph)
         if captures(flat[0]) and not compiled:
@@ -117,11 +118,11 @@ def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., A
         if isinstance(dim, tuple):
             pairs = zip(argument, dim, strict=True)
             return type(argument)(*(picked(a, d) for a, d in pairs))
-        return packing.mapped(lambda leaf: leaf[0], argument)
+        return trees.mapped(lambda leaf: leaf[0], argument)
 
     def lifted(*arguments: Any) -> Any:
         given = (picked(a, d) for a, d in zip(arguments, dims, strict=True))
-        return packing.mapped(lambda leaf: leaf.unsqueeze(0), function(*given))
+        return trees.mapped(lambda leaf: leaf.unsqueeze(0), function(*given))
 
     return lifted
 

@@ -1,6 +1,6 @@
 """The round, written once, and whole federations.
 
-`rounds` is the loop; `samplers` say who is asked, `availability` who answers,
+`rounds` is the loop; `sampling` says who is there and who is asked (`samplers`),
 `newcomers` what clients get that never took part; `stacked` trains several federations
 as one matrix.
 """

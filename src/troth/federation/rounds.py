@@ -14,8 +14,9 @@ from troth import devices
 from troth.engine.engine import Engine
 from troth.engine.population import Population
 from troth.evaluation import evaluate
-from troth.federation.availability import Turnout, everyone
-from troth.server.server import Received, Rules, Served, Serving, served
+from troth.federation.sampling import Turnout, everyone
+from troth.server.rules import Rules
+from troth.server.server import Received, Served, Serving, served
 from troth.types import Broadcast, Messages, Record
 
 

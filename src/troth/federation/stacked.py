@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from troth.engine import phase as liftable
+from troth.engine import engine as liftable
 from troth.engine.batches import Drawn, Feed
 from troth.engine.engine import Engine
 from troth.engine.vmap import Lifted

@@ -1,16 +1,24 @@
-"""A network's numbers as one flat vector: parameters, then a tail of statistics.
+"""Flat vectors: a network's numbers, masks over them, and nested state as rows.
 
-The tail holds what batch normalisation keeps running: all means, then all variances in
-the same order, so that the last half of it are variances.
+The vector of a network holds its parameters, then a tail of statistics: all means that
+batch normalization keeps running, then all variances in the same order, so that the
+last half of the tail are variances. `Masks` turns names of parameters into masks over
+the vector; methods never see names. `Packing` lays nested tuples of tensors out as one
+row: every step of every client goes through it, in half the time that
+`torch.utils._pytree` takes, which knows more kinds of trees.
 """
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.modules.batchnorm import _NormBase
 
 from troth.networks.batchnorm import norms
+from troth.networks.layers import Normalize
+from troth.networks.weights import matched
 from troth.types import Refusal
 
 
@@ -120,3 +128,180 @@ def assign(module: nn.Module, v: Tensor) -> None:
     with torch.no_grad():
         for name, value in unflatten(layout(module), v).items():
             found[name].copy_(value)
+
+
+_NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+
+
+class Masks:
+    """Which numbers of the flat vector belong to which parts of a network.
+
+    A mask is [d] of bool, on the device of the parameters. Names are those of the
+    model itself: the normalisation of inputs that stands before it is not counted.
+    What is frozen is not in the vector, and has no name here. A tensor that several
+    layers share belongs to each of them.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self._layout = layout(network)
+        self._device = next(network.parameters()).device
+        start, model = _bare(network)
+        every = {name: [name] for name in self._layout.names}
+        for name, first in ties(network).items():
+            every.get(first, []).append(name)
+        self._names = [[n.removeprefix(start) for n in own] for own in every.values()]
+        held = {_layer(name) for name in self.names}
+        self._layers = {n: m for n, m in model.named_modules() if n in held}
+
+    @property
+    def names(self) -> list[str]:
+        """Of all tensors, the second names of those that are shared included."""
+        return [name for own in self._names for name in own]
+
+    @property
+    def layers(self) -> list[str]:
+        """Names of the layers that hold numbers, in the order of the model's modules.
+
+        A layer is a module that has tensors of its own; "" is the model itself.
+        """
+        return list(self._layers)
+
+    def matching(self, option: str, patterns: list[str]) -> Tensor:
+        """All that the patterns choose, as `model.freeze` reads them.
+
+        Args:
+            option: what a refusal calls them.
+            patterns: names of tensors, or of modules around them, such as "4",
+                "4.weight", "features", "layer?.*.bn1"; no pattern chooses nothing.
+
+        Raises:
+            Refusal: a pattern that chooses nothing; lists the names.
+        """
+        return self._mask(matched(option, patterns, self.names))
+
+    def last(self, option: str, number: int) -> Tensor:
+        """The last so many layers: with 1, the head; with 0, nothing.
+
+        Args:
+            option: what a refusal calls the number.
+            number: how many.
+
+        Raises:
+            Refusal: the model has fewer.
+        """
+        if not 0 <= number <= len(self.layers):
+            raise Refusal(
+                f"{option} = {number} must be at least 0 and at most "
+                f"{len(self.layers)}, the layers of this model: {self._listed}"
+            )
+        return self._in(self.layers[len(self.layers) - number :])
+
+    def norms(self) -> Tensor:
+        """All of the normalisation layers, with their running statistics.
+
+        Raises:
+            Refusal: the model has none.
+        """
+        found = [n for n, m in self._layers.items() if isinstance(m, _NORMS)]
+        if not found:
+            raise Refusal(
+                "this model has no normalisation layer that is trained; take one that "
+                "has, such as resnet18, vgg13_bn or celeba_cnn, or personalizer "
+                f"fedper with some of its layers: {self._listed}"
+            )
+        return self._in(found)
+
+    def sizes(self) -> Tensor:
+        """[d] of float32: how many numbers there are in the tensor of each."""
+        return self._spread(self._layout.sizes).float()
+
+    @property
+    def _listed(self) -> str:
+        return ", ".join(name or "the model itself" for name in self.layers)
+
+    def _in(self, layers: list[str]) -> Tensor:
+        return self._mask({name for name in self.names if _layer(name) in layers})
+
+    def _mask(self, wanted: set[str]) -> Tensor:
+        hits = [not wanted.isdisjoint(own) for own in self._names]
+        return self._spread(hits)
+
+    def _spread(self, values: Sequence[float]) -> Tensor:
+        """A value a tensor → [d] one a number."""
+        sizes = torch.tensor(self._layout.sizes, device=self._device)
+        return torch.tensor(values, device=self._device).repeat_interleave(sizes)
+
+
+def _bare(network: nn.Module) -> tuple[str, nn.Module]:
+    """A model without the normalisation of its inputs, and its name in the network."""
+    behind = isinstance(network, nn.Sequential) and len(network) == 2
+    first = next(network.children(), None)
+    if behind and isinstance(first, Normalize):
+        return "1.", network.get_submodule("1")
+    return "", network
+
+
+def _layer(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def leaves(tree: Any) -> list[Tensor]:
+    """All tensors of a tree, in order."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    return [leaf for branch in tree for leaf in leaves(branch)]
+
+
+def like(tree: Any, flat: Iterable[Any]) -> Any:
+    """The tree with its tensors replaced, in order."""
+    ahead = iter(flat)  # of an iterator, itself
+    if isinstance(tree, Tensor):
+        return next(ahead)
+    branches = [like(branch, ahead) for branch in tree]
+    return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
+
+
+def mapped(function: Callable[[Tensor], Any], tree: Any) -> Any:
+    """The tree with a function applied to each of its tensors."""
+    return like(tree, [function(leaf) for leaf in leaves(tree)])
+
+
+def where(condition: Tensor, new: Any, old: Any) -> Any:
+    """The tensors of `new` where the condition holds, of `old` elsewhere."""
+    pairs = zip(leaves(new), leaves(old), strict=True)
+    return like(old, [torch.where(condition, a, b) for a, b in pairs])
+
+
+def first(tree: Any) -> Any:
+    """A chunk of one without its client axis; tensors that have no axis stay."""
+    return mapped(lambda leaf: leaf[0] if leaf.dim() else leaf, tree)
+
+
+def kept(tree: Any) -> Any:
+    """Copies of what lies in memory that a captured graph will use again."""
+    return mapped(lambda t: t.clone() if hasattr(t, "is_reused") else t, tree)
+
+
+class Packing:
+    """Trees of one shape as rows: [n, width] ⇄ a tree whose tensors have n rows."""
+
+    def __init__(self, example: Any) -> None:
+        self.example = example
+        self.shapes = [leaf.shape for leaf in leaves(example)]
+        self.sizes = [leaf.numel() for leaf in leaves(example)]
+        self.width = sum(self.sizes)
+
+    def pack(self, tree: Any, n: int) -> Tensor:
+        """A tree of n clients as [n, width]."""
+        pairs = zip(leaves(tree), self.sizes, strict=True)
+        flat = [leaf.reshape(n, size) for leaf, size in pairs]
+        if len(flat) == 1:
+            return flat[0]
+        return torch.cat(flat, dim=1) if flat else torch.zeros(n, 0)
+
+    def unpack(self, rows: Tensor) -> Any:
+        """[n, width] as a tree whose tensors have n rows (views)."""
+        parts = torch.split(rows, self.sizes, dim=1) if self.sizes else ()
+        pairs = zip(parts, self.shapes, strict=True)
+        shaped = [part.reshape(len(rows), *shape) for part, shape in pairs]
+        return like(self.example, shaped)

@@ -13,7 +13,6 @@ from torch import Tensor
 from troth import files, seeding
 from troth.build import Built
 from troth.evaluation import evaluate as evaluation
-from troth.evaluation import summary
 from troth.federation.rounds import Federation
 from troth.files import METRICS
 from troth.networks import task
@@ -85,7 +84,7 @@ def summaries(
             at[kind] = dict(at["personal"])  # clients have no other model
             continue
         size = split.size.cpu().numpy()[ids]
-        at[kind] = summary.summarise(table, size, built.hostile[ids])
+        at[kind] = evaluation.summarise(table, size, built.hostile[ids])
     return found
 
 

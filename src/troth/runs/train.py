@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -21,17 +21,18 @@ from troth import files, progress
 from troth.build import Built, build
 from troth.config import reader
 from troth.config.schema import Experiment
-from troth.engine import placement
 from troth.engine import plan as plans
 from troth.engine.engine import Plan
 from troth.federation import newcomers
 from troth.federation.rounds import Federation
-from troth.federation.stacked import Stack
 from troth.networks import build as networks
 from troth.runs import results
 from troth.runs.checkpoint import Journal
 from troth.runs.load import Run, read_experiment
 from troth.types import Record
+
+if TYPE_CHECKING:
+    from troth.federation.stacked import Stack
 
 
 class State(NamedTuple):
@@ -96,7 +97,7 @@ def train(
 def begin(built: Built, path: Path, data_dir: str | None) -> Begun:
     """Make the folder of a run."""
     experiment, plan = built.experiment, built.federation.engine.plan
-    state = placement.file(path, experiment.engine.state_dir)
+    state = plans.file(path, experiment.engine.state_dir)
     check_room(built, state, path)
     versions = {"python": platform.python_version(), "troth": troth.__version__}
     for package in ("torch", "numpy", "scipy", "scikit-learn"):
@@ -120,7 +121,7 @@ def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
     """
     experiment = read_experiment(path)
     facts = experiment.resolved
-    state = Path(facts.get("state_file", path / placement.FILE))
+    state = Path(facts.get("state_file", path / plans.FILE))
     if (path / files.SUMMARY).exists():
         forget(path, state)
         return Run(path).summary
@@ -136,7 +137,7 @@ def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
 def check_room(built: Built, state: Path, path: Path) -> None:
     """Refuse a run whose state or models the disk has no room for."""
     if built.federation.population.on_disk:
-        placement.check(built.need, state, path)
+        plans.check(built.need, state, path)
 
 
 def plan_of(experiment: Experiment) -> Plan:
@@ -160,7 +161,7 @@ def _git() -> dict[str, str]:
 
 
 def go_on(
-    runs: Sequence[Begun], watch: Watch | None = None, stacks: Sequence[Stack] = ()
+    runs: Sequence[Begun], watch: Watch | None = None, stacks: Sequence["Stack"] = ()
 ) -> list[dict[str, Any]]:
     """Train runs from wherever their checkpoints stand to their last file.
 
@@ -201,7 +202,7 @@ def go_on(
     return found
 
 
-def _finish(run: Begun, stacks: Sequence[Stack], stopped: Callable[[], bool]) -> None:
+def _finish(run: Begun, stacks: Sequence["Stack"], stopped: Callable[[], bool]) -> None:
     """What personalizers do after the last round, some clients at a time.
 
     Newcomers come last.
@@ -243,7 +244,7 @@ def forget(path: Path, state: Path) -> None:
 
 def _rounds(
     runs: Sequence[Begun],
-    stacks: Sequence[Stack],
+    stacks: Sequence["Stack"],
     journals: list[Journal],
     watch: Watch,
     stopped: Callable[[], bool],
@@ -281,7 +282,7 @@ def _rounds(
 
 
 def _stepped(
-    f: Federation, stacks: Sequence[Stack], ahead: bool
+    f: Federation, stacks: Sequence["Stack"], ahead: bool
 ) -> tuple[list[Record], Exception | None]:
     """A round of all; where `ahead`, stacks begin the next while others end this one.
 

@@ -9,7 +9,7 @@ any other run, and checkpoints from which it goes on by itself.
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,9 +20,11 @@ from troth.config import reader
 from troth.config.schema import Experiment
 from troth.engine.engine import Plan
 from troth.federation.rounds import Federation
-from troth.federation.stacked import Stack
 from troth.runs import train as runs
 from troth.types import Refusal
+
+if TYPE_CHECKING:
+    from troth.federation.stacked import Stack
 
 MAY_DIFFER = (
     "seed",
@@ -202,8 +204,10 @@ def _room(place: torch.device) -> int:
     return 7 * devices.free(place) // 10
 
 
-def _stacks(federations: list[Federation]) -> list[Stack]:
+def _stacks(federations: list[Federation]) -> list["Stack"]:
     """Two of them by turns on a GPU: one steps while rounds of the other end."""
+    from troth.federation.stacked import Stack
+
     half = -(-len(federations) // 2)
     if federations[0].engine.device.type != "cuda" or half < 2:
         half = len(federations)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from troth import lookup, numerics, seeding
-from troth.server.rules import Rule, Verdicts, behind, no_memory
+from troth.server.rules import Rules, Verdicts, behind, no_memory
 from troth.types import Broadcast, Messages, Refusal
 
 
@@ -116,24 +116,6 @@ def cosine(angle: list[float]) -> float:
     product, *lengths = angle or [math.nan]
     both = math.prod(lengths)
     return float(product / both) if both else math.nan
-
-
-class Rules(NamedTuple):
-    """What happens to messages in a round, in this order."""
-
-    attack: Rule | None
-    filters: tuple[Rule, ...]
-    aggregator: Rule
-    server: Rule
-    statistics: Rule  # aggregates what batch normalisation keeps running
-    strength: float = 1.0  # of the attack: 0 leaves hostile rows as they were
-
-    def named(self) -> dict[str, Rule]:
-        """Every rule under the name that its memory is kept by."""
-        named = {f"filter{i}": rule for i, rule in enumerate(self.filters)}
-        named |= {"aggregator": self.aggregator, "server": self.server}
-        named |= {"extra": self.aggregator, "statistics": self.statistics}
-        return named | ({"attack": self.attack} if self.attack else {})
 
 
 NOBODY, INFINITE = "no message was left", "the step is not finite"

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from troth.client.combine import beside
+from troth.client.client import beside
 from troth.client.personalizers._mixed import mixed, through
 from troth.client.personalizers.apfl import apfl
 from troth.client.solvers.fedavg import fedavg

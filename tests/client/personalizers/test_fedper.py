@@ -6,7 +6,7 @@ import torch
 import troth
 from troth import lookup
 from troth.client.personalizers.fedper import fedper
-from troth.networks.masks import Masks
+from troth.networks.flat import Masks
 from troth.types import Budget, Task
 
 from ..hand import batch, by, number, sent, worked

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from troth.client.personalizers.fedrep import fedrep
-from troth.networks.masks import Masks
+from troth.networks.flat import Masks
 from troth.types import Budget, Task
 
 from ..hand import batch, by, number, sent, worked

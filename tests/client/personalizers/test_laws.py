@@ -10,9 +10,9 @@ from torch import nn
 from troth import lookup
 from troth.client.adversarial.pgd import pgd
 from troth.client.regularizers.l2sq import l2sq
-from troth.engine import packing
+from troth.networks import flat as trees
 from troth.networks import task as tasks
-from troth.networks.masks import Masks
+from troth.networks.flat import Masks
 from troth.types import Anchor, Batch, Budget, Client, Personal
 
 from ..hand import F64, OPTIMIZERS, by, drawn, sent, worked
@@ -96,11 +96,11 @@ def test_the_state_is_tensors_whose_shapes_stay(name, options):
         assert isinstance(one, Personal | Client) and isinstance(before, tuple)
         assert getattr(one, "shares_personal", False) == (name in SHOWN)
         after = stepped(one, w, before, batch())
-        old, new = packing.leaves(before), packing.leaves(after)
+        old, new = trees.leaves(before), trees.leaves(after)
         assert all(leaf.dtype == w0.dtype for leaf in (*old, *new))  # packed as a row
         assert [leaf.shape for leaf in new] == [leaf.shape for leaf in old]
         assert all(leaf.isfinite().all() for leaf in new)
-        packing.like(before, new)  # the same tree
+        trees.like(before, new)  # the same tree
         for state in (before, after):
             model = one.model(w, state)
             assert (model.shape, model.dtype) == (w.shape, w.dtype)
@@ -117,10 +117,10 @@ def test_the_state_is_tensors_whose_shapes_stay(name, options):
 def test_twice_the_same_and_nothing_read_is_touched(name, options):
     for one, w0, w in each(name, options):
         seen, begun = batch(), one.init(w0)
-        first = packing.leaves(stepped(one, w, begun, seen))
+        first = trees.leaves(stepped(one, w, begun, seen))
         state = stepped(one, w, begun, seen)  # moments that are not zero
-        assert all(map(torch.equal, packing.leaves(state), first))
-        read = [w0, w, *packing.leaves(state), *seen]
+        assert all(map(torch.equal, trees.leaves(state), first))
+        read = [w0, w, *trees.leaves(state), *seen]
         kept = [t.clone() for t in read]
         stepped(one, w, state, seen)
         one.model(w, state)
@@ -131,14 +131,14 @@ def test_twice_the_same_and_nothing_read_is_touched(name, options):
 def test_clients_together_as_each_alone(name, options):
     for one, w0, w in each(name, options):
         seen, state = [batch(k) for k in range(3)], one.init(w0)
-        alone = [packing.leaves(stepped(one, w, state, b)) for b in seen]
+        alone = [trees.leaves(stepped(one, w, state, b)) for b in seen]
         stacked = Batch(*(torch.stack(field) for field in zip(*seen, strict=True)))
-        rows = [leaf.expand(3, *leaf.shape) for leaf in packing.leaves(state)]
+        rows = [leaf.expand(3, *leaf.shape) for leaf in trees.leaves(state)]
         if not rows:  # nothing to carry
             continue
 
         def lifted(flat, b, one=one, w=w, state=state):
-            return packing.leaves(stepped(one, w, packing.like(state, flat), b))
+            return trees.leaves(stepped(one, w, trees.like(state, flat), b))
 
         together = torch.func.vmap(lifted)(rows, stacked)
         for k, leaves in enumerate(alone):
@@ -155,7 +155,7 @@ def test_the_schedule_scales_every_learning_rate(name, options):
         state = one.init(w0)
         for k in range(2):
             state = stepped(one, w, state, batch(k), scale)
-        ends.append(packing.leaves(state))
+        ends.append(trees.leaves(state))
     for a, b in zip(*ends, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-14)
 

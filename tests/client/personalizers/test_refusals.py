@@ -10,7 +10,7 @@ from troth import lookup
 from troth.client.client import maker
 from troth.config import reader
 from troth.networks import task as tasks
-from troth.networks.masks import Masks
+from troth.networks.flat import Masks
 from troth.types import Refusal
 
 from ..hand import INF, NAN

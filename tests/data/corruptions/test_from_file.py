@@ -11,7 +11,7 @@ import troth
 from troth import build, lookup, seeding
 from troth.config import reader
 from troth.config.schema import CorruptionPart
-from troth.data import corrupt, tensors
+from troth.data import corrupt, preprocess
 from troth.data.corruptions.from_file import from_file
 from troth.engine.engine import Plan
 from troth.types import Arrays, Exact, Refusal, Shards
@@ -230,10 +230,10 @@ def deal(path, hostile, redraw=(), share=1.0, **options):
     part = CorruptionPart("from_file", full, share=share, redraw=bool(redraw))
     mask, cpu = np.array(hostile), torch.device("cpu")
     how = corrupt.corruption(part, arrays, mask)
-    data = tensors.deal(arrays, shards, torch.float32, cpu, mask, how, 7)
+    data = preprocess.as_tensors(arrays, shards, torch.float32, cpu, mask, how, 7)
     for round_, change in redraw:
         change()
-        again = tensors.Redraw(how, arrays, shards, torch.float32, mask, 7, data)
+        again = preprocess.Redraw(how, arrays, shards, torch.float32, mask, 7, data)
         again(round_, np.arange(3))
     return data
 

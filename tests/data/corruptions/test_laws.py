@@ -8,7 +8,7 @@ import torch
 
 from troth import lookup, seeding
 from troth.config.schema import CorruptionPart
-from troth.data import corrupt, tensors
+from troth.data import corrupt, preprocess
 from troth.types import Arrays, Refusal
 
 NAMES = lookup.names("corruption")
@@ -53,7 +53,7 @@ def deal(shards_of):
         given, shards = arrays(kind), shards_of(SIZES)
         how = corrupt.corruption(named, given) if named else None
         dtype = torch.float64 if kind == "float64" else torch.float32
-        return tensors.deal(given, shards, dtype, CPU, HOSTILE, how, seed)
+        return preprocess.as_tensors(given, shards, dtype, CPU, HOSTILE, how, seed)
 
     return dealt
 

@@ -9,7 +9,7 @@ from clients_sent import broadcast, natural
 from troth import build
 from troth.config import reader
 from troth.engine.engine import Plan
-from troth.server import rulebook
+from troth.server import rules
 from troth.server.attacks.counter_gradient import counter_gradient
 from troth.types import Refusal
 
@@ -145,13 +145,13 @@ def test_without_inference_the_estimate_stays_0(target):
 def test_what_it_knows_comes_from_the_experiment(tmp_path, sections, expected):
     tree = federation(tmp_path, "linear")[0] | {"regularizer": "l2"}
     e = reader.from_dict(tree | sections | {"filter": ["plausible"]})
-    made = rulebook.of(e, 0)
+    made = rules.of(e, 0)
     known = made.attack.options
     assert tuple(known[k] for k in ("infers", "over", "eta")) == expected
     assert known["lam"] == 1.0 and known["radius"] == 1.0  # λ times l2's reach
     assert made.filters[1].options["radius"] == 1.0
     local = reader.from_dict(tree | {"personalizer": "local"})
-    options = rulebook.of(local, 0).attack.options
+    options = rules.of(local, 0).attack.options
     assert (options["lam"], options["radius"]) == ("auto", "auto")
 
 

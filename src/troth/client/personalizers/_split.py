@@ -10,8 +10,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from troth.engine import packing
-from troth.networks.masks import Masks
+from troth.networks import flat
+from troth.networks.flat import Masks
 from troth.types import (
     Batch,
     Broadcast,
@@ -140,9 +140,7 @@ def split(
                 old, pull = (parts[k], moments[k]), halves.half(g, own)
                 new = descents[k].step(parts[k], pull, moments[k], broadcast.scale)
                 at = active[k]
-                parts[k], moments[k] = (
-                    new if at is None else packing.where(at, new, old)
-                )
+                parts[k], moments[k] = new if at is None else flat.where(at, new, old)
         return halves.join(*parts), *moments
 
     def end(

@@ -4,7 +4,7 @@ References: collins2021exploiting.
 """
 
 from troth.client.personalizers import _split
-from troth.networks.masks import Masks
+from troth.networks.flat import Masks
 from troth.types import Budget, Client, Descent, Task
 
 

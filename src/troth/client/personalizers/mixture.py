@@ -10,7 +10,7 @@ from torch import Tensor
 from troth import numerics
 from troth.client.personalizers import _lam
 from troth.client.personalizers._owner import Start, sent
-from troth.networks.masks import Masks
+from troth.networks.flat import Masks
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task
 
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from troth.evaluation.compare import Paired
 from troth.reports.cards._reading import (
     chance,
     change,
@@ -24,6 +23,7 @@ from troth.reports.cards._reading import (
 )
 from troth.reports.cards._rules import Said
 from troth.reports.cards._worlds import Model, models, paired
+from troth.runs.compare import Paired
 from troth.runs.inspect import Dossier
 
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from troth import files
-from troth.evaluation import compare
 from troth.reports.cards._reading import (
     again,
     beside,
@@ -18,6 +17,7 @@ from troth.reports.cards._reading import (
     told,
 )
 from troth.reports.cards._rules import Said
+from troth.runs import compare
 from troth.runs.inspect import Dossier
 
 _CLIENTS = ("seed", "data", "partition", "availability")
