@@ -106,6 +106,7 @@ def test_linear_regression(tmp_path, seed):
     check_stages(case)
 
 
+@pytest.mark.slow("trains a federation to its end")
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(k, marks=MORE) for k in range(1, 8))]
 )
@@ -121,11 +122,13 @@ def test_logistic_regression(tmp_path, seed):
     check_stages(case, weight=float(weight))
 
 
+@pytest.mark.slow("trains a federation to its end")
 @pytest.mark.parametrize("classify", [False, pytest.param(True, marks=MORE)])
 def test_without_an_attack_the_shared_model_is_elsewhere(tmp_path, classify):
     assert trained(federation(tmp_path, 0, classify))[1] > 10 * NEAR
 
 
+@pytest.mark.slow("trains a federation to its end")
 def test_the_loss_is_half_the_squared_error(tmp_path):
     """As in Theorem 5."""
     e = reader.from_dict(federation(tmp_path, 0, False).tree)

@@ -43,6 +43,7 @@ def test_own_data(said, tmp_path):
     assert list(tmp_path.iterdir()) == []  # it cleans up behind itself
 
 
+@pytest.mark.slow("trains an example")
 def test_own_network(said, tmp_path):
     first, second, numbers = said("own_network")
     assert first.startswith("one model for all: accuracy 0.")

@@ -68,6 +68,7 @@ EXAMPLES = [
 ]
 
 
+@pytest.mark.slow("runs every example of the pages")
 @pytest.mark.parametrize("block", EXAMPLES)
 def test_python_runs(block, place):
     exec(compile(re.sub(r'"rounds": \d+', '"rounds": 2', block), "README", "exec"), {})

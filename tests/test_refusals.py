@@ -233,6 +233,7 @@ def test_a_dry_run_refuses_alike(small):
     assert "train.cohort = 7" in line
 
 
+@pytest.mark.slow("starts real commands")
 def test_for_real(small):
     """The exit code and the streams of a process of its own."""
     command = [sys.executable, "-c", "from troth.cli.app import main; main()", "run"]

@@ -98,6 +98,7 @@ def test_on_a_cpu_nothing_is_compiled_unless_asked():
     assert Tiles(net, Smoothing(n=10), CPU, True).compiled
 
 
+@pytest.mark.slow("calls a compiler")
 @pytest.mark.skipif(
     not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler"
 )

@@ -191,6 +191,7 @@ def scarce(monkeypatch, most, error):
     return asked
 
 
+@pytest.mark.slow("memory that runs out, several times")
 @pytest.mark.parametrize("error", [NONE, OUT])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_memory_that_runs_out_halves_the_chunk(experiment, monkeypatch, error, workers):

@@ -569,6 +569,7 @@ THREADS = {"how": "threads", "workers": 1, "device": "cpu"}
 CHUNKS = {"how": "vmap", "chunk": 3, "device": "cpu"}
 
 
+@pytest.mark.slow("trains, stops and goes on")
 @pytest.mark.parametrize(("stop", "engine"), [(1, THREADS), (4, CHUNKS), (7, THREADS)])
 def test_a_resumed_run_sees_the_same_clients_fail(
     tree, tmp_path, killed, contents, stop, engine

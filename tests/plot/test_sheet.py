@@ -167,6 +167,7 @@ def test_several_labels_an_example():
     titled(figure, "Classes per client: 3 to 7")
 
 
+@pytest.mark.slow("draws very large sheets")
 def test_very_many_classes_and_clients():
     m = 6000
     arrays = Arrays(np.zeros((m, 1, 2, 2), np.uint8), np.arange(m) % 500, 500)

@@ -36,6 +36,7 @@ def found(place):
     return chain.chain(TREE, place, OPTIONS)
 
 
+@pytest.mark.slow("trains every stage")
 def test_every_stage_bends_the_federation(found):
     none, gradient, model, data = found
     assert [row.stage for row in found] == ["none", "gradient", "model", "data"]

@@ -34,6 +34,7 @@ def random(built, *rows, seed):
     return torch.randn(*rows, d, generator=made, dtype=torch.float64)
 
 
+@pytest.mark.slow("optimizes to the end")
 @pytest.mark.parametrize("name", ["l2sq", "l2", "smooth_l2"])
 def test_the_attackers_pull_balances_the_honest_clients(name):
     built = federation(name)

@@ -204,6 +204,7 @@ def test_nothing_is_left_after_a_refusal(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow("memory that runs out, several times")
 def test_a_halved_chunk_is_written_down(run, tmp_path, monkeypatch):
     """Memory runs out once in the middle; the run goes on, and says with what."""
     together, calls = engine.Engine._together, []

@@ -157,6 +157,7 @@ def test_a_stack_of_one_is_the_federation():
     torch.testing.assert_close(one.broadcast.w, other.broadcast.w, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow("trains several stacks")
 @pytest.mark.parametrize("method", ["none", pytest.param("finetune", marks=LONG)])
 def test_stacks_by_turns(method, tmp_path, monkeypatch, two_stacks):
     """As on a GPU: while one steps, rounds of the other end."""
@@ -195,7 +196,7 @@ def test_as_graphs_are_replayed(method, record, tmp_path, monkeypatch, two_stack
     [("cpu", [10])] + [("cuda", s) for s in ([5, 5], [3, 2], [2, 1], [2], [1])],
 )
 def test_two_stacks_on_a_gpu(monkeypatch, device, sizes):
-    monkeypatch.setattr(train_many, "Stack", list)
+    monkeypatch.setattr("troth.federation.stacked.Stack", list)
     engine = SimpleNamespace(device=SimpleNamespace(type=device))
     found = train_many._stacks([SimpleNamespace(engine=engine)] * sum(sizes))
     assert [len(stack) for stack in found] == sizes
@@ -291,6 +292,7 @@ def test_what_is_killed_together_goes_on_by_itself(method, every, tmp_path):
         assert len(one.rounds) == 5
 
 
+@pytest.mark.slow("trains several grids")
 @pytest.mark.parametrize(
     ("where", "calls"),  # the second launch is that of a round ahead
     [("launch", 2), *(pytest.param(w, 1, marks=LONG) for w in ("launch", "land"))]

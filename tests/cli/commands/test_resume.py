@@ -23,6 +23,7 @@ def test_resume_of_what_is_finished(troth, one, grid):
         assert before == {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
 
 
+@pytest.mark.slow("trains a grid twice")
 def test_resume_of_half_a_grid(troth, written, tiny, tmp_path, monkeypatch):
     file = written(tmp_path / "g.toml", tiny + "[grid]\nseed = [0, 1, 2]\n")
 

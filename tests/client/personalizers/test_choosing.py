@@ -192,6 +192,7 @@ def apart(made):
     return [v for (v,) in each]
 
 
+@pytest.mark.slow("a run per candidate")
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
 def test_every_candidate_has_the_model_of_a_run_of_its_own(data, plan):
     """Bit for bit one by one; lifted, sums may be taken in another order."""

@@ -211,6 +211,7 @@ def interrupt(what, count, total):
         signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.slow("trains and stops at many moments")
 @pytest.mark.parametrize(
     ("store", "watch", "error"),
     [

@@ -108,6 +108,7 @@ def test_clients_stop_each_in_its_own_time():
     assert found[0].item() == 4.0  # it was near enough from the start
 
 
+@pytest.mark.slow("hundreds of rounds")
 @pytest.mark.parametrize(("lam", "server", "rounds"), [(0.5, 1.0, 50), (2.0, 0.8, 100)])
 def test_it_comes_to_the_minimiser_of_its_objective(lam, server, rounds):
     """θ_k = (A_k + λ)⁻¹(b_k + λw), and w is their mean: one linear system in w."""

@@ -240,6 +240,7 @@ def test_a_larger_weight_keeps_examples_transferable(path):
     assert away[0] > 1.3 * away[1] > 1.3 * 1.3 * away[2]
 
 
+@pytest.mark.slow("every candidate of every client")
 @pytest.mark.parametrize(
     ("plan", "against", "keep"),
     [

@@ -143,6 +143,7 @@ def test_however_unlike_their_numbers_of_steps_are(quadratic, option):
     assert quadratic.off(f.broadcast.w.numpy()) < 1e-6
 
 
+@pytest.mark.slow("hundreds of rounds")
 @BOTH
 def test_though_many_do_not_answer(quadratic, option):
     """Who is not heard has changed nothing: c stays the mean of all c_k."""

@@ -70,6 +70,7 @@ NAMED = [("backends.cuda.matmul.fp32_precision", "tf32")]
 NAMED += [("backends.fp32_precision", "ieee")]
 
 
+@pytest.mark.slow("starts real processes")
 @pytest.mark.parametrize(("name", "value"), NAMED)
 def test_where_someone_speaks_to_torch_in_the_newer_way(name, value):
     """Which the older cannot be mixed with: in a process of its own."""

@@ -112,6 +112,7 @@ def test_refuses_before_anything_is_written(tmp_path, loss, words):
     assert [file.name for file in tmp_path.iterdir()] == ["data.npz"]
 
 
+@pytest.mark.slow("trains to the end")
 @pytest.mark.parametrize("name", ["huber", "absolute", "squared"])
 def test_made_data_without_outliers(tmp_path, name):
     tree = {
