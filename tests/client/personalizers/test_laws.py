@@ -235,7 +235,9 @@ OTHERS = [
 )
 def test_plans_agree_with_the_loop(tree, plans, own, sections):
     train = {"rounds": 2, "steps": 3} | sections.get("train", {})
-    wanted = tree("normed", own, **sections | {"train": train})
+    # where a gradient is 0, as before a normalization, Adam takes steps of rounding
+    model = "linear" if own.get("optimizer") == "adam" else "normed"
+    wanted = tree(model, own, **sections | {"train": train})
     expected = built(wanted, LOOP)
     end = done(expected)
     assert end.isfinite().all()
