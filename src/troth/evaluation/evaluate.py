@@ -248,7 +248,7 @@ def summarise(
     diverged, and the loss counts as infinite; NaN is left for «no such value».
 
     Args:
-        table: Column → [n] a value a client, as `scores.score` gives it.
+        table: Column → [n] one value per client, as `score` gives it.
         size: [n] test examples, which weigh `…_weighted`.
         malicious: [n] whether a client is an adversary.
 

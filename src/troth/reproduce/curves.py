@@ -214,7 +214,7 @@ Said = dict[str, Any]
 
 
 def radii(entry: Entry, every: Sequence[tuple[str, Said]]) -> Iterator[Panel]:
-    """A line a way of training and model, the mean over clients; or a line a client."""
+    """One line per way of training and model, the mean over clients; or per client."""
     ways = [_way(label, said) for label, said in every]
     mixed = any("λ=" in way and way != _LOCAL for way in ways)
     found: dict[tuple[str, str], dict[str, Line]] = {}

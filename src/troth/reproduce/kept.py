@@ -263,8 +263,3 @@ def spent(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> float:
                 if result is not None:
                     every[id(result.said)] = float(result.summary["seconds"])
     return sum(every.values())
-
-
-def complete(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> int:
-    """How many cells have all their seeds."""
-    return sum(len(shelf.settled(cell, seeds)) == seeds for cell in cells)

@@ -255,7 +255,7 @@ def test_owners_and_groups_keep_their_names(save, values, owner):
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        (b"", "is empty: it needs a line of names and a line a row"),
+        (b"", "is empty: it needs a line of names, then one line per row"),
         (b"\n\n", "is empty"),
         (b"a,y\n", "holds names and no rows"),
         (b"a,y\n1,2\n3\n", "line 3 holds 1 values and there are 2 columns"),

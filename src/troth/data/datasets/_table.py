@@ -187,9 +187,11 @@ def _scan(
             'close its quotation marks, and write one inside a text as ""'
         ) from None
     if not header:
-        raise Refusal(f"{path} is empty: it needs a line of names and a line a row")
+        raise Refusal(
+            f"{path} is empty: it needs a line of names, then one line per row"
+        )
     if not any(lines):
-        raise Refusal(f"{path} holds names and no rows: add a line an example")
+        raise Refusal(f"{path} holds names and no rows: add one line per example")
     return wanted, header, np.array(lines)
 
 

@@ -37,7 +37,7 @@ def csv(
     delimiter: str = ",",
     columns: list[str] = [],  # noqa: B006
 ) -> Arrays:
-    """Your own table: a CSV file with a line of names, then a row an example.
+    """Your own table: a CSV file: a line of names, one row per example.
 
     Text in UTF-8, plain or gzipped, lines of any ending; texts with a delimiter or a
     line break in quotation marks. Blanks around a value do not count.
