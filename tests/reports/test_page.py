@@ -62,10 +62,14 @@ def made(out, *paths):
 
 
 @pytest.fixture(scope="module")
-def whole(examined, tmp_path_factory):
-    """The page of all four runs; `x.cards.json` lies beside it."""
-    out = tmp_path_factory.mktemp("whole") / "x.html"
-    return made(out, examined / "attacked", examined / "clean")
+def page(tmp_path_factory):
+    """Where the page of all four runs lies, with `page.cards.json` beside it."""
+    return tmp_path_factory.mktemp("whole") / "page.html"
+
+
+@pytest.fixture(scope="module")
+def whole(examined, page):
+    return made(page, examined / "attacked", examined / "clean")
 
 
 def test_every_number_is_the_one_in_its_file(whole):
@@ -94,9 +98,8 @@ def test_the_table_of_clients_is_clients_csv(examined, whole):
             assert column == [shown(value) for value in values]
 
 
-def test_sentences_of_the_script_are_those_of_the_json(whole, tmp_path_factory):
-    (beside,) = tmp_path_factory.getbasetemp().glob("whole0/x.cards.json")
-    said = json.loads(beside.read_text())["cards"]
+def test_sentences_of_the_script_are_those_of_the_json(whole, page):
+    said = json.loads(page.with_name("page.cards.json").read_text())["cards"]
     rules = whole[1]["rules"]
     found = [
         [cards.words((rules[rule][0], *more)) for rule, *more in (*choice, *every[i])]
