@@ -17,20 +17,35 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class Deployment:
-    """Who the sites are, what their data look like, and when a round closes."""
+    """Who the sites are, what their data look like, and when a round closes.
 
-    sites: list[str] = field(default_factory=list)  # names; client 0 is the first
-    shape: list[int] = field(default_factory=list)  # of one example
-    classes: int | None = None  # 0: regression
-    scale: float = 1.0  # the value of x that stands for 1
-    several: bool = False  # whether an example may have several of the labels
-    features: list[str] = field(default_factory=list)  # of sites' tables, in order
-    label: str = ""  # the column of sites' tables that is predicted
-    labels: list[str] = field(default_factory=list)  # names of the classes, in order
-    quorum: int = 0  # a round closes with so many replies; 0: of all that are asked
-    deadline: float = 600.0  # seconds, after which a round closes without the others
-    least: int = 1  # with fewer replies the shared model stays as it is
-    most_examples: int = 1_000_000  # that a site is believed to have
+    Attributes:
+        sites: their names; client 0 is the first.
+        shape: shape of one example.
+        classes: how many; 0: regression.
+        scale: the value of x that stands for 1.
+        several: whether an example may have several of the labels.
+        features: of the sites' tables, in order: `age`, or `sex=f` for a category.
+        label: the column of the sites' tables that is predicted.
+        labels: names of the classes, in order.
+        quorum: replies with which a round closes; 0: those of all that are asked.
+        deadline: seconds after which a round closes without the others.
+        least: with fewer replies the shared model stays as it is.
+        most_examples: examples that a site is believed to have.
+    """
+
+    sites: list[str] = field(default_factory=list)
+    shape: list[int] = field(default_factory=list)
+    classes: int | None = None
+    scale: float = 1.0
+    several: bool = False
+    features: list[str] = field(default_factory=list)
+    label: str = ""
+    labels: list[str] = field(default_factory=list)
+    quorum: int = 0
+    deadline: float = 600.0
+    least: int = 1
+    most_examples: int = 1_000_000
 
     def __post_init__(self) -> None:
         in_range(self, "deployment", "[0, inf)", "classes", "quorum")
@@ -123,17 +138,27 @@ class Part:
 
 @dataclass(frozen=True)
 class PartitionPart(Part):
-    """Who holds what, and how each client divides it."""
+    """Who holds what, and how each client divides it.
 
-    split: list[float] | Literal["given"] = field(  # train, valid, test; as published
+    Attributes:
+        split: shares of training, validation and test; "given": as the data are marked.
+        valid: with "given": share of training that is set aside for validation.
+        min_examples: clients with fewer examples are left out.
+        split_by: what goes into one part as a whole: an example, or all of an owner.
+        leakage: copies of test examples in training: ignore, count or refuse them.
+        conflicting: a second test set of group 1, copied from or held out of the data.
+        correlation: with "held_out": the least share of group 0 in all other data.
+    """
+
+    split: list[float] | Literal["given"] = field(
         default_factory=lambda: [0.72, 0.08, 0.2]
     )
-    valid: float = 0.0  # with "given": share of training set aside for validation
-    min_examples: int = 0  # clients with fewer are left out
-    split_by: Literal["example", "owner"] = "example"  # owner: never in two parts
-    leakage: Literal["allow", "record", "refuse"] = "record"  # copies across the split
-    conflicting: Literal["none", "copied", "held_out"] = "none"  # a test set of group 1
-    correlation: float = 0.98  # held_out: share of group 0 in all other data, at least
+    valid: float = 0.0
+    min_examples: int = 0
+    split_by: Literal["example", "owner"] = "example"
+    leakage: Literal["allow", "record", "refuse"] = "record"
+    conflicting: Literal["none", "copied", "held_out"] = "none"
+    correlation: float = 0.98
 
     def __post_init__(self) -> None:
         in_range(self, "partition", "[0, inf)", "min_examples")
@@ -158,12 +183,19 @@ class PartitionPart(Part):
 
 @dataclass(frozen=True)
 class ModelPart(Part):
-    """What is trained."""
+    """What is trained.
+
+    Attributes:
+        normalize: inputs divided by their scale, standardized per feature, or as is.
+        weights: a file to start from: .safetensors, .pt or .pth; empty: none.
+        weights_skip: patterns of the parameters that are not taken from it.
+        freeze: patterns of the parameters that are neither trained nor sent.
+    """
 
     normalize: Literal["unit", "pixel", "none"] = "unit"
-    weights: str = ""  # a file to start from
-    weights_skip: list[str] = field(default_factory=list)  # patterns: not taken
-    freeze: list[str] = field(default_factory=list)  # patterns: never trained or sent
+    weights: str = ""
+    weights_skip: list[str] = field(default_factory=list)
+    freeze: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.weights_skip and not self.weights:
@@ -175,10 +207,15 @@ class ModelPart(Part):
 
 @dataclass(frozen=True)
 class CorruptionPart(Part):
-    """What hostile clients do to their data, to how much of it and how often."""
+    """What malicious clients do to their data, to how much of it and how often.
 
-    share: float = 1.0  # of a client's training examples, rounded up
-    redraw: bool = False  # every round anew, from the clean data; else once
+    Attributes:
+        share: share of a malicious client's training examples, rounded up.
+        redraw: corrupt the clean data anew every round; otherwise once, at first.
+    """
+
+    share: float = 1.0
+    redraw: bool = False
 
     def __post_init__(self) -> None:
         in_range(self, "corruption", "(0, 1]", "share")
@@ -186,9 +223,13 @@ class CorruptionPart(Part):
 
 @dataclass(frozen=True)
 class AttackPart(Part):
-    """What hostile clients send, and how far they go."""
+    """What malicious clients send, and how far they go.
 
-    strength: float = 1.0  # 0: what they computed, 1: the attack, more: beyond it
+    Attributes:
+        strength: 0 sends what they computed, 1 the attack, more goes beyond it.
+    """
+
+    strength: float = 1.0
 
     def __post_init__(self) -> None:
         in_range(self, "attack", "[0, inf)", "strength")
@@ -196,7 +237,15 @@ class AttackPart(Part):
 
 @dataclass(frozen=True)
 class PersonalizerPart(Part):
-    """How a client gets its own model; what is not set is as in `[train]`."""
+    """How a client gets its own model; what is not set is as in `[train]`.
+
+    Attributes:
+        lr: its learning rate; not set: that of `[train]`.
+        steps: its steps in a round, or after the last one; not together with epochs.
+        epochs: its epochs; neither: as in `[train]` in rounds, 50 after the last.
+        optimizer: its optimizer; not set: that of `[train]`.
+        augment: random changes of its inputs; not set: those of `[train]`; []: none.
+    """
 
     lr: float | None = None
     steps: int = 0
@@ -211,22 +260,40 @@ class PersonalizerPart(Part):
 
 @dataclass(frozen=True)
 class Train:
-    """How the shared model is trained; an epoch a round unless something is set."""
+    """How the shared model is trained; one epoch per round unless something is set.
+
+    Attributes:
+        rounds: how many.
+        cohort: clients asked in a round; 0: all.
+        sampling: how they are drawn, without replacement: the name of a sampler.
+        steps: steps of a client in a round; not together with epochs.
+        epochs: epochs of a client in a round; 1 if neither is set.
+        batch: examples in a step; 0: all that a client has.
+        drop_last: leave out the last, shorter batch of an epoch.
+        lr: learning rate.
+        optimizer: how a client follows its gradients.
+        weight_decay: added to every gradient: weight_decay · parameters.
+        schedule: what becomes of the learning rate over the rounds.
+        loss: of one example; "auto" is the model's own or what suits the labels.
+        augment: random changes of inputs, one after another.
+        statistics: of batch normalization: how they are aggregated; "auto": as updates.
+        precision: of the computation; "tf32" and "bfloat16" are faster on a GPU.
+    """
 
     rounds: int = 100
-    cohort: int = 0  # clients asked in a round; 0: all
-    sampling: str = "uniform"  # who these are: the name of a sampler
+    cohort: int = 0
+    sampling: str = "uniform"
     steps: int = 0
     epochs: int = 0
-    batch: int = 32  # 0: all of a client's data
+    batch: int = 32
     drop_last: bool = False
     lr: float = 0.1
     optimizer: Part = field(default_factory=lambda: Part("sgd"))
     weight_decay: float = 0.0
     schedule: Part = field(default_factory=lambda: Part("constant"))
     loss: Part = field(default_factory=lambda: Part("auto"))
-    augment: list[Part] = field(default_factory=list)  # in this order
-    statistics: Literal["auto", "mean", "median"] = "auto"  # of batch normalisation
+    augment: list[Part] = field(default_factory=list)
+    statistics: Literal["auto", "mean", "median"] = "auto"
     precision: Literal["float32", "tf32", "float64", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
@@ -240,13 +307,21 @@ class Train:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """When, and on whom."""
+    """When, and on whom.
 
-    every: int = 0  # rounds; 0: about twenty times in the run
-    clients: int = 0  # 0: all, else a fixed sample of that many
-    newcomers: float = 0.0  # share of the clients, rounded up, that are never asked
-    newcomer_rounds: int = 0  # of each, at the end; 0: as many as the average client
-    newcomer_examples: int = 0  # that each trains on; 0: all that it has
+    Attributes:
+        every: rounds between evaluations; 0: about twenty times in the run.
+        clients: 0: all; else a fixed sample of that many.
+        newcomers: share of the clients, rounded up, that only get a model at the end.
+        newcomer_rounds: that each trains then; 0: as many as the average client.
+        newcomer_examples: that each trains on; 0: all that it has.
+    """
+
+    every: int = 0
+    clients: int = 0
+    newcomers: float = 0.0
+    newcomer_rounds: int = 0
+    newcomer_examples: int = 0
 
     def __post_init__(self) -> None:
         late = ("newcomer_rounds", "newcomer_examples")
@@ -259,19 +334,33 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Availability:
-    """Who is there, who answers, and how far each gets; a 0 switches a key off."""
+    """Who is there, who answers, and how far each gets; a 0 switches a key off.
 
-    drop: float = 0.0  # chance that a client that is asked does not answer
-    drop_spread: float = 0.0  # standard deviation of it between clients
-    join: float = 0.0  # share of the clients that come later, rounded up
-    leave: float = 0.0  # share that leaves for good, rounded up
-    period: int = 0  # rounds in which every client is once on and once off
-    on: int = 0  # for so many of them in a row
-    schedule: str = ""  # a CSV file: client, first, last round
-    deadline: float = 0.0  # 1: what the median client needs
-    speed_spread: float = 0.0  # of ln(speed) between clients
-    speed_noise: float = 0.0  # of ln(speed) of a client from round to round
-    partial: Literal["count", "drop"] = "count"  # work that the deadline cut
+    Attributes:
+        drop: chance that a client that is asked does not answer.
+        drop_spread: standard deviation of that chance between clients.
+        join: share of the clients, rounded up, that join in a later round.
+        leave: share of the clients, rounded up, that leave for good.
+        period: rounds in which every client is once on and once off.
+        on: rounds in a row of each period that a client is on.
+        schedule: a CSV file (client, first, last): rounds in which a client is there.
+        deadline: when a round ends; 1 is what the median client needs.
+        speed_spread: standard deviation of ln(speed) between clients.
+        speed_noise: standard deviation of ln(speed) of one client from round to round.
+        partial: whether work that the deadline cut is sent ("count") or lost ("drop").
+    """
+
+    drop: float = 0.0
+    drop_spread: float = 0.0
+    join: float = 0.0
+    leave: float = 0.0
+    period: int = 0
+    on: int = 0
+    schedule: str = ""
+    deadline: float = 0.0
+    speed_spread: float = 0.0
+    speed_noise: float = 0.0
+    partial: Literal["count", "drop"] = "count"
 
     def __post_init__(self) -> None:
         numbers, speed = ("period", "on", "deadline"), ("speed_spread", "speed_noise")
@@ -298,12 +387,19 @@ class Availability:
 
 @dataclass(frozen=True)
 class Adversary:
-    """Which clients are hostile: a share, a number or a list; at most one of them."""
+    """Which clients are malicious: a share, a number or a list; at most one of them.
 
-    fraction: float = 0.0  # rounded up
+    Attributes:
+        fraction: share of the clients that are malicious, rounded up.
+        count: or how many.
+        clients: or which: numbers, the first client being 0.
+        start: a file with the model (one vector, .npy) that their own begin as.
+    """
+
+    fraction: float = 0.0
     count: int | None = None
     clients: list[int] | None = None
-    start: str | None = None  # a file with the model that their own begin as
+    start: str | None = None
 
     def __post_init__(self) -> None:
         in_range(self, "adversary", "[0, 1)", "fraction")
@@ -345,13 +441,22 @@ class Adversary:
 
 @dataclass(frozen=True)
 class Engine:
-    """How the work is done; none of it changes what is computed."""
+    """How the work is done; none of it changes what is computed.
+
+    Attributes:
+        how: how clients step; "auto" measures.
+        chunk: clients that step together; 0: measured.
+        workers: threads; 0: measured.
+        store: where clients' state is kept; "auto": the first that has room.
+        state_dir: the folder for state on disk; empty: in the folder of the run.
+        device: auto, cpu, cuda, cuda:N or mps; "auto": the fastest there is.
+    """
 
     how: Literal["auto", "loop", "vmap", "compiled", "threads"] = "auto"
-    chunk: int = 0  # clients that step together; 0: measured
+    chunk: int = 0
     workers: int = 0
     store: Literal["auto", "device", "host", "disk"] = "auto"
-    state_dir: str = ""  # where state on disk lies; empty: in the folder of the run
+    state_dir: str = ""
     device: str = "auto"
 
     def __post_init__(self) -> None:
@@ -367,9 +472,14 @@ class Engine:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """How often a run is saved."""
+    """How often a run is saved.
 
-    every: int = 0  # rounds; 0: by time
+    Attributes:
+        every: rounds between checkpoints; 0: by time.
+        seconds: seconds between checkpoints.
+    """
+
+    every: int = 0
     seconds: float = 60.0
 
     def __post_init__(self) -> None:
@@ -378,7 +488,12 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Output:
-    """What a run leaves in its folder beside the tables."""
+    """What a run leaves in its folder beside the tables.
+
+    Attributes:
+        personal: write the clients' own models.
+        checkpoint: write checkpoints.
+    """
 
     personal: bool = True
     checkpoint: bool = True
@@ -390,7 +505,12 @@ def _part(name: str, **options: Any) -> Any:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A whole experiment; made by `from_dict`, it is complete and checked."""
+    """A whole experiment; made by `from_dict`, it is complete and checked.
+
+    Attributes:
+        seed: everything random follows from it.
+        name: what progress and tables call the run.
+    """
 
     seed: int = 0
     name: str = ""
@@ -410,9 +530,7 @@ class Experiment:
     regularizer: Part = _part("l2sq")
     adversarial: Part = _part("pgd")
     adversary: Adversary = field(default_factory=Adversary)
-    corruption: CorruptionPart = field(  # without an adversary none
-        default_factory=lambda: CorruptionPart("auto")
-    )
+    corruption: CorruptionPart = field(default_factory=lambda: CorruptionPart("auto"))
     attack: AttackPart = field(default_factory=lambda: AttackPart("none"))
     filter: list[Part] = field(default_factory=list)
     aggregator: Part = _part("mean")
