@@ -1,6 +1,6 @@
 """Federated learning among participants you cannot trust.
 
-Every client gets its own model, and a word on how far to trust it.
+Every client gets its own model and a trust card.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ else:
     }
 
     def __getattr__(name: str) -> Any:
-        """A name from the module that defines it, when it is first asked for.
+        """Import a name from the module that defines it when it is first used.
 
-        So `import troth` and `troth --help` do not wait for torch.
+        So `import troth` and `troth --help` do not load torch.
         """
         if name == "plot":  # matplotlib too comes when it is needed
             return importlib.import_module("troth.plot")

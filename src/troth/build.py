@@ -1,4 +1,4 @@
-"""Experiment → ready functions: the only place that puts parts together."""
+"""Experiment → ready federation: the only place that puts parts together."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from troth.federation.rounds import Federation
 from troth.federation.samplers import There
 from troth.federation.sampling import Attendance, everyone
 from troth.networks import build as networks
-from troth.networks import modelfile, task, validate
+from troth.networks import target_model, task, validate
 from troth.networks.flat import Masks
 from troth.networks.task import Loss
 from troth.server import rules
@@ -29,12 +29,12 @@ from troth.types import Aim, Arrays, Client, Data, Phase, Refusal
 
 
 def precision(e: Experiment) -> torch.dtype:
-    """The type of the numbers that a model has."""
+    """Return the number type of a model."""
     return torch.float64 if e.train.precision == "float64" else torch.float32
 
 
 def loss(e: Experiment) -> Loss | None:
-    """The loss that the experiment names; None leaves the choice to the model."""
+    """Return the loss that the experiment names; None: the model's choice."""
     if e.train.loss.name == "auto":
         return None
     function = lookup.find("loss", e.train.loss.name)
@@ -49,7 +49,16 @@ def make_engine(
     members: int,
     plan: Plan | None,
 ) -> Engine:
-    """What steps the `members` clients of an experiment, by a plan if one is known."""
+    """Build the engine that steps the `members` clients of an experiment.
+
+    Args:
+        e: the experiment.
+        net: the network.
+        data: what the clients hold.
+        arrays: the data set.
+        members: number of clients that take part in rounds.
+        plan: how clients step, if that is known.
+    """
     feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, precision(e))
     objective = task.Objective(net, arrays.classes, loss(e), feed.padded)
     validate.check(objective.net, data.x[:2])
@@ -61,20 +70,20 @@ def make_engine(
     w0, first = task.flatten(objective.net), plan or Plan("loop", 1)
     made = Engine(objective, make, feed, w0, e.train.precision, first)
     if "adversarial" in lookup.asks(lookup.find("personalizer", e.personalizer.name)):
-        clean = data.x[: len(arrays.x)]  # hostile clients' own follow
+        clean = data.x[: len(arrays.x)]  # malicious clients' own follow
         adversarial(e.adversarial, made.task, arrays.scale).expect(clean)
     return made
 
 
 def chooses(client: Client) -> bool:
-    """Whether a client looks at its validation data."""
+    """Return whether a client uses its validation data."""
     phases = (client.local, client.finish)
     looks = any(phase and phase.valid for phase in phases)
     return looks or client.settle is not None
 
 
 def schedule(e: Experiment) -> Callable[[int], float]:
-    """Round → factor on every learning rate."""
+    """Return a function: round → factor on every learning rate."""
     part, rounds = e.train.schedule, e.train.rounds
     function = lookup.find("schedule", part.name)
     return lambda r: float(lookup.call(function, part.options, round_=r, rounds=rounds))
@@ -94,15 +103,15 @@ class Built(NamedTuple):
 
     @property
     def need(self) -> plans.Need:
-        """What the personal state takes at most."""
+        """The bytes that client state takes at most."""
         f = self.federation
         return _need(self.experiment, f.engine, f.population.n, len(f.newcomers))
 
     @property
     def client_steps(self) -> float:
-        """How many steps of one client the run takes, those after the last round too.
+        """Number of client steps of the run, the last phase included.
 
-        Estimated where some fail.
+        An estimate where some clients fail.
         """
         engine = self.federation.engine
         last = engine.client.finish
@@ -111,7 +120,7 @@ class Built(NamedTuple):
 
     @property
     def _of_newcomers(self) -> float:
-        """Their rounds, after the last."""
+        """Steps of the newcomers' rounds, after the last round."""
         f, client = self.federation, self.federation.engine.client
         each = _steps(client.local, f.engine.feed)[f.newcomers]
         count = newcomers.rounds(self.experiment, len(f.members))
@@ -134,13 +143,13 @@ class Built(NamedTuple):
 
 
 def _steps(phase: Phase, feed: Feed) -> Tensor:
-    """Of every client in a phase, [n]."""
+    """Return the number of steps of every client in a phase, [n]."""
     each = [b.in_steps(feed.per_epoch) for b in phase.budgets]
     return torch.stack(each).amax(0)
 
 
 def device(name: str) -> torch.device:
-    """The device of that name; `auto` takes the fastest there is."""
+    """Return the device of that name; `auto` takes the fastest there is."""
     there = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
@@ -159,12 +168,15 @@ def device(name: str) -> torch.device:
 def build(
     experiment: Experiment, *, data_dir: str | None = None, plan: Plan | None = None
 ) -> Built:
-    """Load the data, deal it, and make everything that a run needs.
+    """Load and split the data, and make everything that a run needs.
 
     Args:
         experiment: checked already (`config.from_dict`).
-        data_dir: where data sets are looked for first.
+        data_dir: the first folder that is searched for data sets; None: the usual ones.
         plan: how clients step, from an earlier run; None measures.
+
+    Returns:
+        The experiment, ready to train.
     """
     e, where = experiment, device(experiment.engine.device)
     arrays, shards, facts = load.deal(e, data_dir)
@@ -220,7 +232,7 @@ def build(
 
 
 def check_validation(engine: Engine, data: Data) -> None:
-    """Refuse to look at validation data where no client has any."""
+    """Refuse a personalizer that needs validation data where no client has any."""
     if chooses(engine.client) and not len(data.valid.y):
         raise Refusal(
             "the personalizer chooses by validation data, and no client has any; give "
@@ -230,7 +242,7 @@ def check_validation(engine: Engine, data: Data) -> None:
 
 
 def check_cohort(e: Experiment, n: int, late: int) -> None:
-    """Refuse to ask more clients than may be asked."""
+    """Refuse a cohort larger than the federation."""
     if e.train.cohort > n - late:
         who = f"{n} clients there are"
         who = f"{n - late} of {n} clients that are no newcomers" if late else who
@@ -241,7 +253,7 @@ def check_cohort(e: Experiment, n: int, late: int) -> None:
 
 
 def adversaries(e: Experiment, n: int) -> np.ndarray:
-    """Which of n clients are hostile: a mask."""
+    """Return which of n clients are malicious: a mask."""
     mask = np.zeros(n, dtype=bool)
     count = e.adversary.number(n)
     if e.adversary.clients is not None:
@@ -252,7 +264,7 @@ def adversaries(e: Experiment, n: int) -> np.ndarray:
 
 
 def _need(e: Experiment, engine: Engine, n: int, late: int) -> plans.Need:
-    """What the state of all clients takes that will be asked or are newcomers."""
+    """Compute the bytes of state of all clients that are asked, and of newcomers."""
     number, finishes = engine.feed.dtype.itemsize, engine.client.finish is not None
     row, model = engine.packing.width * number, engine.task.d * number
     found = plans.need(e, n - late, row, model, finishes)
@@ -263,10 +275,10 @@ def _need(e: Experiment, engine: Engine, n: int, late: int) -> plans.Need:
 def _begun(
     e: Experiment, engine: Engine, w0: Tensor, hostile: np.ndarray
 ) -> tuple[np.ndarray, Tensor] | None:
-    """Hostile clients whose own models begin as another than the shared one."""
+    """Return malicious clients whose models start elsewhere, and their first row."""
     if not e.adversary.start:
         return None
-    model = modelfile.read(e.adversary.start, len(w0)).to(w0)
+    model = target_model.read(e.adversary.start, len(w0)).to(w0)
     row = engine.start(model)
     if not len(row):
         raise Refusal(
@@ -307,7 +319,7 @@ def _federation(
 
 
 def _attendance(e: Experiment, engine: Engine, late: np.ndarray) -> Attendance | None:
-    """How clients come and go; None where all are there and do all of their work."""
+    """Return how clients come and go; None where all are always there."""
     if e.availability == Availability():
         return None
     work = _steps(engine.client.local, engine.feed).numpy()
@@ -320,7 +332,7 @@ def _attendance(e: Experiment, engine: Engine, late: np.ndarray) -> Attendance |
 def _sampler(
     e: Experiment, engine: Engine, members: np.ndarray, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
-    """Who is asked: some of the members, numbered among themselves to be drawn."""
+    """Sample among the members, numbered from 0 for the draw."""
     size, how = engine.feed.sizes.numpy()[members], e.train.sampling
     here = None if there is None else lambda r, some: there(r, members[some])
     draw = sampling.named(how, e.seed, e.train.cohort or len(members), size, here)
@@ -328,7 +340,7 @@ def _sampler(
 
 
 def _plan(built: Built) -> None:
-    """Measure how the clients step best, and go by that."""
+    """Measure how the clients step best, and use that plan."""
     f, wish = built.federation, built.experiment.engine
     whole = _sampler(built.experiment, f.engine, f.members)  # whoever is there
     chosen = plans.choose(

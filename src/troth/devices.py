@@ -1,4 +1,4 @@
-"""How the process treats memory."""
+"""Devices: free memory, out-of-memory errors, and how the process keeps memory."""
 
 import ctypes
 import gc
@@ -13,11 +13,11 @@ _ARENAS, _MMAPS, _TOP_PAD, _TRIM = -8, -4, -2, -1  # glibc's names for mallopt
 
 
 def keep() -> None:
-    """Keep freed memory for the next step instead of giving it back to the system.
+    """Keep freed memory for the next step instead of returning it to the system.
 
-    A step allocates and frees matrices of many megabytes; glibc maps and unmaps each,
-    and the page faults cost more than the arithmetic (measured on two cores: an MLP
-    steps 2.2 times as fast with this, a CNN 1.6 times). Elsewhere nothing is done.
+    A step allocates and frees matrices of many megabytes. glibc maps and unmaps each,
+    and the page faults cost more than the arithmetic (on two cores an MLP steps 2.2
+    times as fast with this, a CNN 1.6 times). Elsewhere nothing is done.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -31,10 +31,10 @@ def keep() -> None:
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """A small tensor of the host on a device, without waiting for what runs there.
+    """Send a small host tensor to a device without waiting for the device.
 
-    CUDA copies memory that is not pinned aside before it returns. MPS does not, and
-    would read what has been freed since: there one waits.
+    CUDA copies unpinned memory aside before it returns. MPS does not and would read
+    what has been freed since, so there one waits.
     """
     return tensor.to(device, non_blocking=device.type == "cuda")
 
@@ -47,7 +47,7 @@ _RAN_OUT = (
 
 
 def exhausted(error: Exception) -> bool:
-    """Whether an error says that memory ran out, on any device."""
+    """Return whether an error says that memory ran out, on any device."""
     if isinstance(error, torch.OutOfMemoryError):
         torch.cuda.empty_cache()
         return True
@@ -55,16 +55,16 @@ def exhausted(error: Exception) -> bool:
 
 
 def tidy() -> None:
-    """Give back what nothing refers to any more, on GPUs too."""
+    """Free unreferenced memory, on GPUs too."""
     gc.collect()
     torch.cuda.empty_cache()  # nothing, where there is none
 
 
 def free(device: torch.device) -> int:
-    """Bytes that could be had now on a device.
+    """Return the free bytes of a device.
 
-    On the host the least of what the system has, what the process's control groups
-    leave it and what its limits (`ulimit -v`, `ulimit -d`) do.
+    On the host: the least of what the system has, what the process's control groups
+    leave, and what its limits (`ulimit -v`, `ulimit -d`) leave.
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
@@ -74,7 +74,7 @@ def free(device: torch.device) -> int:
 
 
 def _by_groups() -> Iterator[int]:
-    """What every control group above the process leaves of its limit."""
+    """Yield what every control group above the process leaves of its limit."""
     for line in _lines("/proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
@@ -93,7 +93,7 @@ _SECOND = ("max", "current")  # the second version's names
 
 
 def _cached(path: str) -> int:
-    """Pages of files that a group holds, which it gives up when it needs memory."""
+    """Return the file cache of a group, which it gives up when it needs memory."""
     stat = _numbers(path)
     whole = "total_" if "total_inactive_file" in stat else ""  # with groups below it
     kinds = ("inactive_file", "active_file")
@@ -101,7 +101,7 @@ def _cached(path: str) -> int:
 
 
 def _by_limits() -> Iterator[int]:
-    """What is left of the limits on addresses and on data."""
+    """Yield what is left of the limits on addresses and on data."""
     try:
         import resource
     except ImportError:  # Windows
@@ -122,12 +122,12 @@ def _lines(path: str) -> list[str]:
 
 
 def _number(path: str) -> int | None:
-    """The number in a file; None without one (`max`: no limit)."""
+    """Return the number in a file; None without one (`max`: no limit)."""
     text = next(iter(_lines(path)), "")
     return int(text) if text.isdecimal() else None
 
 
 def _numbers(path: str) -> dict[str, int]:
-    """The numbers in a file, by the word before each."""
+    """Return the numbers in a file, by the word before each."""
     pairs = (line.split()[:2] for line in _lines(path))
     return {p[0]: int(p[1]) for p in pairs if len(p) == 2 and p[1].isdecimal()}

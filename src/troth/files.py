@@ -1,4 +1,4 @@
-"""A run is a folder of plain files; each appears whole or not at all."""
+"""Names and formats of a run's files; each file appears whole or not at all."""
 
 import contextlib
 import csv
@@ -49,7 +49,7 @@ _KINDS = {
 
 
 def create(path: Path, name: str, text: str) -> None:
-    """Make a folder that holds its first file from the very beginning."""
+    """Make a folder together with its first file."""
     check_free(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -63,7 +63,7 @@ def create(path: Path, name: str, text: str) -> None:
 
 
 def check_free(path: Path) -> None:
-    """Refuse, before any work, a folder that exists or could not be written."""
+    """Refuse, before any work, a folder that exists or cannot be written."""
     if path.exists():
         raise Refusal(
             f"the output folder {path} exists already; give another one with --out, "
@@ -81,10 +81,10 @@ def _unwritable(path: Path, why: object) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """A text file, whole or not at all, whoever else writes it at the same moment.
+    """Write a text file, whole or not at all, even if others write it at the same time.
 
     Raises:
-        Refusal: it cannot be written; what was there before is still there.
+        Refusal: it cannot be written; the earlier content is still there.
     """
     try:
         put(path, text.encode())
@@ -96,7 +96,7 @@ def write(path: Path, text: str) -> None:
 
 
 def put(path: Path, content: bytes) -> None:
-    """The same for bytes, and an OSError where it cannot be written."""
+    """Write bytes like `write`, but raise the OSError."""
     with whole(path) as file:
         file.write(content)
 
@@ -106,8 +106,8 @@ def whole(path: Path, part: Path | None = None) -> Iterator[IO[bytes]]:
     """Open a new file that replaces `path` at the end of the block, or not at all.
 
     Args:
-        path: the file; what was there before stays until all is on the disk.
-        part: where it is written meanwhile; None: under a name that nobody else has.
+        path: the file; its earlier content stays until all is on the disk.
+        part: the temporary file; None: a name of its own.
 
     Raises:
         OSError: it cannot be written.
@@ -132,12 +132,12 @@ def whole(path: Path, part: Path | None = None) -> Iterator[IO[bytes]]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """JSON in full precision; what is not a number becomes null."""
+    """Write JSON in full precision; NaN and infinity become null."""
     write(path, json.dumps(plain(value), indent=2) + "\n")
 
 
 def plain(value: Any) -> Any:
-    """Only what JSON knows: NaN and infinity become null."""
+    """Convert to what JSON knows: NaN and infinity become null."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):
@@ -152,7 +152,7 @@ def plain(value: Any) -> Any:
 
 
 def write_csv(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """A table, a row a client; floats in full precision, NaN as an empty cell."""
+    """Write a table, one row per client, in full precision; NaN is an empty cell."""
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     out.writerow(columns)
@@ -162,7 +162,7 @@ def write_csv(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 
 
 def read_csv(path: Path) -> dict[str, np.ndarray]:
-    """A table as columns of numbers; an empty cell is NaN."""
+    """Read a table as columns of numbers; an empty cell is NaN."""
     with path.open(encoding="utf-8") as file:
         head, *rows = list(csv.reader(file))
     columns = zip(*rows, strict=True) if rows else [()] * len(head)
@@ -176,7 +176,7 @@ def _numbers(cells: Sequence[str]) -> np.ndarray:
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], **facts: Any) -> None:
-    """Tensors with facts about them, whole or not at all."""
+    """Write tensors with facts about them, whole or not at all."""
     wide = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     shapes = {name: (tensors[name].dtype, [*tensors[name].shape]) for name in wide}
     stream(path, shapes, (tensors[name] for name in wide), **facts)
@@ -188,19 +188,16 @@ def stream(
     pieces: Iterable[Tensor],
     **facts: Any,
 ) -> None:
-    """The same for tensors that are made while they are written.
-
-    The format is that of safetensors: the length of the header, the header, and the
-    numbers of one tensor after another.
+    """Write tensors like `save` while they are made, in the format of safetensors.
 
     Args:
         path: the file.
         shapes: name → type and shape, wide types first.
         pieces: their numbers in this order, in pieces of any size.
-        **facts: what is to be known about them.
+        **facts: stored beside the tensors.
 
     Raises:
-        Refusal: the file cannot be written; what was there before is still there.
+        Refusal: the file cannot be written; the earlier content is still there.
     """
     header, length = _header(shapes, facts)
     try:
@@ -221,7 +218,7 @@ def stream(
 def _header(
     shapes: Mapping[str, tuple[torch.dtype, list[int]]], facts: dict[str, Any]
 ) -> tuple[bytes, int]:
-    """The header with its length, and how long the whole file will be."""
+    """Return the header with its length, and the length of the whole file."""
     entries: dict[str, Any] = {"__metadata__": {"facts": json.dumps(facts)}}
     end = 0
     for name, (dtype, shape) in shapes.items():
@@ -234,16 +231,16 @@ def _header(
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save` wrote."""
+    """Read what `save` wrote: tensors and facts."""
     with safe_open(path, "pt") as file:
         facts = json.loads((file.metadata() or {}).get("facts", "{}"))
         return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
 
 
 def load_model(path: Path, client: int) -> Tensor:
-    """A client's own model, [d], from the file of all.
+    """Read one client's own model, [d], from the file of all.
 
-    No other is read, and the file is not mapped, which a limit on memory may forbid.
+    The file is not mapped, because a limit on memory may forbid that.
     """
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -272,7 +269,7 @@ except ImportError:  # Windows: there two downloads at once are not kept apart
 
 
 def version(path: str) -> tuple[int, ...]:
-    """When a file was written, how long it is and which it is; () where none is."""
+    """Return a file's time, size and number; () if there is none."""
     try:
         found = os.stat(os.path.expanduser(path))
     except (OSError, ValueError):
@@ -281,10 +278,10 @@ def version(path: str) -> tuple[int, ...]:
 
 
 def digest_of(path: Path, form: str) -> str:
-    """The digest of a file, in the form of another: `md5:…` or `sha256:…`.
+    """Return the digest of a file in the form of another: `md5:…` or `sha256:…`.
 
-    `gunzip.md5:…` is that of what a gzip file holds, for the same content may be packed
-    in many ways. A file that cannot be read has the digest "unreadable".
+    `gunzip.md5:…` is that of the unpacked content, because the same content may be
+    packed in many ways. The digest of an unreadable file is "unreadable".
     """
     kind = form.partition(":")[0]
     packed, _, name = kind.rpartition(".")
@@ -300,7 +297,7 @@ def digest_of(path: Path, form: str) -> str:
 
 @contextlib.contextmanager
 def on_disk(folder: Path) -> Iterator[None]:
-    """A disk that is full or may not be written to is refused, by its name."""
+    """Refuse a disk that is full or not writable, by its name."""
     try:
         yield
     except OSError as error:
@@ -314,10 +311,10 @@ def on_disk(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Make a folder and have it to oneself: another process waits until we are done.
+    """Make a folder and lock it: another process waits until the block ends.
 
-    The lock is the kernel's, so that one held by a process that died is free. The file
-    `.lock` stays, for whoever deletes one may delete another's.
+    The lock is the kernel's, so that a dead process holds none. The file `.lock` stays,
+    because whoever deletes one may delete another's.
     """
     with on_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -336,7 +333,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def busy(file: Path) -> bool:
-    """Whether a living process holds the lock of a file; nothing is changed."""
+    """Return whether a living process holds the lock of a file; change nothing."""
     try:
         with file.open("rb") as probe:
             if fcntl:
@@ -349,7 +346,7 @@ def busy(file: Path) -> bool:
 
 
 def hold(lock: IO[Any]) -> bool:
-    """Take a file's lock, though somebody may just be looking whether it is held."""
+    """Take a file's lock, though somebody may be testing it just now."""
     for _ in range(20):
         if locked(lock):
             return True
@@ -358,7 +355,7 @@ def hold(lock: IO[Any]) -> bool:
 
 
 def locked(lock: IO[Any] | int) -> bool:
-    """Take a file's lock if it is free; without any, go on."""
+    """Take a file's lock if it is free, or if the file system has no locks."""
     try:
         if fcntl:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
 """Name → function, by file name: `aggregators/krum.py` holds `krum`.
 
-A member is a plain function. Its keyword-only parameters are its options in the TOML;
-its other parameters are asked for by name and given by whoever calls it. Members of
-other packages are named `package.module:function`.
+A member is a plain function. Its keyword-only parameters are its options in the TOML.
+Its other parameters are given by name by the caller. Members of other packages are
+named `package.module:function`.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ _ENTRY = r"^@\w+\{.*?\}\}$"
 
 
 class About(NamedTuple):
-    """What `troth list` and `troth cite` say of a member."""
+    """What `troth list` and `troth cite` print of a member."""
 
     name: str
     summary: str
@@ -59,13 +59,13 @@ class About(NamedTuple):
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """A hint for a misspelt name: « (did you mean «x»?)», or nothing."""
+    """Return a hint for a misspelt name, or ""."""
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 def names(kind: str) -> list[str]:
-    """All members of a kind, sorted; found by looking, never listed by hand."""
+    """List all members of a kind, sorted; found by their files."""
     package = importlib.import_module(f"troth.{FOLDERS[kind]}")
     places = tuple(package.__path__)
     return list(_members(places, tuple(_changed(place) for place in places)))
@@ -73,23 +73,23 @@ def names(kind: str) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _members(places: tuple[str, ...], changed: tuple[int, ...]) -> tuple[str, ...]:
-    """The members in some folders; looked for again where one has changed since."""
+    """List the members in some folders; the cache ends when one of them changes."""
     found = (m.name for m in pkgutil.iter_modules(places))
     return tuple(sorted(n for n in found if not n.startswith("_")))
 
 
 def _changed(place: str) -> int:
-    """When a folder last got or lost a file; 0 for what is no folder, as a zip."""
+    """Return when a folder last got or lost a file; 0 where there is no folder."""
     with contextlib.suppress(OSError):
         return os.stat(place).st_mtime_ns
     return 0
 
 
 def find(kind: str, name: str) -> Callable[..., Any]:
-    """The function behind a name.
+    """Return the function of a name.
 
     Raises:
-        Refusal: no such member; says which exist and which is nearest.
+        Refusal: no such member; lists those that exist and the nearest.
     """
     if ":" in name:
         return _third_party(kind, name)
@@ -122,14 +122,14 @@ def _third_party(kind: str, name: str) -> Callable[..., Any]:
 
 
 def beside(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
-    """Another function of a member's own module, or None where there is no such."""
+    """Return another function of a member's own module, or None."""
     found = getattr(inspect.getmodule(inspect.unwrap(function)), name, None)
     usable = callable(found) and found is not function and _readable(found)
     return typing.cast(Callable[..., Any], found) if usable else None
 
 
 def _readable(function: Callable[..., Any]) -> bool:
-    """Whether it says what it takes; some built into Python do not."""
+    """Return whether a function has a signature; some of Python's own have none."""
     try:
         inspect.signature(function)
     except (TypeError, ValueError):
@@ -138,23 +138,23 @@ def _readable(function: Callable[..., Any]) -> bool:
 
 
 def options(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The keyword-only parameters of a member: its options."""
+    """Return the keyword-only parameters of a member: its options."""
     parameters = inspect.signature(function).parameters.values()
     return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 def asks(function: Callable[..., Any]) -> set[str]:
-    """The names of everything else it takes: what its caller must give."""
+    """Return the names of a member's other parameters, which its caller must give."""
     parameters = inspect.signature(function).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return {p.name for p in parameters if p.kind in kinds}
 
 
 def check(kind: str, name: str, given: Options) -> dict[str, Any]:
-    """The options of a member with its defaults filled in.
+    """Return the options of a member with its defaults filled in.
 
     Raises:
-        Refusal: an option it does not have, of the wrong type, or missing.
+        Refusal: an option is unknown, missing, or of the wrong type.
     """
     function = find(kind, name)
     known = options(function)
@@ -180,12 +180,12 @@ def check(kind: str, name: str, given: Options) -> dict[str, Any]:
 
 @lru_cache(maxsize=512)
 def hints(thing: Callable[..., Any]) -> Mapping[str, Any]:
-    """What a function or class says of its parameters' types; read once."""
+    """Return the types of a function's or class's parameters."""
     return typing.get_type_hints(thing)
 
 
 def call(function: Callable[..., Any], given: Options, **available: Any) -> Any:
-    """Call a member with its options and with whatever else it asks for by name."""
+    """Call a member with its options and with what it asks for by name."""
     wanted, needed = _wants(function)
     if not needed <= available.keys():
         missing, there = sorted(needed - available.keys()), ", ".join(sorted(available))
@@ -198,7 +198,7 @@ def call(function: Callable[..., Any], given: Options, **available: Any) -> Any:
 
 @lru_cache(maxsize=512)
 def _wants(function: Callable[..., Any]) -> tuple[set[str], set[str]]:
-    """What a member asks for, and what of that has no default."""
+    """Return what a member asks for, and what of that has no default."""
     wanted = asks(function)
     parameters = inspect.signature(function).parameters
     empty = inspect.Parameter.empty
@@ -206,7 +206,7 @@ def _wants(function: Callable[..., Any]) -> tuple[set[str], set[str]]:
 
 
 def typed(where: str, value: Any, hint: Any) -> Any:
-    """`value` as the type that `hint` asks for, or a refusal that names both."""
+    """Convert `value` to the type of `hint`, or refuse with both."""
     if hint is Any:
         return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -251,7 +251,7 @@ _WORDS = {
 
 
 def _kind(value: Any) -> str:
-    """What a value is, for whoever wrote it."""
+    """Name a value's type in words."""
     if isinstance(value, bool):
         return "a truth value"
     if value is None:
@@ -272,7 +272,7 @@ def _word(hint: Any) -> str:
 
 
 def about(kind: str, name: str) -> About:
-    """Summary, options and references of a member, from its own docstrings."""
+    """Read summary, options and references of a member from its docstrings."""
     function = find(kind, name)
     doc = inspect.getdoc(function) or ""
     module = inspect.getdoc(inspect.getmodule(function)) or ""
@@ -285,10 +285,10 @@ def about(kind: str, name: str) -> About:
 
 
 def citations(text: str) -> list[str]:
-    """The BibTeX entries that a docstring names or contains.
+    """Return the BibTeX entries that a docstring names or contains.
 
     Our own docstrings name keys of `references.bib` after "References:"; a member of
-    another package may carry its entries in full.
+    another package may contain its entries.
     """
     found = [m.group(0) for m in re.finditer(_ENTRY, text, re.M | re.S)]
     for line in re.findall(r"^References: ([^.]+)\.$", text, re.M | re.S):
@@ -298,7 +298,7 @@ def citations(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def references() -> dict[str, str]:
-    """Key → BibTeX entry, for every paper that the library cites."""
+    """Read all BibTeX entries that the library cites, by key."""
     text = resources.files("troth").joinpath("references.bib").read_text("utf-8")
     entries = [m.group(0) for m in re.finditer(_ENTRY, text, re.M | re.S)]
     return {entry[entry.index("{") + 1 : entry.index(",")]: entry for entry in entries}

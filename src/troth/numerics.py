@@ -1,8 +1,8 @@
-"""Numerical pieces that several rules share, written so that they stay stable.
+"""Stable medians, norms, distances and projections, shared by several rules.
 
-They go through the columns of [n, d] a block at a time, so that a matrix of a million
-columns costs little memory beside itself. Sums are taken in float64, but where a
-device has none (MPS).
+They take the columns of [n, d] a block at a time, so that a matrix of a million columns
+needs little further memory. Sums are taken in float64, except on devices without it
+(MPS).
 """
 
 import math
@@ -21,9 +21,9 @@ _NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 25}
 
 
 def blocks(rows: Tensor, n: int = 0) -> Iterator[slice]:
-    """The columns of a matrix in slices, short enough for n of its rows (0: all).
+    """Yield slices of columns, short enough for n of the matrix's rows (0: all).
 
-    Of no columns, one empty slice.
+    Without columns, one empty slice.
     """
     numbers = _NUMBERS.get(rows.device.type, 1 << 22)
     width, d = max(1, numbers // max(1, n or rows.shape[0])), rows.shape[1]
@@ -32,15 +32,15 @@ def blocks(rows: Tensor, n: int = 0) -> Iterator[slice]:
 
 
 def widest(rows: Tensor) -> torch.dtype:
-    """The widest numbers that the device of these rows has."""
+    """Return the widest float type that the device of these rows has."""
     return torch.float32 if rows.device.type == "mps" else torch.float64
 
 
 def median(rows: Tensor) -> Tensor:
-    """Coordinate-wise median of [n, d]; the mean of the two middle values if n is even.
+    """Return the coordinate-wise median of [n, d]; NaN where a column holds NaN.
 
-    Where a column holds NaN, so does the result. (`torch.median` gives the lower of
-    the two middle values.)
+    If n is even, the mean of the two middle values (`torch.median` returns the lower
+    one).
     """
     if kernels.ready(rows):
         from troth.networks.kernels import columns
@@ -57,11 +57,11 @@ def median(rows: Tensor) -> Tensor:
 
 
 def sorted_blocks(rows: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Columns of [n, d] a block at a time, every column sorted from low to high.
+    """Yield blocks of columns of [n, d], each column sorted from low to high.
 
-    Gives the columns' slice and the sorted [n, columns]; what is given may be changed.
-    NaN comes last. On a CPU, columns lie in memory one behind the other, for numpy's
-    vectorised sort is ten times as fast as torch's.
+    Yields the columns' slice and the sorted [n, columns], which may be changed. NaN
+    comes last. On a CPU columns are contiguous, because numpy's vectorized sort is ten
+    times as fast as torch's.
     """
     rows = rows.detach()
     if rows.device.type != "cpu":
@@ -81,7 +81,7 @@ def sorted_blocks(rows: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 def norms(rows: Tensor) -> Tensor:
-    """[n] lengths of rows in float64, however large or small their numbers are."""
+    """Return the lengths of rows, [n] in float64, for numbers of any size."""
     wide = widest(rows)
     if kernels.ready(rows):
         from troth.networks.kernels import rows as by_rows
@@ -103,9 +103,9 @@ def norms(rows: Tensor) -> Tensor:
 
 
 def finite(rows: Tensor) -> Tensor:
-    """[n] whether all numbers of a row are finite.
+    """Return whether all numbers of a row are finite, [n].
 
-    Of less than 64 bits, exactly where the row's length is: one pass instead of four.
+    With less than 64 bits, exactly where the row's length is: one pass instead of four.
     """
     if rows.dtype.itemsize < widest(rows).itemsize:
         return norms(rows) < torch.inf
@@ -118,7 +118,7 @@ def _length(rows: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _sizes(rows: Tensor) -> Tensor:
-    """[n] the largest number of every row, without its sign."""
+    """Return the largest absolute value of every row, [n]."""
     sizes = rows.new_zeros(rows.shape[0])
     for block in blocks(rows) if rows.numel() else ():
         low, high = rows[:, block].aminmax(dim=1)
@@ -127,19 +127,19 @@ def _sizes(rows: Tensor) -> Tensor:
 
 
 def square_distances(rows: Tensor) -> Tensor:
-    """[n, n] squared distances between rows, float64, in units of the largest number².
+    """Compute relative squared distances between rows, [n, n] in float64.
 
-    Relative to the largest entry of `rows`, so that nothing overflows or vanishes:
-    they serve comparisons. (In float64, beyond 2⁴⁰⁰ times the largest entry of the
-    median row, the unit grows no more and distances end at 2⁹⁶⁰: whoever sends such
-    rows must not make the distances between the others vanish.)
+    In units of the largest entry², so that nothing overflows or vanishes: they serve
+    comparisons. (In float64 the unit is at most 2⁴⁰⁰ times the largest entry of the
+    median row, and distances end at 2⁹⁶⁰, so that a far row cannot make the distances
+    between the others vanish.)
 
-    By matrix products, ‖a − b‖² = ‖a − c‖² + ‖b − c‖² − 2(a − c)·(b − c), at first
-    with c = 0. Rows whose distance is small beside their distances from c, so that
-    rounding would tell, become a group of their own with one of them as c, and so on
-    until all are accurate to 1e-10 (1e-5 where a device has float32 alone). Symmetric,
-    0 on the diagonal and between equal rows. `torch.cdist` is far off for near-equal
-    rows, once there are more than 25.
+    By matrix products, ‖a − b‖² = ‖a − c‖² + ‖b − c‖² − 2(a − c)·(b − c), at first with
+    c = 0. Rows whose distance is small beside their distances from c, so that rounding
+    would show, form a group of their own with one of them as c, and so on until all are
+    accurate to 1e-10 (1e-5 on devices with float32 only). Symmetric, 0 on the diagonal
+    and between equal rows. `torch.cdist` is far off for near-equal rows once there are
+    more than 25.
     """
     n, rows = rows.shape[0], rows.detach()
     result = rows.new_zeros(n, n, dtype=widest(rows))
@@ -163,7 +163,7 @@ def square_distances(rows: Tensor) -> Tensor:
 
 
 def _unit(rows: Tensor) -> float:
-    """The largest number, or in float64 at most 2⁴⁰⁰ times that of the median row."""
+    """Return the largest number; in float64 at most 2⁴⁰⁰ times the median row's."""
     low, high = rows.aminmax()
     largest = max(-low.item(), high.item())
     if rows.dtype.itemsize < 8:
@@ -175,7 +175,7 @@ def _unit(rows: Tensor) -> float:
 def _around(
     rows: Tensor, group: Tensor, center: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, float]:
-    """Squared distances in a group, which are vague, those from c, and their unit."""
+    """Return squared distances in a group, which are vague, from c, and their unit."""
     n, wide = len(group), widest(rows)
     whole, safe = n == rows.shape[0], rows.dtype.itemsize < wide.itemsize
     gram, scale = rows.new_zeros(n, n, dtype=wide), 0.0
@@ -200,7 +200,7 @@ def _around(
 
 
 def _parts(linked: Tensor) -> Iterator[Tensor]:
-    """The sets of rows that links hold together, those of one row apart."""
+    """Yield the connected sets of more than one row."""
     count, label = connected_components(linked.cpu().numpy(), directed=False)
     for part in range(count):
         members = (label == part).nonzero()[0]
@@ -209,11 +209,11 @@ def _parts(linked: Tensor) -> Iterator[Tensor]:
 
 
 def average(rows: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """The mean of [n, d] over rows, also where their sum overflows.
+    """Return the mean of [n, d] over rows, also where their sum overflows.
 
     Args:
-        rows: what is added up.
-        dtype: in what precision; None: the rows' own.
+        rows: the summands.
+        dtype: precision of the sum; None: the rows' own.
     """
     total = rows.sum(dim=0, dtype=dtype)
     found = total.div_(len(rows))
@@ -225,11 +225,11 @@ def average(rows: Tensor, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def level(numbers: Tensor) -> Tensor:
-    """Float64 rounded to 30 bits, so that what differs by rounding alone is equal.
+    """Round float64 to 30 bits: numbers that differ by rounding become equal.
 
-    Ties then go by client id, and not by the order in which distances were added up.
-    (Veltkamp's splitting; where that overflows, the numbers as they are. Float32 has no
-    bits to spare for it, and stays.)
+    Ties are then broken by client id, and not by the order of summation. (Veltkamp's
+    splitting; where that overflows, numbers are unchanged. Float32 has no bits to spare
+    and is unchanged.)
     """
     if numbers.dtype != torch.float64:
         return numbers.clone()
@@ -239,14 +239,14 @@ def level(numbers: Tensor) -> Tensor:
 
 
 def off_tail(vector: Tensor, tail: int) -> Tensor:
-    """A vector that is 0 for running statistics, the last `tail` of its numbers."""
+    """Set the last `tail` numbers of a vector, running statistics, to 0."""
     if tail == 0:
         return vector
     return torch.cat([vector[:-tail], torch.zeros_like(vector[-tail:])])
 
 
 def combine(weight: Tensor, rows: Tensor) -> Tensor:
-    """Σ_i weight_i · rows_i, in the rows' own precision."""
+    """Return Σ_i weight_i · rows_i in the rows' own precision."""
     if rows.dtype.itemsize >= 4:
         return weight.to(rows) @ rows
     result, wide = rows.new_empty(rows.shape[1]), weight.to(rows.device).float()
@@ -256,14 +256,14 @@ def combine(weight: Tensor, rows: Tensor) -> Tensor:
 
 
 def capped_simplex(point: Tensor, low: float, high: float) -> Tensor:
-    """The nearest vector with entries between low and high that sums to 1.
+    """Project onto the vectors with entries between low and high that sum to 1.
 
-    With low = 0 and high = 1, the projection onto the simplex. It is
-    clamp(point − shift, low, high), whose sum falls with the shift, along a line
-    between the edges where an entry leaves `high` or meets `low`: the edges are sorted
-    and the line that crosses 1 is solved. Gaps between entries that are wider than
-    high − low change nothing; they are narrowed first, so that entries of any size
-    (1e30) keep their digits. Where none sums to 1, all entries are `low`, or `high`.
+    With low = 0 and high = 1, the projection onto the simplex. It is clamp(point −
+    shift, low, high), whose sum falls with the shift, linearly between the edges where
+    an entry leaves `high` or meets `low`: the edges are sorted and the segment that
+    crosses 1 is solved. Gaps between entries wider than high − low change nothing and
+    are narrowed first, so that entries of any size (1e30) keep their digits. Where no
+    vector sums to 1, all entries are `low`, or `high`.
     """
     n, order = len(point), point.argsort()
     wide = point.to(widest(point))

@@ -1,4 +1,4 @@
-"""What goes on in long work, told to whoever wants to know; by default to nobody."""
+"""Progress of long work, reported to whoever watches; by default to nobody."""
 
 import contextlib
 import contextvars
@@ -13,7 +13,7 @@ _watch: contextvars.ContextVar[Watch | None] = contextvars.ContextVar("watch")
 
 @contextlib.contextmanager
 def watching(watch: Watch | None) -> Iterator[None]:
-    """Have what goes on within the block told to a function; None: to nobody."""
+    """Report progress within the block to a function; None: to nobody."""
     token = _watch.set(watch)
     try:
         yield
@@ -22,6 +22,6 @@ def watching(watch: Watch | None) -> Iterator[None]:
 
 
 def report(what: str, done: int, total: int) -> None:
-    """Tell whoever watches."""
+    """Report progress to whoever watches."""
     if watch := _watch.get(None):
         watch(what, done, total)

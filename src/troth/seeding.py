@@ -1,9 +1,9 @@
-"""The only source of randomness: draws keyed (seed, purpose, round, client).
+"""The only source of randomness: draws keyed by (seed, purpose, round, client).
 
-Nothing is stored and nothing advances: a draw is a pure function of its key, so that
-a client alone, a chunk, a whole cohort, a resumed run and another device all see the
-same numbers. The generator is SplitMix64 used as a counter (each key opens its own
-sequence), in wrapping 64-bit integer arithmetic, which every device does exactly.
+A draw is a pure function of its key; nothing is stored. So a client alone, a chunk, a
+whole cohort, a resumed run and another device see the same numbers. The generator is
+SplitMix64 used as a counter (each key starts its own sequence), in wrapping 64-bit
+integer arithmetic, which every device does exactly.
 
 References: steele2014splitmix.
 """
@@ -24,24 +24,24 @@ _FEW = 30  # sizes up to this are permuted by sorting
 
 
 def _mix(z: Tensor) -> Tensor:
-    """SplitMix64's finaliser; torch shifts arithmetically, hence the masks."""
+    """Apply SplitMix64's finalizer; torch shifts arithmetically, hence the masks."""
     z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * _MIX1
     z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * _MIX2
     return z ^ ((z >> 31) & 0x1FFFFFFFF)
 
 
 def _times(count: Tensor, odd: int) -> Tensor:
-    """count·odd, wrapped to 64 bits.
+    """Return count·odd, wrapped to 64 bits.
 
-    Without the xor a compiler takes a range times a constant for an index, which it
-    works out in unbounded integers: other draws, or a crash.
+    Without the xor a compiler takes a range times a constant for an index and computes
+    it in unbounded integers: other draws, or a crash.
     """
     return (count ^ 0) * odd
 
 
 @lru_cache(maxsize=256)
 def _opening(seed: int, purpose: str, round_: int) -> int:
-    """Where the stream of a round begins: a signed 64-bit number."""
+    """Return the start of a round's stream: a signed 64-bit number."""
     text = f"{seed}/{purpose}/{round_}".encode()
     return int.from_bytes(
         hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True
@@ -49,11 +49,11 @@ def _opening(seed: int, purpose: str, round_: int) -> int:
 
 
 def keys(seed: int, purpose: str, round_: int, clients: Tensor) -> Tensor:
-    """One 64-bit key a client.
+    """Return one 64-bit key per client.
 
     Args:
         seed: the experiment's seed.
-        purpose: what the draws are for; other purposes are other streams.
+        purpose: what the draws are for; every purpose is a stream of its own.
         round_: the round, or any other count (an epoch, a tile).
         clients: ids, int64, any shape; the keys have the same shape and device.
     """
@@ -67,7 +67,7 @@ def key(
     client: int = 0,
     device: torch.device | str = "cpu",
 ) -> Tensor:
-    """The key of one client, worked out on the host: one operation on a device."""
+    """Return the key of one client, computed on the host: one operation on a device."""
     z = (client + 1) * _GAMMA + _opening(seed, purpose, round_)
     for shift, factor in ((30, _MIX1), (27, _MIX2), (31, 1)):
         z &= 2**64 - 1
@@ -76,31 +76,31 @@ def key(
 
 
 def _wrapped(number: int) -> int:
-    """A number as the 64 bits with a sign that tensors keep of it."""
+    """Wrap a number to signed 64 bits, as tensors do."""
     number &= 2**64 - 1
     return number - (number >> 63 << 64)
 
 
 def fold(key: Tensor, count: Tensor | int) -> Tensor:
-    """A key for every (key, count): how one more index enters a key."""
+    """Return a key for every (key, count): one more index enters the key."""
     if isinstance(count, int):  # the same, wrapped to 64 bits as tensors do
         return _mix(key + _wrapped((count + 1) * _MIX2))
     return _mix(key + _times(count + 1, _MIX2))
 
 
 def bits(key: Tensor, count: int) -> Tensor:
-    """64 random bits each: [..., count] for keys [...]."""
+    """Return 64 random bits each: [..., count] for keys [...]."""
     counter = torch.arange(1, count + 1, device=key.device)
     return _mix(key.unsqueeze(-1) + _times(counter, _GAMMA))
 
 
 def below(random: Tensor, limit: Tensor) -> Tensor:
-    """Integers 0 … limit−1 from random bits (limit < 2³¹; bias below limit/2³²)."""
+    """Draw integers 0 … limit−1 from random bits (limit < 2³¹; bias < limit/2³²)."""
     return (((random >> 32) & 0xFFFFFFFF) * limit) >> 32
 
 
 def uniform(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Uniform on (0, 1), never 0 or 1: [..., count]."""
+    """Draw uniformly from (0, 1), never 0 or 1: [..., count]."""
     random = bits(key, count)
     if dtype == torch.float64:
         return (((random >> 12) & 0xFFFFFFFFFFFFF).to(dtype) + 0.5) * 2.0**-52
@@ -108,7 +108,7 @@ def uniform(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tens
 
 
 def normal(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Standard normal by Box and Muller: [..., count]."""
+    """Draw standard normal numbers by Box and Muller: [..., count]."""
     half = (count + 1) // 2
     u = uniform(key, 2 * half, dtype)
     radius = torch.sqrt(-2 * torch.log(u[..., :half]))
@@ -118,10 +118,10 @@ def normal(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tenso
 
 
 def noise(key: Tensor, count: int) -> Tensor:
-    """Standard normal in float32, two numbers of every 64 bits: [..., count].
+    """Draw standard normal numbers in float32, two from every 64 bits: [..., count].
 
     For numbers by the million: other draws than `normal`, in less than half its time,
-    and the tail goes on to 6.7 instead of 5.7 standard deviations.
+    and the tail reaches 6.7 instead of 5.7 standard deviations.
     """
     random = bits(key, (count + 1) // 2)
     u = (((random >> 32) & 0xFFFFFFFF).float() + 0.5) * 2.0**-32
@@ -132,13 +132,13 @@ def noise(key: Tensor, count: int) -> Tensor:
 
 
 def permute(key: np.ndarray, position: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Where a random permutation of 0 … size−1 sends each position (on the host).
+    """Send each position through a random permutation of 0 … size−1 (on the host).
 
-    Only the positions asked for are computed, so a batch of 16 from a client with a
-    million examples costs 16 evaluations and no sort. A Feistel network with additions
-    modulo a and b permutes a·b ≥ size values (a·b − size < a); what falls outside is
-    sent through again until it falls inside (cycle walking), which keeps it a
-    permutation of 0 … size−1. Up to 30 examples are put in order by sorting.
+    Only the given positions are computed, so a batch of 16 from a client with a million
+    examples costs 16 evaluations and no sort. A Feistel network with additions modulo a
+    and b permutes a·b ≥ size values (a·b − size < a); values outside pass again until
+    they fall inside (cycle walking), so it stays a permutation of 0 … size−1. Up to 30
+    examples are sorted by random numbers.
 
     Args:
         key: int64 keys, broadcastable with position.
@@ -166,7 +166,7 @@ def permute(key: np.ndarray, position: np.ndarray, size: np.ndarray) -> np.ndarr
 
 
 def _sorted(key: np.ndarray, size: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """The same by sorting random numbers: exact, where a Feistel network is too few."""
+    """Permute by sorting random numbers: exact where a Feistel network is too small."""
     random = bits(torch.from_numpy(key.copy()), _FEW).numpy().view(np.uint64)
     random[np.arange(_FEW) >= size[:, None]] = np.iinfo(np.uint64).max
     order = np.argsort(random, axis=1, kind="stable").astype(np.uint32)
@@ -186,7 +186,7 @@ def _walk(value: np.ndarray, whole: list[np.ndarray]) -> np.ndarray:
 def _feistel(
     rounds: list[np.ndarray], value: np.ndarray, a: np.ndarray, b: np.ndarray
 ) -> np.ndarray:
-    """One pass over Z_a × Z_b: each half is moved by a keyed hash of the other.
+    """Do one pass over Z_a × Z_b: each half moves by a keyed hash of the other.
 
     All in 32 bits, which numpy wraps; a and b are below 2¹⁶, so the top half of the
     hash times either is exact.
@@ -209,11 +209,11 @@ def _feistel(
 
 
 def choose(seed: int, purpose: str, round_: int, n: int, count: int) -> np.ndarray:
-    """`count` of n clients, uniformly, without replacement; cost grows with count."""
+    """Draw `count` of n clients without replacement; the cost grows with count."""
     opened = key(seed, purpose, round_).numpy()[None]
     return permute(opened, np.arange(count), np.array([n]))
 
 
 def generator(seed: int, purpose: str, count: int = 0) -> np.random.Generator:
-    """A numpy generator for work done once, at the start (data made, data dealt)."""
+    """Return a numpy generator for work done once, such as making or splitting data."""
     return np.random.default_rng([_opening(seed, purpose, count) & (2**64 - 1)])

@@ -19,7 +19,7 @@ class Refusal(ValueError):
 
 
 class Arrays(NamedTuple):
-    """A data set as it comes from its source, before it is dealt to clients."""
+    """A data set as it comes from its source, before it is split among clients."""
 
     x: np.ndarray  # [m, ...] uint8 or float32; images are [m, channels, height, width]
     y: np.ndarray  # [m] int64 labels 0 … classes-1, or [m, classes] of 0 and 1 where
@@ -38,7 +38,7 @@ CONFLICTING = "conflicting"  # name of a test set: examples that go against a sh
 
 
 class Shards(NamedTuple):
-    """Which examples each client trains, validates and tests on: a list a client."""
+    """Examples that each client trains, validates and tests on: one list per client."""
 
     train: list[np.ndarray]
     valid: list[np.ndarray]
@@ -57,7 +57,7 @@ class Split(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Everything the clients hold, on the device; bytes stay bytes until used."""
+    """All data of the clients, on the device; bytes stay bytes until used."""
 
     x: Tensor  # [rows, ...]
     train: Split
@@ -68,11 +68,11 @@ class Data(NamedTuple):
 
 
 class Exact(NamedTuple):
-    """What a corruption gives that has looked through it: it is held as it is.
+    """Result of a corruption that is stored unrounded.
 
-    Inputs of plain `x, y` are rounded where the data are bytes; with these all inputs
-    of the data are held as fractions. Shares of an example may add up to another number
-    than 1: then its loss counts so many times.
+    Inputs of plain `x, y` are rounded where the data are bytes; with these, all inputs
+    are stored as fractions. Shares of an example may sum to another number than 1: then
+    its loss counts that many times.
     """
 
     x: Tensor
@@ -82,7 +82,7 @@ class Exact(NamedTuple):
 class Statistics(NamedTuple):
     """How inputs are prepared: NaN → fill, then (x − mean)/std, feature by feature.
 
-    Each is [...], as one example is, for all clients, or [n, ...], a row a client.
+    Each is [...], like one example, for all clients, or [n, ...], one row per client.
     """
 
     fill: np.ndarray  # float64, in the units of the data
@@ -129,10 +129,10 @@ def _no_climb(*given: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class Task(NamedTuple):
-    """What one client optimises: plain functions of a flat vector.
+    """What one client optimizes: plain functions of a flat vector.
 
-    The last `tail` of its d numbers are running statistics of batch normalisation,
-    which no gradient moves: `grad` holds there what a step of length 1 takes off.
+    The last `tail` of its d numbers are running statistics of batch normalization,
+    which no gradient moves: there `grad` holds what a step of length 1 subtracts.
     """
 
     d: int
@@ -182,7 +182,7 @@ class Optimizer(NamedTuple):
 
 
 class Descent(NamedTuple):
-    """An optimiser with its learning rate, as solvers and personalizers use it."""
+    """An optimizer with its learning rate, as solvers and personalizers use it."""
 
     lr: float
     limit: float  # lr times curvature must stay below
@@ -200,22 +200,22 @@ class Regularizer(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """How long a client works in a phase: steps, or epochs; if both, added up."""
+    """How long a client works in a phase: steps plus epochs."""
 
     steps: int = 0
     epochs: int = 0
 
     def in_steps(self, per_epoch: Tensor) -> Tensor:
-        """How many steps it comes to where so many make an epoch."""
+        """Return the number of steps, given the steps of an epoch."""
         return self.steps + self.epochs * per_epoch
 
     def lasts(self, batch: Batch) -> Tensor:
-        """Whether this step of a phase that began with it is still one of them."""
+        """Return whether the phase still continues at this step."""
         return batch.t < self.in_steps(batch.per_epoch)
 
 
 class Phase(NamedTuple):
-    """Work of one client, a step a batch; the engine owns the loop and the lifting."""
+    """Work of one client, one step per batch; the engine loops and lifts."""
 
     begin: Callable[[Broadcast, Carry], Carry]  # state → carry
     step: Callable[[Broadcast, Carry, Batch, Batch], Carry]  # …, batch, validation
@@ -233,11 +233,11 @@ class Solver(NamedTuple):
     begin: Callable[[Broadcast, Carry], Carry]
     step: Callable[[Broadcast, Carry, Batch], Carry]
     end: Callable[[Broadcast, Carry, Carry], tuple[Reply, Carry]]
-    extra: int = 0  # width of what travels beside w
+    extra: int = 0  # width of what is sent with w
 
 
 class Anchor(NamedTuple):
-    """What a personal step may lean on."""
+    """What a personal step may use."""
 
     w: Tensor  # [d] the shared model of this round, fixed
     moving: Tensor  # [d] the client's own copy of it, this step of the solver done
@@ -260,7 +260,7 @@ class Personal(NamedTuple):
     valid: bool = False
     idle: bool = False  # its step does nothing
     settle: Settle | None = None
-    columns: tuple[str, ...] = ()  # of clients.csv, beside how well it is served
+    columns: tuple[str, ...] = ()  # further columns of clients.csv
     tell: Callable[[Carry], Tensor] = lambda state: torch.zeros(0)  # state → columns
 
 
@@ -274,7 +274,7 @@ class Client(NamedTuple):
     extra: int = 0
     shares_personal: bool = False  # its reply reveals its personal model
     settle: Settle | None = None
-    columns: tuple[str, ...] = ()  # of clients.csv, beside how well it is served
+    columns: tuple[str, ...] = ()  # further columns of clients.csv
     tell: Callable[[Carry], Tensor] = lambda state: torch.zeros(0)  # state → columns
     idle: bool = False  # nothing that it does in rounds reaches its own model
 
@@ -291,7 +291,7 @@ class Record(NamedTuple):
     dropped: Mapping[str, list[int]]  # filter → ids it removed
     verdicts: Mapping[str, list[int]]  # clipped, chosen, downweighted → ids
     moved: float  # ‖w⁺ − w‖
-    cosine: float  # of the mean hostile to the mean benign update; nan: none of one
+    cosine: float  # of the mean malicious and mean benign update; nan: one has none
     why: str  # why w stayed; empty: it did not
 
     @property

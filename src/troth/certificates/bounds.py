@@ -1,4 +1,4 @@
-r"""From counts of votes to a proven radius.
+"""From counts of votes to a proven radius.
 
 References: cohen2019certified, alfarra2022certified, clopper1934use.
 """
@@ -15,12 +15,12 @@ Law = Literal["normal", "uniform"]
 
 
 def lower(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
-    """The one-sided lower bound of Clopper and Pearson on a probability.
+    """Compute the one-sided lower bound of Clopper and Pearson on a probability.
 
-    Exceeds the truth with probability at most α, whatever the truth is.
+    It exceeds the truth with probability at most α, whatever the truth is.
 
     Args:
-        count: of n independent trials, how many succeeded; of 0 the bound is 0.
+        count: successes of n independent trials; 0 gives 0.
         n: trials.
         alpha: failure probability, between 0 and 1.
     """
@@ -30,12 +30,12 @@ def lower(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
 
 
 def upper(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
-    """The one-sided upper bound, by the same argument on failures."""
+    """Compute the one-sided upper bound, by the same argument on failures."""
     return 1.0 - lower(np.asarray(n) - np.asarray(count), n, alpha)
 
 
 def radius(p: ArrayLike, sigma: float, law: Law) -> np.ndarray:
-    """How far inputs may move if the top class has probability p or more.
+    """Compute how far inputs may move if the top class has probability p or more.
 
     Eq. 2 and Corollary 1 with p_B = 1 − p_A: ½σ(Φ⁻¹(p_A) − Φ⁻¹(p_B)) = σΦ⁻¹(p) in the
     ℓ2 norm for normal noise; σ(p_A − p_B) = σ(2p − 1) in the ℓ1 norm for uniform noise.
@@ -51,5 +51,5 @@ def radius(p: ArrayLike, sigma: float, law: Law) -> np.ndarray:
 
 
 def down(value: float, digits: int = 3) -> str:
-    """A radius for people: never above what was proven."""
+    """Format a radius, rounded down: never above what was proven."""
     return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR))

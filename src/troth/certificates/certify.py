@@ -1,4 +1,4 @@
-"""Certificates for any classifier, without a federation."""
+"""Certify any classifier, without a federation."""
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -37,30 +37,33 @@ def certify(
 ) -> Certificates:
     """Certify the predictions of a smoothed classifier (CERTIFY of Cohen et al.).
 
-    The class is chosen by n0 samples, its probability bounded from below by n others
-    (one-sided, by Clopper and Pearson), p_B = 1 − p_A, and the radius is that of Eq. 2
-    (`pixel`) or Corollary 1 (deformations). Where the bound does not exceed ½ it
+    n0 samples choose the class. n others bound its probability from below (one-sided,
+    by Clopper and Pearson), p_B = 1 − p_A, and the radius is that of Eq. 2 (`pixel`) or
+    Corollary 1 (deformations). Where the bound does not exceed ½ the classifier
     abstains.
 
     Args:
         classify: inputs [b, …] in float32 → scores [b, classes]; a module must be in
-            `eval` mode, and what it says of an input depend on that input alone.
+            `eval` mode, and its scores of an input depend on that input alone.
         x: [m, …] inputs as `classify` takes them; images are [m, channels, height,
-            width]. They go to the device of a module; a function gets them where they
+            width]. They move to the device of a module; a function gets them where they
             are.
-        ids: [m] numbers that key each input's noise, so that it has the same
-            certificate in any company; None: 0 … m − 1.
-        parameters: what the certificates speak of, for their hash; None: those of
-            `classify` where it is a module, else none are recorded.
-        compile: noise and classifier as one compiled function; None: where `classify`
-            is a module on a CUDA device.
-        watch: called after every input with how many are done, of how many.
+        ids: [m] numbers that key each input's noise, so that its certificate does not
+            depend on the others; None: 0 … m − 1.
+        parameters: what the certificates are about, for their hash; None: those of
+            `classify` if it is a module, else none are recorded.
+        compile: compile noise and classifier as one function; None: if `classify` is a
+            module on a CUDA device.
+        watch: called after every input with the numbers done and in all.
         **settings: of `Smoothing`: transform, sigma, n0, n, alpha, seed, samples …
+
+    Returns:
+        One certificate per input, and all settings.
 
     Guarantee: for each input, with probability at least 1 − α over the noise, every
     input nearer than `radius` (every parameter, for a deformation) has the label.
 
-    Departs: the authors' network adds noise of .01 to all it is given, also when it is
+    Departs: the authors' network adds noise of .01 to all inputs, also when it is
     certified; nothing is added here. A bound of exactly ½ abstains.
 
     Raises:
@@ -90,7 +93,7 @@ def certify(
 
 
 def record(tiles: Tiles, parameters: str) -> dict[str, Any]:
-    """All that certificates depend on."""
+    """Return all that certificates depend on."""
     where = {"device": tiles.device.type, "compiled": tiles.compiled}
     return tiles.smoothing.record() | where | {"parameters": parameters}
 
@@ -98,14 +101,14 @@ def record(tiles: Tiles, parameters: str) -> dict[str, Any]:
 def each(
     tiles: Tiles, x: Tensor, numbers: Sequence[int], together: int = 0
 ) -> Iterator[Certificate]:
-    """The certificates of inputs, in their order.
+    """Yield the certificates of inputs, in their order.
 
     Args:
         tiles: the classifier under noise.
         x: [m, …] inputs, on its device.
         numbers: [m] that key each input's noise.
-        together: inputs that are worked on at once, which changes no certificate; 0:
-            as many as keep the device busy.
+        together: inputs processed at once, which changes no certificate; 0: as many as
+            keep the device busy.
     """
     waits = tiles.smoothing.adaptive and tiles.device.type != "cpu"
     together = together or (_TOGETHER if waits else 1)
@@ -115,7 +118,7 @@ def each(
 
 
 def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certificate]:
-    """Some inputs, look by look, as long as the question of any is open."""
+    """Sample some inputs, check by check, until the question of each is settled."""
     s, chosen = tiles.smoothing, _chosen(tiles, x, numbers)
 
     def draw(on: np.ndarray, first: int, last: int) -> np.ndarray:
@@ -133,7 +136,7 @@ def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certif
 
 
 def _chosen(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> np.ndarray:
-    """The class that most of n0 samples vote for; the first of several such."""
+    """Return the class with most of n0 votes; the first of several."""
     size, n0 = tiles.size(CHOOSING), tiles.smoothing.n0
     found = []
     for one, number in zip(x, numbers, strict=True):
@@ -151,7 +154,7 @@ def _chosen(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> np.ndarray:
 def _counted(
     tiles: Tiles, x: Tensor, number: int, label: int, first: int, last: int
 ) -> Tensor:
-    """How many of the samples first … last − 1 vote for a label; not awaited."""
+    """Count which of the samples first … last − 1 vote for a label; do not wait."""
     size = tiles.size(BOUNDING)
     total = torch.zeros((), dtype=torch.long, device=tiles.device)
     for tile in range(first // size, -(-last // size)):
@@ -161,7 +164,7 @@ def _counted(
 
 
 def _known(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings by their right names; a sequence of radii becomes a tuple."""
+    """Check the names of settings; turn a sequence of radii into a tuple."""
     names = [f.name for f in fields(Smoothing)]
     for key in settings:
         if key not in names:
@@ -181,7 +184,7 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def inputs(x: Tensor | np.ndarray, transform: str) -> Tensor:
-    """Inputs in float32; refused where they cannot be changed in this way."""
+    """Convert inputs to float32; refuse those that cannot be transformed."""
     given = torch.as_tensor(x)
     if given.dim() < 2 or given.is_complex() or 0 in given.shape[1:]:
         raise Refusal(

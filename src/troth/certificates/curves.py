@@ -1,4 +1,4 @@
-r"""Certified accuracy over radii, client by client.
+"""Certified accuracy over radii, client by client.
 
 References: zhai2020macer.
 """
@@ -16,7 +16,7 @@ _POINTS = 101
 
 
 class Curves(NamedTuple):
-    """Certified accuracy at every radius, a row a client, and what it comes to."""
+    """Certified accuracy at every radius, one row per client, and its summaries."""
 
     radii: np.ndarray  # [r]
     clients: np.ndarray  # [n] ids
@@ -28,7 +28,7 @@ class Curves(NamedTuple):
     used: np.ndarray  # [n] mean samples of an example
 
     def summary(self) -> dict[str, Any]:
-        """Mean, spread and limits over clients; `std` at a radius is how unfair it is.
+        """Return mean, spread and limits over clients; `std` measures unfairness.
 
         `acr` is the area under the curves (the paper's figure 5), `acr_right` the mean
         radius of correctly classified examples (its section 4.4): the paper calls both
@@ -68,7 +68,7 @@ def curves(
     used: np.ndarray,
     radii: ArrayLike,
 ) -> Curves:
-    """The curves of some certificates: arrays [m] of examples, and radii to look at."""
+    """Compute the curves of some certificates: arrays [m] of examples, and radii."""
     ids, wanted = np.unique(client), np.asarray(radii, dtype=np.float64)
     right = label == y
     held = certified(label, radius, wanted) & right[:, None]
@@ -90,7 +90,7 @@ def curves(
 
 
 def grid(s: Smoothing) -> np.ndarray:
-    """Radii for a curve: those asked about, else evenly to the largest there can be."""
+    """Return radii for a curve: those asked about, else evenly up to the largest."""
     if s.asked.radii:
         return np.array(s.asked.radii)
     plan = stopping.plan(s.n, s.alpha, min(s.tile, s.n), s.adaptive)

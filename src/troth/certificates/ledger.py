@@ -1,4 +1,4 @@
-"""Certificates on disk: a row each, appended as they are made."""
+"""Certificates on disk: one row each, appended as they are made."""
 
 import csv
 import io
@@ -37,17 +37,17 @@ _KINDS: dict[str, Any] = {
 
 
 class Ledger:
-    """A file of certificates, of which those of one setting are read and added to.
+    """A file of certificates, of which those of one setting are read and extended.
 
-    Rows of other settings stay where they are. A line that was cut off when the
-    process was killed is taken away, so that its certificate is made again.
+    Rows of other settings stay. A line that was cut off when the process was killed is
+    removed, so that its certificate is made again.
 
     Args:
         folder: where the file lies; made where it does not exist.
-        settings: by name; a certificate is one of this setting if all are equal.
+        settings: by name; a certificate belongs to this setting if all are equal.
 
     Raises:
-        Refusal: the file cannot be written, is none of ours, or is in use.
+        Refusal: the file cannot be written, has other columns, or is in use.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -95,7 +95,7 @@ class Ledger:
         return all(cells.get(key) == value for key, value in self._settings.items())
 
     def add(self, row: Row, device: str, compiled: bool) -> None:
-        """Write a certificate, safe from the end of this process."""
+        """Write a certificate at once, so that it survives the process."""
         settings = self._settings.values()
         self._write((*row[:4], *row.certificate, *settings, device, compiled, row[5]))
         self.rows.append(row)
@@ -107,7 +107,7 @@ class Ledger:
         self._file.flush()
 
     def close(self) -> None:
-        """Let others write; a file without a certificate is not left behind."""
+        """Release the file; a file without a certificate is removed."""
         self._file.flush()
         os.fsync(self._file.fileno())
         if self._empty and not self.rows:

@@ -1,4 +1,4 @@
-"""What is proven of some inputs, and of which parameters."""
+"""Certificates of some inputs, and the hash of the parameters they are about."""
 
 import hashlib
 from collections.abc import Mapping
@@ -26,10 +26,10 @@ class Certificate(NamedTuple):
 
 
 class Certificates(NamedTuple):
-    """Certificates of some inputs, a value an input, and all that they depend on.
+    """Certificates of some inputs, one value per input, and all that they depend on.
 
     With probability 1 − α over the noise, for each input by itself: the smoothed
-    classifier says `label` for every input (or parameter) nearer than `radius`.
+    classifier returns `label` for every input (or parameter) nearer than `radius`.
     """
 
     label: np.ndarray  # [m] int64; −1 abstains
@@ -41,25 +41,25 @@ class Certificates(NamedTuple):
     record: dict[str, Any]  # transform, sigma, n0, n, alpha, seed, precision …
 
     def certified(self, radii: ArrayLike) -> np.ndarray:
-        """Whether each input is certified at each radius: [m, radii]."""
+        """Return whether each input is certified at each radius: [m, radii]."""
         return certified(self.label, self.radius, radii)
 
     def accuracy(self, y: ArrayLike, radii: ArrayLike) -> np.ndarray:
-        """The share classified correctly with at least each radius: [radii]."""
+        """Return the share that is correct and certified at each radius: [radii]."""
         right = self.label == np.asarray(y)
         return np.asarray((self.certified(radii) & right[:, None]).mean(axis=0))
 
     def check(self, parameters: Parameters) -> None:
-        """Refuse to take these for certificates of other parameters.
+        """Refuse parameters that these certificates are not about.
 
         Raises:
-            Refusal: the hash of these parameters is not the one recorded.
+            Refusal: the hash of these parameters is not the recorded one.
         """
         matching(self.record["parameters"], fingerprint(parameters), "this model")
 
 
 def collect(found: list[Certificate], record: dict[str, Any]) -> Certificates:
-    """One array a field."""
+    """Gather certificates into one array per field."""
     kinds = (np.int64, np.float64, np.float64, np.int64, np.int64, np.bool_)
     columns = zip(*found, strict=True) if found else [()] * len(kinds)
     named = zip(Certificate._fields, columns, kinds, strict=True)
@@ -68,16 +68,17 @@ def collect(found: list[Certificate], record: dict[str, Any]) -> Certificates:
 
 
 def certified(label: np.ndarray, radius: np.ndarray, radii: ArrayLike) -> np.ndarray:
-    """Whether each input is certified at each radius: [m, radii].
+    """Return whether each input is certified at each radius: [m, radii].
 
-    At radius 0 all are whose class was proven; one that abstains never is.
+    At radius 0 all inputs with a proven class are certified; one that abstains never
+    is.
     """
     wanted = np.asarray(radii, dtype=np.float64)
     return np.asarray((radius[:, None] >= wanted) & (label[:, None] >= 0))
 
 
 def fingerprint(parameters: Parameters) -> str:
-    """The SHA-256 of parameters and statistics: names, types, shapes, numbers."""
+    """Hash parameters and statistics (SHA-256): names, types, shapes, numbers."""
     if isinstance(parameters, Tensor):
         parameters = {"": parameters}
     named = parameters.state_dict() if isinstance(parameters, nn.Module) else parameters
@@ -90,7 +91,7 @@ def fingerprint(parameters: Parameters) -> str:
 
 
 def matching(recorded: str, found: str, whose: str) -> None:
-    """Refuse parameters that certificates do not speak of."""
+    """Refuse parameters that certificates are not about."""
     if not recorded:
         raise Refusal(
             "these certificates do not say which parameters they speak of; certify "

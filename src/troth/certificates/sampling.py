@@ -1,9 +1,9 @@
 """Votes of a classifier on noisy copies of one input, tile by tile.
 
 A tile is a fixed number of samples of one input that go through the classifier
-together. Its noise follows from (seed, input, sample), and its shape is always the
-same, so that its votes depend on nothing else: not on how many inputs are certified at
-once, nor on whether the work was stopped in between.
+together. Its noise follows from (seed, input, sample) and its shape is constant, so
+that its votes depend on nothing else: not on the number of inputs certified at once,
+nor on interruptions.
 """
 
 from collections.abc import Callable
@@ -30,8 +30,8 @@ CHOOSING, BOUNDING = "certify choosing", "certify bounding"
 class Tiles:
     """A classifier under noise.
 
-    `compile_`: noise and classifier as one compiled function; None: where it is a
-    module on a CUDA device and a compiler works.
+    `compile_` compiles noise and classifier as one function; None: if it is a module on
+    a CUDA device and a compiler works.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Tiles:
         }
 
     def votes(self, x: Tensor, number: int, purpose: str, tile: int) -> Tensor:
-        """[size] Classes that a tile votes for; −1 where scores are no numbers."""
+        """Return the classes that a tile votes for, [size]; −1 where scores are NaN."""
         size = self._sizes[purpose]
         key = seeding.key(self.smoothing.seed, purpose, 0, number)
         # filled, not copied there: a copy would wait for all that a GPU has to do
@@ -67,7 +67,7 @@ class Tiles:
             return self._voted(x, there, samples)
 
     def size(self, purpose: str) -> int:
-        """How many samples a tile has."""
+        """Return the number of samples of a tile."""
         return self._sizes[purpose]
 
     def _voted(self, x: Tensor, key: Tensor, samples: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ def _votes(classify: Classify, s: Smoothing, kind: str) -> Votes:
 
 
 def _expect_scores(scores: Tensor, b: int) -> None:
-    """Refuse outputs that are no row of scores an input."""
+    """Refuse outputs that are not one row of scores per input."""
     if not isinstance(scores, Tensor):
         raise Refusal(
             f"classify gave a {type(scores).__name__}; it must give a tensor of scores "

@@ -1,4 +1,4 @@
-r"""What a classifier is smoothed with, and how surely: the settings of certificates.
+"""Settings of certificates: the noise, its size, and the failure probability.
 
 References: alfarra2022deformrs.
 """
@@ -32,29 +32,29 @@ _MANY = 10
 
 @dataclass(frozen=True)
 class Smoothing:
-    """The noise, how much of it, and with which failure probability.
+    """The noise, its amount, and the failure probability.
 
     Args:
         transform: `pixel`: N(0, σ²) on every number of the input, an ℓ2 radius (Eq. 2).
-            The others change where pixels lie, and their radius is one of parameters
-            (Corollary 1): `rotation`, an angle uniform on (−σ, σ); `translation`, two
-            shifts N(0, σ²); `affine`, six parameters N(0, σ²).
+            The others move pixels, and their radius is one of parameters (Corollary 1):
+            `rotation`, an angle uniform on (−σ, σ); `translation`, two shifts N(0, σ²);
+            `affine`, six parameters N(0, σ²).
         sigma: of the noise: on the scale of the inputs, in radians, in `units`.
         n0: samples that choose the class.
-        n: samples that bound its probability; adaptive draws at most so many.
-        alpha: with this probability at most is a certificate wrong.
+        n: samples that bound its probability; adaptive draws at most this many.
+        alpha: probability, at most, that a certificate is wrong.
         seed: keys all noise.
         samples: `fixed` draws all n; `adaptive` stops when the question is settled.
         radii: the question of `adaptive`: which of these are proven? None: ten, evenly
             over [0, 3σ] (over [0, σ] for rotation), unless there is a tolerance.
         tolerance: the other question: the radius, to within this share of what n
-            samples would prove; 0: it is not asked.
-        precision: in which the classifier computes; noise is float32 in any.
+            samples would prove; 0: not asked.
+        precision: of the classifier; noise is always float32.
         interpolation: how a deformation reads a value between pixels.
-        padding: what stands outside the image.
+        padding: values outside the image.
         frame: what −1 and 1 are (`troth.data.deformations.affine`).
-        units: of σ and the radius of a translation: half images, as the paper has it,
-            or pixels.
+        units: of σ and the radius of a translation: half images, as in the paper, or
+            pixels.
         tile: samples of one input that go through the classifier together; 1,000
             divides the paper's n.
     """
@@ -85,7 +85,7 @@ class Smoothing:
 
     @property
     def law(self) -> Law:
-        """What the noise is drawn from."""
+        """Distribution of the noise."""
         return "uniform" if self.transform == "rotation" else "normal"
 
     @property
@@ -95,7 +95,7 @@ class Smoothing:
 
     @property
     def asked(self) -> stopping.Question:
-        """What it draws samples for."""
+        """The question that samples answer."""
         if not self.adaptive:
             return stopping.Question()
         if self.radii is None and not self.tolerance:
@@ -106,14 +106,14 @@ class Smoothing:
 
     @property
     def unit(self) -> str:
-        """What a radius is measured in."""
+        """Unit of a radius."""
         if self.transform == "translation":
             return "pixels" if self.units == "pixels" else "half images"
         names = {"pixel": "ℓ2 norm", "rotation": "radians", "affine": "parameters"}
         return names[self.transform]
 
     def record(self) -> dict[str, Any]:
-        """All settings by name; what a transform does not use is left out."""
+        """Return all settings by name; those that a transform does not use are ""."""
         found = asdict(self) | {"question": self.asked.words()}
         del found["radii"], found["tolerance"]
         if self.transform == "pixel":
@@ -124,7 +124,7 @@ class Smoothing:
         return found
 
     def perturb(self) -> Perturb:
-        """The transform as a function of one input and of keys."""
+        """Return the transform as a function of one input and of keys."""
         if self.transform == "pixel":
             return partial(_noisy, sigma=self.sigma)
         name, given = self.transform, {}
@@ -142,7 +142,7 @@ class Smoothing:
 
 
 def _noisy(x: Tensor, keys: Tensor, sigma: float) -> Tensor:
-    """Noise on every number; images come out channels-last, without a copy."""
+    """Add noise to every number; images come out channels-last, without a copy."""
     drawn = seeding.noise(keys, x.numel()) * sigma
     if x.dim() == 3:
         last = x.permute(1, 2, 0).contiguous()
@@ -158,7 +158,7 @@ def _deformed(
     sigma: float,
     frame: Frame | None,
 ) -> Tensor:
-    """One resampling of the image for every key."""
+    """Resample the image once per key."""
     parameters = draw(keys, sigma)
     if frame is not None:
         down, along = pixels_per_unit(x.shape[-2], x.shape[-1], frame)

@@ -1,6 +1,6 @@
-"""When samples are counted, and when enough of them were.
+"""When samples are counted, and when there are enough of them.
 
-The proofs stand in docs/derivations/certify.md.
+The proofs are in docs/derivations/certify.md.
 """
 
 import math
@@ -18,24 +18,24 @@ _DOUBT = 0.1  # how likely a radius may be that is given up; no part of the guar
 
 
 class Plan(NamedTuple):
-    """Looks at the count, each with a failure probability of its own: Σα_k = α."""
+    """Checks of the count, each with a failure probability of its own: Σα_k = α."""
 
     n: np.ndarray  # [k] samples drawn by then, ascending
     alpha: np.ndarray  # [k]
 
 
 def plan(n: int, alpha: float, tile: int, adaptive: bool) -> Plan:
-    """A single look, or looks at numbers of samples that grow geometrically.
+    """Plan a single check, or checks at numbers of samples that grow geometrically.
 
-    At every look the lower bound of Clopper and Pearson fails with probability α_k, so
-    that with probability 1 − α none ever does: whoever stops at any of them, for
-    whatever reason, has a valid bound.
+    At every check the lower bound of Clopper and Pearson fails with probability α_k, so
+    that with probability 1 − α none fails: whoever stops at any of them, for whatever
+    reason, has a valid bound.
 
     Args:
-        n: samples at the last look.
-        alpha: failure probability of all looks together.
-        tile: looks stand at multiples of it, the last one aside.
-        adaptive: False: one look, after all samples.
+        n: samples at the last check.
+        alpha: failure probability of all checks together.
+        tile: checks are at multiples of it, except the last.
+        adaptive: False: one check, after all samples.
     """
     at = [n]
     if adaptive and n > tile:
@@ -50,7 +50,7 @@ def plan(n: int, alpha: float, tile: int, adaptive: bool) -> Plan:
 
 
 class Question(NamedTuple):
-    """What samples are drawn for: which of these radii are proven, or how far one is.
+    """What samples are drawn for: which radii are proven, or how far one reaches.
 
     Without either, all samples are drawn.
     """
@@ -60,11 +60,11 @@ class Question(NamedTuple):
 
     @property
     def open(self) -> bool:
-        """Whether there is anything that could be settled before the end."""
+        """Whether anything could be settled before the end."""
         return bool(self.radii or self.tolerance)
 
     def settled(self, proven: np.ndarray, reach: np.ndarray) -> np.ndarray:
-        """[m] Whether more samples would leave the answer to radii [m] as it is.
+        """Return whether further samples would leave the answer as it is, [m].
 
         No radius beyond `reach` will likely be proven.
         """
@@ -77,21 +77,21 @@ class Question(NamedTuple):
         return np.zeros(len(proven), dtype=bool)
 
     def words(self) -> str:
-        """For the record: "" where all samples are drawn."""
+        """Return the question for the record: "" where all samples are drawn."""
         if self.radii:
             return ";".join(map(str, self.radii))
         return f"within {self.tolerance}" if self.tolerance else ""
 
 
 def question(radii: Sequence[float] | None, tolerance: float) -> Question:
-    """Radii where they are given, else one to within a tolerance."""
+    """Ask about radii where they are given, else about one to within a tolerance."""
     if radii is None:
         return Question(tolerance=float(tolerance))
     return Question(radii=tuple(sorted(float(r) for r in radii)))
 
 
 class Bounded(NamedTuple):
-    """Lower bounds on probabilities, and what they took."""
+    """Lower bounds on probabilities, and the samples they took."""
 
     p: np.ndarray  # [m]
     votes: np.ndarray  # [m] int64
@@ -109,7 +109,7 @@ def bound(
 ) -> Bounded:
     """Bound the probabilities of m classes from below, each until it is settled.
 
-    `draw` takes some of the m, a first and a last sample, and gives their votes.
+    `draw` takes indices of the m, a first and a last sample, and returns their votes.
     """
     votes, used = np.zeros(m, np.int64), np.zeros(m, np.int64)
     p, settled, before = np.zeros(m), np.zeros(m, bool), 0
@@ -127,13 +127,13 @@ def bound(
 
 
 def reach(count: np.ndarray, k: int, looks: Plan, sigma: float, law: Law) -> np.ndarray:
-    """The largest radius that the last look will likely prove, seen from look k.
+    """Return the largest radius that the last check will likely prove, after check k.
 
-    The share of votes that all samples will have is about Beta-distributed round the
-    share so far, as if this were of n·N/(N − n) samples: the fewer are to come, the
-    less it will move. What its likely largest value would prove is the reach. Where it
-    errs (by `_DOUBT`, about) a radius is given up that could have been proven; nothing
-    is proven that should not be.
+    The share of votes of all samples is about Beta-distributed around the present
+    share, as if this were of n·N/(N − n) samples: the fewer remain, the less it will
+    move. Its likely largest value would prove the reach. Where that errs (with
+    probability `_DOUBT`, about) a provable radius is given up; nothing is proven that
+    should not be.
     """
     n, whole, alpha = looks.n[k], looks.n[-1], looks.alpha[-1]
     worth = whole / (whole - n) if n < whole else 1.0  # at the end: of more samples yet

@@ -1,6 +1,6 @@
-"""The engine steps many clients as one matrix.
+"""Step many clients as one matrix.
 
-`plan` measures and chooses how they step and where their state lies; `engine` runs a
-cohort through the phases of its clients; `vmap` lifts, traces (`trace`) and compiles;
-`batches` feeds the data; `population` keeps clients' state, in memory or in a file.
+`plan` measures and chooses how clients step and where their state lies; `engine` takes
+a cohort through the phases of its clients; `vmap` lifts, traces (`trace`) and compiles;
+`batches` gathers the data; `population` stores client state in memory or in a file.
 """

@@ -1,4 +1,4 @@
-"""Which examples each client sees in each step, and their gathering on the device."""
+"""Draw the examples of each client's steps and gather them on the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BYTES = {"cuda": 2**28, "cpu": 2**22}  # gathered at once: few launches, or in 
 
 
 class _Piles(NamedTuple):
-    """Training slots, client after client and, of each, group after group."""
+    """Training slots sorted by client, then by group."""
 
     slot: np.ndarray  # [slots]
     first: np.ndarray  # [n] each client's first pile
@@ -26,7 +26,7 @@ class _Piles(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What is drawn for the steps of some clients, whatever lies in the slots."""
+    """Slots, weights and keys for the steps of some clients."""
 
     slots: Tensor  # [steps, clients, batch]
     weight: Tensor  # [steps, clients, batch]
@@ -37,14 +37,14 @@ class Drawn(NamedTuple):
 
 
 class Feed:
-    """Batches of many clients, keyed (seed, round, client, epoch).
+    """Batches of many clients, keyed by (seed, round, client, epoch).
 
-    An epoch of a client is a fresh random order of its examples, cut into batches;
-    the last is short (padded with weight 0), or left out with `drop_last`. A client
-    with fewer examples than a batch sees all of them in every step.
+    An epoch of a client is a fresh random order of its examples, cut into batches. The
+    last batch is padded with weight 0, or left out with `drop_last`. A client with
+    fewer examples than a batch sees all of them in every step.
 
-    Departs: the authors' generators carry one order on over the rounds; here every
-    round starts a new one, so that a round depends on its number alone.
+    Departs: the authors' generators continue one order over the rounds; here every
+    round starts a new order, so that it depends on the round number alone.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Feed:
         self._code, self.groups = self._grouped()
 
     def _grouped(self) -> tuple[np.ndarray, Groups]:
-        """The groups of the training slots, numbered from 0, and who has how many."""
+        """Return the groups of training slots, from 0 on, and each client's count."""
         train, marks = self.data.train, self.data.group
         if not len(marks):
             return np.zeros(0, np.int64), Groups(0, np.zeros(len(self.sizes), np.int64))
@@ -75,7 +75,7 @@ class Feed:
 
     @cached_property
     def _piles(self) -> _Piles:
-        """The training slots of every client, one pile per group."""
+        """Return the training slots of every client, one pile per group."""
         owner = np.repeat(np.arange(len(self.sizes)), self._sizes)
         slot = np.lexsort((self._code, owner))
         _, size = np.unique(
@@ -85,7 +85,7 @@ class Feed:
         return _Piles(slot, np.cumsum(held) - held, np.cumsum(size) - size, size)
 
     def alike(self, other: Feed) -> bool:
-        """Whether the other draws the same slots for the same clients."""
+        """Return whether another feed draws the same slots for the same clients."""
         names = ("seed", "batch", "_last", "_per_epoch", "_sizes", "_starts", "_code")
         pairs = ((getattr(self, name), getattr(other, name)) for name in names)
         return self.dtype == other.dtype and all(np.array_equal(*p) for p in pairs)
@@ -93,18 +93,18 @@ class Feed:
     def draw(
         self, ids: np.ndarray, steps: int, round_: int, by_group: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Slots and weights of every step: two [steps, clients, batch], on the host.
+        """Draw slots and weights of every step on the host: [steps, clients, batch].
 
-        In numpy, on one thread: the arrays are small, and waking a pool of threads for
+        In numpy on one thread: the arrays are small, and waking a pool of threads for
         each operation costs more than it saves.
 
         Args:
             ids: the clients.
-            steps: how many.
-            round_: it keys their draws.
-            by_group: clients with examples of several groups draw each example anew
-                (with replacement): its group first, all equally likely, then one of
-                these. Whoever has one group goes through its epochs as always.
+            steps: number of steps.
+            round_: keys the draws.
+            by_group: clients with examples of several groups draw with replacement:
+                first a group, all equally likely, then one of its examples. Clients
+                with one group go through epochs as always.
         """
         each = (steps, len(ids))
         size = np.broadcast_to(self._sizes[ids], each).copy()
@@ -133,14 +133,14 @@ class Feed:
     def drawn(
         self, ids: np.ndarray, steps: int, round_: int, by_group: bool, alone: bool
     ) -> Drawn:
-        """`draw` on the device, and what steps know besides.
+        """Move `draw` to the device, with keys and groups.
 
         Args:
             ids: the clients.
-            steps: how many.
-            round_: it keys their draws.
+            steps: number of steps.
+            round_: keys the draws.
             by_group: as in `draw`.
-            alone: of one client, without padding.
+            alone: a single client, whose padding is cut off.
         """
         slots, weight = self.draw(ids, steps, round_, by_group)
         if alone:
@@ -158,7 +158,7 @@ class Feed:
         )
 
     def gathered(self, drawn: Drawn) -> Iterator[tuple[int, Batch]]:
-        """Every step's batch, [clients, batch, …], gathered some steps at a time."""
+        """Yield the batch of every step, [clients, batch, …]; gather some at a time."""
         steps, clients = drawn.slots.shape[:2]
         some = self.block(clients)
         for first in range(0, steps, some):
@@ -169,7 +169,7 @@ class Feed:
                 yield t, Batch(x[k], y[k], *known, *shared)
 
     def _balanced(self, key: Tensor, ids: np.ndarray, steps: int) -> np.ndarray:
-        """Slots [batch, steps, clients]; all groups of a client are equally likely."""
+        """Draw slots [batch, steps, clients], all groups of a client equally often."""
         some, held = self._piles, np.maximum(self.groups.held[ids], 1)[:, None]
         random = seeding.bits(key, 2 * steps * self.batch)
         first, second = random[:, ::2], random[:, 1::2]  # more steps begin the same
@@ -181,27 +181,27 @@ class Feed:
         return shaped.transpose(2, 1, 0)
 
     def group(self, slots: Tensor, asked: bool) -> Tensor:
-        """The groups of training slots, numbered from 0; none where not asked for."""
+        """Return the groups of training slots, from 0 on; empty unless `asked`."""
         if not asked or not len(self._code):
             slots = slots[..., :0]
         return torch.from_numpy(self._code[slots.numpy()])
 
     def keys(self, ids: np.ndarray, round_: int) -> Tensor:
-        """One key per client, for all that it draws this round beside its batches."""
+        """Return one key per client for all draws of this round except its batches."""
         return seeding.keys(self.seed, "noise", round_, torch.from_numpy(ids))
 
     def common(self, round_: int) -> Tensor:
-        """One key for all clients: for what they draw alike in this round."""
+        """Return the key of what all clients draw alike in this round."""
         return seeding.key(self.seed, "common", round_, device=self.data.x.device)
 
     def block(self, clients: int) -> int:
-        """How many steps of so many clients are gathered at once."""
+        """Return how many steps of this many clients are gathered at once."""
         example = self.data.x[:1]
         one = example.numel() * example.element_size() * clients * self.batch
         return max(1, _BYTES.get(example.device.type, 2**26) // max(1, one))
 
     def gather(self, slots: Tensor, split: Split) -> tuple[Tensor, Tensor]:
-        """Inputs and labels at some slots of a split, any shape of slots."""
+        """Gather inputs and labels at slots of any shape."""
         device = self.data.x.device
         flat = slots.reshape(-1).to(device)
         x, y = self.data.x[split.row[flat]], split.y[flat]
@@ -209,13 +209,13 @@ class Feed:
         return x.reshape(*shape, *x.shape[1:]), y.reshape(*shape, *y.shape[1:])
 
     def whole(self, ids: np.ndarray, split: Split, few_shapes: bool = False) -> Batch:
-        """A whole split of each client as one padded batch, [clients, longest, …].
+        """Return a whole split of each client as one padded batch: [clients, most, …].
 
         Args:
             ids: the clients.
-            split: which of theirs.
-            few_shapes: pad further, to a power of two or what the largest of all
-                clients has: cohorts are traced once a shape.
+            split: which of their splits.
+            few_shapes: pad to a power of two (at most the largest client's size),
+                because every new shape costs a trace.
         """
         clients = torch.from_numpy(ids).to(split.size.device)
         size, start = split.size[clients].cpu(), split.start[clients].cpu()
@@ -235,11 +235,11 @@ class Feed:
         return Batch(x, y, weight, none[0], none, none, none[:, None][:, :0])
 
     def places(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The first training slot of some clients and how many they have, two [n]."""
+        """Return each client's first training slot and number of slots, two [n]."""
         return self._starts[ids], self._sizes[ids]
 
     def first(self) -> Batch:
-        """Two examples (or the only one) as a batch of one client, to try things on."""
+        """Return at most two examples as a batch of one client, for trial calls."""
         train = self.data.train
         x, y = self.gather(torch.arange(min(2, len(train.y))), train)
         zero = x.new_zeros((), dtype=torch.long)
@@ -247,7 +247,7 @@ class Feed:
         return Batch(x, y, weight, zero, zero + 1, zero)
 
     def nothing(self, clients: int) -> Batch:
-        """An empty batch each: what a phase gets that looks at no validation data."""
+        """Return an empty batch per client, for phases that use no validation data."""
         x, y = (
             t.new_zeros(clients, 0, *t.shape[1:])
             for t in (self.data.x, self.data.train.y)

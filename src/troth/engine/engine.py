@@ -1,10 +1,10 @@
-"""Clients through a phase: together in chunks, lifted, or apart, on threads.
+"""Take clients through a phase: in lifted chunks, or one by one on threads.
 
 A phase is a client's functions (begin, step per batch, end); the engine owns the loop
-over batches. `vmap` steps a chunk of clients as one matrix, `compiled` does so through
-a compiler. Where computing outweighs the costs of calling, clients step apart, each
-thread with a module whose parameters are views of the client's row (`threads`). `loop`
-is the plain specification that the others are tested against.
+over batches. `vmap` steps a chunk of clients as one matrix; `compiled` compiles that.
+Where computing outweighs the cost of calls, clients step one by one, each thread with a
+module whose parameters are views of the client's row (`threads`). `loop` is the plain
+specification that all others are tested against.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,14 +30,16 @@ _EACH = Batch(0, 0, 0, None, 0, 0, 0)  # type: ignore[arg-type]
 
 
 def function(client: Client, task: Task, name: str) -> Liftable:
-    """A function and its client axes; `i`, the row's number, has one where none has.
+    """Return a client function and its batched axes.
+
+    Functions without a batched argument get `i`, the row's number.
 
     Args:
-        client: its functions.
-        task: what it predicts by.
-        name: `predict`, `model`, `tell`, `settle`, or a phase and a part of it, such
-            as `local.step`. `last` is a step that only some of the clients take;
-            `prepare` gives x, y and weight.
+        client: the functions of one client.
+        task: predicts.
+        name: `predict`, `model`, `tell`, `settle`, or a phase and its part, such as
+            `local.step`. `last` is a step that only some clients take; `prepare`
+            returns x, y and weight.
     """
     settle = client.settle
     whole: dict[str, Liftable] = {
@@ -79,21 +81,21 @@ def through(
     counts: Tensor,
     batches: Iterable[tuple[int, Batch]],
 ) -> tuple[Reply, Tensor]:
-    """Some clients through a phase, as one matrix.
+    """Take some clients through a phase as one matrix.
 
     Args:
-        lift: name of a function of the client → that function, lifted.
+        lift: name of a client function → that function, lifted.
         name: `local` or `finish`.
-        phase: it.
+        phase: the phase of that name.
         packing: of their states.
         broadcast: what the server sent; one row per client where these differ.
         rows: [c, width] their states.
-        valid: what they look at besides.
-        counts: [c] how many steps each takes.
-        batches: of every step.
+        valid: validation data.
+        counts: [c] steps of each client.
+        batches: one per step.
 
     Returns:
-        What they reply, and their states after it.
+        Their replies and their new states.
     """
     n, device = len(rows), broadcast.w.device
     index = torch.arange(n, device=device)
@@ -117,12 +119,12 @@ def through(
 
 
 def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
-    """`one(worker, k)` for k < n, in order; each worker does every so-many-th.
+    """Compute `one(worker, k)` for k < n, in order, on several threads.
 
     Args:
         one: a piece of work; what belongs to a worker is used by its thread alone.
-        n: how many pieces.
-        workers: threads; torch has one core in each while they run.
+        n: number of pieces.
+        workers: number of threads; torch uses one core in each while they run.
     """
     workers = min(workers, n)
     if workers <= 1:
@@ -143,7 +145,7 @@ def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
 
 
 class Plan(NamedTuple):
-    """How clients step: chosen by measuring, recorded, and reused by a resumed run."""
+    """How clients step: measured, recorded, and reused by a resumed run."""
 
     how: str  # loop, vmap, compiled or threads
     chunk: int  # clients that step together
@@ -167,7 +169,7 @@ class _Work(NamedTuple):
 
 
 class Engine:
-    """Steps any number of clients through a phase, by a plan."""
+    """Step any number of clients through a phase, by a plan."""
 
     def __init__(
         self,
@@ -190,7 +192,7 @@ class Engine:
         self.use(plan)
 
     def use(self, plan: Plan) -> None:
-        """Go by this plan from now on."""
+        """Follow this plan from now on."""
         self.plan = plan
         self._lifted: dict[str, Lifted] = {}
         self._clients, self._tasks = [self.client], [self.task]
@@ -202,11 +204,11 @@ class Engine:
             self._clients = [self._make(task) for task in self._tasks]
 
     def products(self) -> AbstractContextManager[None]:
-        """Inside, products have the digits of the engine's precision."""
+        """Compute matrix products within the block in the engine's precision."""
         return digits.products(self._precision, self.device)
 
     def start(self, w0: Tensor) -> Tensor:
-        """The row of a client that was never asked."""
+        """Return the row of a client that was never asked."""
         return self.packing.pack(self.client.init(w0), 1)[0].to(w0.device, w0.dtype)
 
     @torch.no_grad()
@@ -219,15 +221,15 @@ class Engine:
         round_: int,
         limit: int | np.ndarray | None = None,
     ) -> tuple[Messages, Tensor]:
-        """Take clients through a phase; memory that runs out halves the chunk.
+        """Take clients through a phase; halve the chunk when memory runs out.
 
         Args:
             name: `local` or `finish`.
             broadcast: what the server sent.
             rows: [c, width] their states.
-            ids: [c] who they are.
-            round_: it keys their batches.
-            limit: at most so many steps, for all or for each of them.
+            ids: [c] the clients.
+            round_: keys their batches.
+            limit: at most this many steps, for all or for each client.
         """
         _, counts = self.steps(name, ids, limit)
         work = _Work(name, broadcast, rows, ids, round_, counts)
@@ -242,7 +244,7 @@ class Engine:
                 self.use(self.plan._replace(chunk=(self.plan.chunk + 1) // 2))
 
     def messages(self, reply: Reply, ids: np.ndarray) -> Messages:
-        """What clients send, signed with what the server knows of them."""
+        """Return the clients' messages, with what the server knows of each client."""
         clients = devices.sent(torch.from_numpy(ids), self.device)
         size = self.feed.data.train.size[clients]
         loss = torch.full((len(ids),), torch.nan, device=self.device)
@@ -276,7 +278,7 @@ class Engine:
     def steps(
         self, name: str, ids: np.ndarray, limit: int | np.ndarray | None
     ) -> tuple[Phase, Tensor]:
-        """A phase by name, and how many steps each client takes in it."""
+        """Return a phase by name, and the number of steps of each client."""
         phase: Phase = getattr(self.client, name)
         per_epoch = self.feed.per_epoch[torch.from_numpy(ids)]
         counts = torch.stack([b.in_steps(per_epoch) for b in phase.budgets]).amax(0)
@@ -284,7 +286,7 @@ class Engine:
         return phase, most
 
     def _together(self, work: _Work) -> tuple[Reply, Tensor]:
-        """One chunk, lifted."""
+        """Step one lifted chunk."""
         phase: Phase = getattr(self.client, work.name)
         valid = self.valid(phase, work.ids, few_shapes=True)
         drawn = self.drawn(phase, work.ids, work.round_, int(work.counts.max()))
@@ -293,7 +295,7 @@ class Engine:
         return through(self._lift, work.name, phase, self.packing, *given)
 
     def _alone(self, work: _Work, worker: int) -> tuple[Reply, Tensor]:
-        """One client, by the functions of a thread."""
+        """Step one client with the functions of a thread."""
         phase: Phase = getattr(self._clients[worker], work.name)
         broadcast = work.broadcast
         state = trees.first(self.packing.unpack(work.rows))
@@ -307,23 +309,23 @@ class Engine:
         return Reply(*(field[None] for field in reply)), self.packing.pack(state, 1)
 
     def drawn(self, phase: Phase, ids: np.ndarray, round_: int, steps: int) -> Drawn:
-        """Which examples these clients will see in a phase."""
+        """Draw the examples that these clients see in a phase."""
         alone = self.plan.apart and not phase.by_group  # nobody's padding
         return self.feed.drawn(ids, steps, round_, phase.by_group, alone)
 
     def valid(self, phase: Phase, ids: np.ndarray, few_shapes: bool = False) -> Batch:
-        """What a phase looks at besides: validation data, or nothing."""
+        """Return validation data if the phase uses them, else empty batches."""
         if not phase.valid:
             return self.feed.nothing(len(ids))
         return self.feed.whole(ids, self.feed.data.valid, few_shapes)
 
     def function(self, name: str, alone: bool = False) -> Liftable:
-        """A function of the client by name, to be lifted; or for one client alone."""
+        """Return a client function and its axes, lifted or for one client alone."""
         client = self.client if alone else self._together_client
         return function(client, self._together_task, name)
 
     def _lift(self, name: str) -> Lifted:
-        """A function of the client by name, lifted once."""
+        """Lift a client function once and keep it."""
         if name not in self._lifted:
             own = name.endswith(".step")  # of its carry, which `through` copied
             alone = "." in name and self.plan.chunk == 1
@@ -333,7 +335,7 @@ class Engine:
 
     @torch.no_grad()
     def models(self, w: Tensor, rows: Tensor) -> Tensor:
-        """What clients predict with: [c, d]."""
+        """Return the parameters that clients predict with: [c, d]."""
         if self.packing.width == 0:
             return w.expand(len(rows), -1)
         index = torch.arange(len(rows), device=self.device)
@@ -341,11 +343,11 @@ class Engine:
 
     @torch.no_grad()
     def settled(self, rows: Tensor, ids: np.ndarray) -> Tensor:
-        """The rows as they are read: with what clients decide only then.
+        """Apply what clients decide only when their model is read.
 
         Args:
             rows: [c, width] their states.
-            ids: [c] whose validation data they decide by.
+            ids: [c] clients, whose validation data decide.
         """
         settle, valid = self.client.settle, self.feed.data.valid
         if settle is None:
@@ -366,16 +368,16 @@ class Engine:
 
     @torch.no_grad()
     def told(self, rows: Tensor) -> Tensor:
-        """What clients tell about themselves, `client.columns`: [c, columns].
+        """Return the clients' own columns, `client.columns`: [c, columns].
 
-        On the host, for not every device has float64.
+        On the host, because not every device has float64.
         """
         index, state = torch.arange(len(rows)), self.packing.unpack(rows.cpu())
         return self._lift("tell").once(index, state)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def predict(self, models: Tensor, x: Tensor) -> Tensor:
-        """Outputs of every client's model on its own examples: [c, b, k]."""
+        """Return the outputs of every client's model on its own examples: [c, b, k]."""
 
         def one(worker: int, k: int) -> Tensor:
             return self._tasks[worker].predict(models[k], x[k])

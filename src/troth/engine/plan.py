@@ -32,20 +32,20 @@ def choose(
     chunk: int = 0,
     workers: int = 0,
 ) -> Plan:
-    """The fastest plan on this machine, for this model and cohort.
+    """Choose the fastest plan for this machine, model and cohort.
 
-    What is given is kept; what is not is measured on the first cohort, whose work is
-    thrown away. A compiler is tried only where the run is long enough to pay for it.
+    Given settings are kept. The others are measured on the first cohort, whose results
+    are discarded. A compiler is tried only where the run is long enough to pay for it.
 
     Args:
         engine: ready to step.
-        broadcast: the first.
-        population: gives the first states.
-        cohort: whom to measure on.
-        client_steps: how many the whole run will take.
+        broadcast: the first one.
+        population: holds the first states.
+        cohort: clients to measure on.
+        client_steps: number of steps in the whole run.
         how: `auto`, or one of loop, vmap, compiled, threads.
-        chunk: 0, or how many step together.
-        workers: 0, or how many threads.
+        chunk: clients that step together; 0 chooses.
+        workers: number of threads; 0 chooses.
     """
     best, best_time = None, float("inf")
     given = how != "auto" and (chunk > 0 or how in ("loop", "threads"))
@@ -69,16 +69,16 @@ def choose(
 
 
 def after(plan: Plan, engine: Engine, n: int, given: int = 0) -> Plan:
-    """How clients step after the last round, where all do and not a cohort.
+    """Choose how all clients step after the last round.
 
-    On a GPU a step of many takes hardly longer than one of few: as many at once as
-    memory holds, unless a single one was measured to fill it.
+    On a GPU a step of many clients takes hardly longer than one of few: take as many as
+    memory holds, unless a single one was measured to fill the GPU.
 
     Args:
         plan: that of the rounds.
         engine: ready to step.
-        n: how many clients there are.
-        given: `engine.chunk`, which is kept.
+        n: number of clients.
+        given: `engine.chunk`, which is kept; 0 chooses.
     """
     if given or plan.apart or plan.chunk == 1 or engine.device.type != "cuda":
         return plan
@@ -88,7 +88,7 @@ def after(plan: Plan, engine: Engine, n: int, given: int = 0) -> Plan:
 def _candidates(
     engine: Engine, n: int, how: str, chunk: int, workers: int
 ) -> Iterator[Plan]:
-    """Lifted, all together first and then in smaller chunks; then apart."""
+    """Yield lifted plans, largest chunks first, then threads."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
     fits = _fits(engine, n)
     shares = {-(-fits // k) for k in (1, 2, 4)}
@@ -108,7 +108,7 @@ def _candidates(
 
 
 def _fits(engine: Engine, n: int) -> int:
-    """How many clients' working rows fit into half of what is free."""
+    """Return how many clients' working rows fit into half of the free memory."""
     rows = 8 * engine.task.d + 2 * engine.packing.width
     one = rows * engine.feed.dtype.itemsize + 1
     return int(max(1, min(n, devices.free(engine.device) // 2 // one)))
@@ -121,7 +121,7 @@ def _time(
     population: Population,
     cohort: np.ndarray,
 ) -> float:
-    """Seconds a client-step; infinite where the plan does not run here."""
+    """Measure seconds per client step; infinite where the plan does not run here."""
     engine.use(plan)
     rows = population.read(cohort)
 
@@ -146,7 +146,7 @@ FILE = "state/rows.bin"  # in the folder of a run
 
 
 class Need(NamedTuple):
-    """What the personal state of a run takes at most, in bytes."""
+    """Bytes that the client state of a run takes at most."""
 
     rows: int  # of all clients that will ever be asked
     shadow: int  # further slots of rows that a checkpoint still needs, on disk
@@ -154,12 +154,12 @@ class Need(NamedTuple):
 
     @property
     def disk(self) -> int:
-        """What the state file may take."""
+        """Size of the state file at most."""
         return self.rows + self.shadow
 
 
 def need(e: Experiment, n: int, row: int, model: int, finishes: bool) -> Need:
-    """What the state of n clients takes.
+    """Compute the bytes that the state of n clients takes.
 
     Args:
         e: the experiment.
@@ -179,7 +179,7 @@ def need(e: Experiment, n: int, row: int, model: int, finishes: bool) -> Need:
 
 
 def settled(wish: str, rows: int, where: torch.device) -> str:
-    """`device`, `host` or `disk`: for `auto` the first with twice the room of all rows.
+    """Choose `device`, `host` or `disk`; `auto`: the first with twice the room.
 
     Args:
         wish: `auto`, or one of them.
@@ -196,12 +196,12 @@ def settled(wish: str, rows: int, where: torch.device) -> str:
 
 
 def place(name: str, where: torch.device) -> torch.device | None:
-    """The device that keeps rows; None: they go to a file."""
+    """Return the device that stores rows, or None for a file."""
     return {"device": where, "host": torch.device("cpu"), "disk": None}[name]
 
 
 def file(path: Path, state_dir: str) -> Path:
-    """The state file of a run.
+    """Return the path of a run's state file.
 
     Args:
         path: the folder of the run.
@@ -219,8 +219,8 @@ def check(need: Need, rows: Path, path: Path) -> None:
 
     Args:
         need: what the state takes.
-        rows: the state file; what of it is there already counts.
-        path: the folder of the run, where the models are written at the end.
+        rows: the state file; its present size counts.
+        path: the folder of the run, where models are written at the end.
     """
     there = rows.stat().st_size if rows.exists() else 0
     state, models = _above(rows), _above(path)
@@ -249,12 +249,12 @@ def _room(folder: Path, wanted: int, need: Need, remedy: str) -> None:
 
 
 def _above(path: Path) -> Path:
-    """The nearest folder above a path that is there."""
+    """Return the nearest existing folder above a path."""
     return next(p for p in path.absolute().parents if p.exists())
 
 
 def size(count: int) -> str:
-    """Bytes for people: `8.9 GB`."""
+    """Format bytes for people: `8.9 GB`."""
     value, units = float(count), ["kB", "MB", "GB", "TB"]
     if value < 1000:
         return f"{count} bytes"

@@ -1,9 +1,8 @@
-"""Personal state, one row per client, in memory or in a file.
+"""Client state, one row per client, in memory or in a file.
 
-Rows in a file are read and written where they lie (`preadv`, `pwritev`): a mapped file
-would count as memory of the process. One thread in the background writes what it was
-given and reads ahead what will be asked for, in the order it was told, while the
-clients step.
+Rows in a file are read and written in place (`preadv`, `pwritev`), because a mapped
+file would count as memory of the process. One background thread writes rows and reads
+ahead, in the order of the requests, while the clients step.
 """
 
 import errno
@@ -23,7 +22,7 @@ from troth.types import Refusal
 
 
 class Held(NamedTuple):
-    """Rows in memory: on their way to the file, or read ahead from it."""
+    """Rows in memory that are being written to the file or read ahead from it."""
 
     slots: np.ndarray  # ascending
     place: np.ndarray  # of each in rows
@@ -31,7 +30,7 @@ class Held(NamedTuple):
     work: Future[None]  # what writes or reads them
 
     def find(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which of some slots are here, and where in the rows."""
+        """Return which of some slots are held, and their places in `rows`."""
         if len(self.slots) == 0:
             return self.slots, self.slots
         near = np.searchsorted(self.slots, slots).clip(max=len(self.slots) - 1)
@@ -40,7 +39,7 @@ class Held(NamedTuple):
 
 
 class RowFile:
-    """Rows of one width, numbered by slots; nothing is kept before `open`.
+    """Rows of one width, numbered by slots; `open` names the file.
 
     For a CUDA device they pass through pinned memory.
     """
@@ -56,7 +55,7 @@ class RowFile:
         self._ahead: Held | None = None
 
     def open(self, path: Path) -> None:
-        """Use this file, which is made if it is not there.
+        """Open this file, or create it.
 
         Raises:
             Refusal: it cannot be opened, or another process uses it.
@@ -84,14 +83,14 @@ class RowFile:
         self._path = path
 
     def close(self) -> None:
-        """Wait for what was given, and close the file; it stays where it is."""
+        """Finish pending writes and close the file; it stays on disk."""
         self._thread.shutdown()
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor, self._written, self._ahead = -1, None, None
 
     def get(self, slots: np.ndarray) -> Tensor:
-        """The rows in some slots, [c, width], on the host."""
+        """Return the rows in some slots, [c, width], on the host."""
         out, left = self._empty(len(slots)), np.arange(len(slots))
         if self._written is not None:
             mine, where = self._written.find(slots)
@@ -111,10 +110,10 @@ class RowFile:
         return out
 
     def put(self, slots: np.ndarray, rows: Tensor) -> None:
-        """Write rows in the background, each slot once; those given before are done.
+        """Write rows in the background, each slot once, after the previous write ended.
 
         Raises:
-            Refusal: those given before could not be written.
+            Refusal: the previous rows could not be written.
         """
         assert self._descriptor >= 0, "open a file first"
         self._settle()
@@ -128,7 +127,7 @@ class RowFile:
         self._written = self._held(os.pwritev, mine, held)
 
     def fetch(self, slots: np.ndarray) -> None:
-        """Read rows ahead in the background; what was read ahead before is let go."""
+        """Read rows ahead in the background and forget those read ahead before."""
         self._ahead = None
         rows = self._empty(len(slots))
         self._ahead = self._held(os.preadv, np.sort(slots), rows)
@@ -138,25 +137,25 @@ class RowFile:
         return Held(slots, np.arange(len(slots)), rows, started)
 
     def sync(self) -> None:
-        """Come back when all rows given are safe on the disk."""
+        """Wait until all rows are safe on the disk."""
         if self._descriptor >= 0:
             self._settle()
             flush = getattr(os, "fdatasync", os.fsync)
             self._call(lambda: flush(self._descriptor))
 
     def bytes(self, used: int) -> int:
-        """What so many slots take."""
+        """Return the size of this many slots."""
         return used * self.stride
 
     def dump(self, used: int) -> dict[str, Tensor]:
-        """Nothing: the rows are in the file."""
+        """Return nothing: the rows are in the file."""
         return {}
 
     def load(self, tensors: dict[str, Tensor], used: int) -> None:
-        """Go back to so many slots; what lies behind them in the file is cut off.
+        """Go back to this many slots, and cut off what lies behind them.
 
         Raises:
-            Refusal: the file does not even reach so far.
+            Refusal: the file is too short.
         """
         self._settle()
         self._written = self._ahead = None
@@ -174,12 +173,12 @@ class RowFile:
         return torch.empty(shape, dtype=self._dtype, pin_memory=self._pinned)
 
     def _settle(self) -> None:
-        """Wait for the rows given last, and so for all before them."""
+        """Wait for the last write, and so for all before it."""
         if self._written is not None:
             self._call(self._written.work.result)
 
     def _call(self, work: Callable[[], Any]) -> None:
-        """Do it; what the system does not allow becomes a sentence."""
+        """Do the work; report an error of the system as a sentence."""
         try:
             work()
         except OSError as error:
@@ -205,10 +204,7 @@ class Slots:
     """A table of n clients; one that was never written has no slot."""
 
     def __init__(self, n: int, shadow: bool) -> None:
-        """With `shadow`, slots that `saved` has seen are kept.
-
-        Otherwise a client stays in its first slot for good.
-        """
+        """Keep slots that `saved` has seen if `shadow`, else one slot for good."""
         self.table = np.full(n, -1, dtype=np.int64)
         self.used = 0  # all slots are below
         self._shadow = shadow
@@ -217,12 +213,12 @@ class Slots:
         self._left: list[np.ndarray] = []  # by clients that moved since `saved`
 
     def of(self, clients: np.ndarray) -> np.ndarray:
-        """Where clients lie; −1: nowhere yet."""
+        """Return the slots of clients; −1: none yet."""
         found: np.ndarray = self.table[clients]
         return found
 
     def take(self, clients: np.ndarray) -> np.ndarray:
-        """Where clients may be written, and lie from now on."""
+        """Assign slots to which these clients may be written."""
         moving = np.unique(clients[~self._settled[clients]])
         before = self.table[moving]
         if (before >= 0).any():
@@ -240,7 +236,7 @@ class Slots:
         return found
 
     def saved(self) -> None:
-        """The table as it is now is safe: what it does not name may be used again."""
+        """Mark the table as safe: slots that it does not name may be used again."""
         if self._shadow:
             self._free = np.sort(np.concatenate([self._free, *self._left]))
             self._left = []
@@ -275,12 +271,12 @@ class Population:
         store: torch.device | None,
         others: tuple[np.ndarray, Tensor] | None = None,
     ) -> None:
-        """Nothing is allocated yet.
+        """Allocate nothing yet.
 
         Args:
-            n: clients.
+            n: number of clients.
             start: [width] the row of a client that was never asked.
-            store: where rows are kept; None is a file, which `open` names.
+            store: device that stores rows; None is a file, which `open` names.
             others: clients that start from another row, and that row.
         """
         self._others = others
@@ -296,20 +292,20 @@ class Population:
 
     @property
     def on_disk(self) -> bool:
-        """Whether rows are kept in a file."""
+        """Whether rows are stored in a file."""
         return isinstance(self._rows, RowFile)
 
     def open(self, path: Path) -> None:
-        """Keep the rows in this file, if they are to lie in one."""
+        """Store the rows in this file, if they belong in one."""
         if isinstance(self._rows, RowFile):
             self._rows.open(path)
 
     def close(self) -> None:
-        """Nothing more will be read or written."""
+        """End all reading and writing."""
         self._rows.close()
 
     def read(self, clients: np.ndarray) -> Tensor:
-        """The rows of some clients, [c, width], on the device of `start`."""
+        """Return the rows of some clients, [c, width], on the device of `start`."""
         self._asked = clients
         slots, device = self._slots.of(clients), self.start.device
         known = np.flatnonzero(slots >= 0)
@@ -325,18 +321,18 @@ class Population:
         return out
 
     def write(self, clients: np.ndarray, rows: Tensor) -> None:
-        """Keep the rows of some clients, each named once."""
+        """Store the rows of some clients, each named once."""
         if self.width and len(clients):
             self._rows.put(self._slots.take(clients), rows)
 
     def prefetch(self, clients: np.ndarray) -> None:
-        """Rows that will be read next, unless those read last are written before."""
+        """Read rows ahead that are needed next, except those read last."""
         if isinstance(self._rows, RowFile):
             slots = self._slots.of(clients[~np.isin(clients, self._asked)])
             self._rows.fetch(slots[slots >= 0])
 
     def each(self, groups: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, Tensor]]:
-        """Groups of clients with their rows; the next are read ahead meanwhile."""
+        """Yield groups of clients with their rows, and read the next group ahead."""
         for clients, coming in pairwise([*groups, None]):
             assert clients is not None
             rows = self.read(clients)
@@ -351,27 +347,27 @@ class Population:
 
     @property
     def bytes(self) -> int:
-        """What the rows take now, in memory or in the file."""
+        """Size of the rows now, in memory or in the file."""
         return self._rows.bytes(self._slots.used)
 
     def dump(self) -> dict[str, Tensor]:
-        """All that a checkpoint must hold: of rows in a file, only where they lie.
+        """Return all that a checkpoint must hold; of rows in a file, only their slots.
 
-        Until `saved` or `load`, the file keeps the rows that this speaks of.
+        Until `saved` or `load`, the file keeps these rows.
         """
         self._rows.sync()
         table = torch.from_numpy(self._slots.table.copy())
         return {"slot": table, **self._rows.dump(self._slots.used)}
 
     def saved(self) -> None:
-        """What `dump` gave is safe."""
+        """Mark the last `dump` as safe on disk."""
         self._slots.saved()
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Take up what `dump` gave.
+        """Restore what `dump` returned.
 
         Raises:
-            Refusal: the file does not hold what the dump speaks of.
+            Refusal: the file does not hold these rows.
         """
         self._slots.load(tensors["slot"].numpy())
         self._rows.load(tensors, self._slots.used)
@@ -391,7 +387,7 @@ class Blocks:
         self._blocks: list[Tensor] = []
 
     def get(self, slots: np.ndarray) -> Tensor:
-        """The rows in some slots, [c, width]."""
+        """Return the rows in some slots, [c, width]."""
         found = self._places(slots)
         if len(found) == 1:
             return found[0][0][found[0][2]]
@@ -402,7 +398,7 @@ class Blocks:
         return out
 
     def put(self, slots: np.ndarray, rows: Tensor) -> None:
-        """Keep rows."""
+        """Store rows."""
         self._grow(int(slots.max()) + 1)
         found = self._places(slots)
         for block, places, offsets in found:
@@ -417,7 +413,7 @@ class Blocks:
             self._blocks.append(empty)
 
     def _places(self, slots: np.ndarray) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """For each block that holds some: (block, which were asked, where they are)."""
+        """For each block that holds some: (block, which were asked, their offsets)."""
         found, length = [], self._shape[0]
         for b in np.unique(slots // length):
             where = np.flatnonzero(slots // length == b)
@@ -427,24 +423,24 @@ class Blocks:
         return found
 
     def bytes(self, used: int) -> int:
-        """What the blocks take."""
+        """Return the size of the blocks."""
         return sum(b.numel() * b.element_size() for b in self._blocks)
 
     def sync(self) -> None:
-        """Memory is always as it was written."""
+        """Do nothing: memory is always up to date."""
 
     def close(self) -> None:
-        """Memory is given back when it is no longer used."""
+        """Do nothing: memory is freed when it is no longer used."""
 
     def dump(self, used: int) -> dict[str, Tensor]:
-        """Copies of all rows."""
+        """Copy all rows."""
         blocks, length = {}, self._shape[0]
         for i, block in enumerate(self._blocks):
             blocks[f"block{i}"] = block[: used - i * length].to("cpu", copy=True)
         return blocks
 
     def load(self, tensors: dict[str, Tensor], used: int) -> None:
-        """Take up what `dump` gave."""
+        """Restore what `dump` returned."""
         self._blocks, length = [], self._shape[0]
         self._grow(used)
         first = 0

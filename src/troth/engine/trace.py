@@ -1,4 +1,4 @@
-"""What is done to a trace before it is replayed: less work for the same numbers."""
+"""Change a trace before it is replayed: less work for the same numbers."""
 
 import math
 import operator
@@ -14,9 +14,9 @@ _ATEN = torch.ops.aten
 def compute_once(graph: Any) -> None:
     """Change a trace: compute once what is computed twice from the same tensors.
 
-    Several models of a client, shared and personal, prepare the same batch. What goes
-    into an output stays apart, for outputs may be written over one by one. A trace that
-    writes into its tensors is left alone.
+    Several models of a client prepare the same batch. What goes into an output stays
+    apart, because outputs may be overwritten one by one. A trace that writes into its
+    tensors is left alone.
     """
     nodes = list(graph.graph.nodes)
     if any(_writes(node) for node in nodes):
@@ -36,7 +36,7 @@ def compute_once(graph: Any) -> None:
 
 
 def _writes(node: Any) -> bool:
-    """Whether a node changes a tensor, or gives another result every time."""
+    """Return whether a node changes a tensor or returns another result every time."""
     target = node.target
     schema, tags = getattr(target, "_schema", None), getattr(target, "tags", ())
     mutable = schema is not None and schema.is_mutable
@@ -46,8 +46,7 @@ def _writes(node: Any) -> bool:
 def update_in_place(graph: Any, in_pieces: bool) -> None:
     """Let v ← v − lr·g happen in v's own memory: no gathered g, no copy of v.
 
-    Also several such steps one after the other; only where each is the last use of the
-    v that it starts from.
+    Also for several such steps in a row; only where each is the last use of its v.
 
     Args:
         graph: a trace; it is changed.
@@ -74,7 +73,7 @@ def update_in_place(graph: Any, in_pieces: bool) -> None:
 
 
 def _updates(graph: Any) -> list[Any]:
-    """Steps v + g·rate that end in an output, in order; of a chain all, or none."""
+    """List steps v + g·rate that end in an output, in order; all or none of a chain."""
     outputs = graph.graph.output_node().args[0]
     order = {n: i for i, n in enumerate(graph.graph.nodes)}
     found: set[Any] = set()
@@ -90,7 +89,7 @@ def _updates(graph: Any) -> list[Any]:
 
 
 def _pieces(graph: Any, v: Any, g: Any, apart: bool) -> list[Any]:
-    """What a gradient of v was put together of, else the whole; no views of v."""
+    """Return the tensors that make up a gradient of v, or itself; no views of v."""
     if apart and g.target is _ATEN.cat.default and g.args[1:] == (1,):
         pieces = list(g.args[0])
         if not ({*pieces} & _aliases(v) or _changed(graph, pieces, g)):
@@ -129,10 +128,10 @@ _SAME = (
 
 
 def _product(piece: Any) -> Any:
-    """The product of activations and slopes that a piece is, all of it and in order.
+    """Return the product of activations and slopes that equals a whole piece, in order.
 
-    None where it is something else, or a product that is better laid down: where it is
-    used besides, and where many examples are added up, which is done side by side.
+    None where the piece is something else, or where the product is better stored first:
+    it has other uses, or sums many examples, which are summed side by side.
     """
     node = piece
     while node.target in _SAME and len(node.users) == 1:
@@ -153,7 +152,7 @@ _EXAMPLES = 512
 
 
 def _pull(graph: Any, v: Any, g: Any) -> tuple[Any, Any, float] | None:
-    """(rest, w, λ) of a gradient rest + λ(v − w), if w is the same where v moves."""
+    """Split a gradient rest + λ(v − w) into (rest, w, λ), if w is then unchanged."""
     if g.target is not _ATEN.add.Tensor or len(g.users) != 1:
         return None
     rest, away = g.args
@@ -168,7 +167,7 @@ def _pull(graph: Any, v: Any, g: Any) -> tuple[Any, Any, float] | None:
 
 
 def _share(graph: Any, v: Any, g: Any) -> tuple[Any, Any] | None:
-    """(rest, factor) of a gradient factor·rest, if both are the same where v moves.
+    """Split a gradient factor·rest into (rest, factor), if both are then unchanged.
 
     The factor is one number, or one per client.
     """
@@ -185,7 +184,7 @@ def _share(graph: Any, v: Any, g: Any) -> tuple[Any, Any] | None:
 
 
 def _last_use(graph: Any, node: Any) -> bool:
-    """Whether v + g·rate, with one row of v per client, is the last use of v."""
+    """Return whether v + g·rate, with one row of v per client, is the last use of v."""
     if node.kwargs or len(node.args) != 3:
         return False
     v, g, rate = (argument.meta["val"] for argument in node.args)
@@ -197,7 +196,7 @@ def _last_use(graph: Any, node: Any) -> bool:
 
 
 def _changed(graph: Any, tensors: list[Any], since: Any) -> bool:
-    """Whether the memory of one of these is written over after a node."""
+    """Return whether the memory of one of these tensors is overwritten after a node."""
     order = {n: i for i, n in enumerate(graph.graph.nodes)}
     held = {alias for tensor in tensors for alias in _aliases(_root(tensor))}
     later = (user for alias in held for user in alias.users)
@@ -205,14 +204,14 @@ def _changed(graph: Any, tensors: list[Any], since: Any) -> bool:
 
 
 def _over(node: Any) -> set[Any]:
-    """What a node writes over."""
+    """Return the tensors that a node overwrites."""
     schema = getattr(node.target, "_schema", None)
     pairs = zip(node.args, schema.arguments if schema else (), strict=False)
     return {a for a, known in pairs if known.alias_info and known.alias_info.is_write}
 
 
 def _root(node: Any) -> Any:
-    """The node of a trace that this one is a view of, or itself."""
+    """Follow views back to the node that owns the memory."""
     while _is_view(node):
         node = node.args[0]
     return node
@@ -225,7 +224,7 @@ def _is_view(node: Any) -> bool:
 
 
 def _aliases(node: Any) -> set[Any]:
-    """A node of a trace, and all views of it."""
+    """Return a node and all views of it."""
     found, ahead = {node}, [node]
     while ahead:
         for user in ahead.pop().users:
@@ -241,8 +240,8 @@ _UNPOOL = _ATEN.max_pool2d_with_indices_backward.default
 def by_kernels(graph: Any) -> None:
     """Change a trace: the order of a sum must not depend on the number of clients.
 
-    Products of matrices become those of `troth.networks.convolution`, and sums become
-    products with ones. Pooling finds its places where they lie.
+    Matrix products become those of `troth.networks.convolution`, and sums become
+    products with ones. Pooling reads its indices in place.
     """
     for node in list(graph.graph.nodes):
         if node.target is _ATEN.bmm.default:
@@ -258,7 +257,7 @@ def by_kernels(graph: Any) -> None:
 
 
 def _sum(graph: Any, node: Any) -> None:
-    """A sum over all axes but the first and some others, as a product with ones."""
+    """Replace a sum over axes other than the first by a product with ones."""
     x, axes = node.args[:2]
     seen, found = x.meta["val"], node.meta["val"]
     over = sorted({axis % max(1, seen.dim()) for axis in axes})

@@ -1,9 +1,9 @@
 """The only vmap and the only torch.compile: one-client functions over many clients.
 
-A function of one client is lifted over the rows of a chunk by `torch.func.vmap`, and
-what that comes to is traced once for each shape into plain tensor operations, which
-are then replayed: without the costs of vmap and autograd, and without a compiler. The
-trace can be compiled; on CUDA it is captured as a graph, but for a few operations.
+`torch.func.vmap` lifts a function of one client over the rows of a chunk. The result is
+traced once per shape into plain tensor operations, which are replayed without the costs
+of vmap and autograd. The trace can be compiled; on CUDA it is captured as a graph,
+except for a few operations.
 """
 
 import threading
@@ -35,13 +35,13 @@ class Lifted:
         in_place: bool = False,
         alone: bool = False,
     ) -> None:
-        """Nothing is traced yet.
+        """Trace nothing yet.
 
         Args:
             function: of one client.
-            dims: which axis of each argument is the clients', as vmap wants it.
+            dims: the client axis of each argument, as vmap takes it.
             how: `compiled`, or anything else for the plain trace.
-            in_place: the caller gives its arguments up: they may be written over.
+            in_place: the arguments may be overwritten.
             alone: the chunk is always of one client: no vmap, the plain operations.
         """
         self._function = _one(function, dims) if alone else vmap(function, dims)
@@ -61,7 +61,7 @@ class Lifted:
         return trees.like(example, replay(*flat))
 
     def once(self, *arguments: Any) -> Any:
-        """Call it without a trace, for shapes that hardly come twice."""
+        """Call it without a trace, for shapes that rarely repeat."""
         return self._function(*arguments)
 
     def _trace(
@@ -94,10 +94,10 @@ class Lifted:
 
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A plain function of tensors, compiled as a whole for each of their shapes.
+    """Compile a plain function of tensors as a whole, once per shape.
 
-    Kernels are chosen without trying them out where that could change a sum's order,
-    so that another process computes the same.
+    Kernels are not chosen by trial where that could change a sum's order, so that
+    another process computes the same.
     """
     knows = hasattr(torch._inductor.config, "deterministic")
     options: Any = {"deterministic": True} if knows else {}
@@ -110,7 +110,7 @@ def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., Any]:
-    """What vmap comes to for a single client, without it."""
+    """Do for a single client what vmap does, without it."""
 
     def picked(argument: Any, dim: Any) -> Any:
         if dim is None:
@@ -128,14 +128,14 @@ def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., A
 
 
 def captures(tensor: Tensor) -> bool:
-    """Whether what is computed where this tensor lies is captured as graphs."""
+    """Return whether work on this tensor's device is captured as graphs."""
     return tensor.is_cuda
 
 
 def _marked(graph: Callable[..., Any]) -> Callable[..., Any]:
-    """A trace of few operations, not captured: inputs would be copied for nothing.
+    """Replay a trace of few operations without capture, which would only copy inputs.
 
-    What it gives of memory that is written over, is marked as such.
+    Outputs that lie in reused memory are marked.
     """
 
     def replay(*tensors: Tensor) -> Any:
@@ -153,12 +153,12 @@ def _marked(graph: Callable[..., Any]) -> Callable[..., Any]:
 def _captured(
     graph: Callable[..., Any], flat: list[Tensor], record: Any = None
 ) -> Callable[..., Any]:
-    """The graph with memory of its own, so that it can be replayed in one launch.
+    """Give the graph its own memory, so that it is replayed in one launch.
 
-    What it returns lies in that memory and is valid until the next call. Inputs that
-    the caller keeps and fills anew (marked `is_kept`) are read where they lie; given
-    once more in another place, they are copied there, for that may be written over.
-    `record` takes (graph, inputs) and gives (outputs, replay); it makes a CUDA graph.
+    Outputs lie in that memory and are valid until the next call. Inputs that the caller
+    keeps and refills (marked `is_kept`) are read in place; the same tensor given as
+    another input is copied, because that input may be overwritten. `record` takes
+    (graph, inputs) and returns (outputs, replay); by default it records a CUDA graph.
     """
     kept = {id(t): i for i, t in reversed([*enumerate(flat)]) if hasattr(t, "is_kept")}
     held = [t if kept.get(id(t)) == i else t.clone() for i, t in enumerate(flat)]
@@ -191,11 +191,11 @@ def _captured(
 def _cuda_graph(
     graph: Callable[..., Any], held: list[Tensor]
 ) -> tuple[list[Any], Callable[[], None]]:
-    """Record the graph after two runs to warm up.
+    """Record the graph after two warm-up runs.
 
-    Where the work has a stream of its own the graph is recorded there, for graphs that
-    are recorded on the same stream share cuBLAS's working memory: those of several
-    streams would be replayed side by side, and write it at once.
+    Work with its own stream is recorded there: graphs recorded on one stream share
+    cuBLAS's working memory, and those of several streams would overwrite it when
+    replayed together.
     """
     here = torch.cuda.current_stream()
     own = None if here == torch.cuda.default_stream() else here

@@ -1,9 +1,9 @@
-"""Layers that must know their batch, in a form that can be lifted over clients.
+"""Batch normalization and dropout in a form that can be lifted over clients.
 
-torch's batch normalisation writes its running statistics as it runs, and its dropout
-draws from a global generator; neither can be done for many clients at once. Here both
-are told about the batch before the network runs: which rows are padding, and the key
-that their draws are made from. New statistics are handed over, not written.
+torch's batch normalization writes its running statistics as it runs, and its dropout
+draws from a global generator; neither works for many clients at once. Here both are
+given the batch before the network runs: which rows are padding, and the key of the
+draws. New statistics are returned, not written.
 
 References: ioffe2015batch, srivastava2014dropout.
 """
@@ -26,12 +26,11 @@ _DROPS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 
 class BatchNorm(_BatchNorm):
-    """Batch normalisation (Algorithms 1 and 2) that leaves padding out.
+    """Batch normalization (Algorithms 1 and 2) that leaves padding out.
 
-    In training it normalises by the rows that are there and keeps what its running
-    statistics become in `moved`; otherwise, or where `frozen_statistics` is set on it,
-    it normalises by the running ones. Names and tensors are those of the layer that it
-    stands for.
+    In training it normalizes by the rows that are present and stores the new running
+    statistics in `moved`. Otherwise, or with `frozen_statistics`, it normalizes by the
+    running ones. Names and tensors are those of the layer that it replaces.
     """
 
     def __init__(self, old: _BatchNorm) -> None:
@@ -49,7 +48,7 @@ class BatchNorm(_BatchNorm):
         self.moved: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """[b, c, ...] → the same, normalised over all axes but c."""
+        """Normalize [b, c, ...] over all axes except c."""
         assert self.running_mean is not None and self.running_var is not None
         if x.dim() not in self.axes:
             raise ValueError(f"batch normalisation of {self.axes} axes got {x.dim()}")
@@ -70,7 +69,7 @@ class BatchNorm(_BatchNorm):
         return out.to(x.dtype)
 
     def _plainly(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-        """By given statistics; torch's own cannot be lifted on CUDA."""
+        """Normalize by given statistics; torch's own cannot be lifted on CUDA."""
         scale = torch.rsqrt(var + self.eps)
         scale = scale if self.weight is None else scale * self.weight
         shift = -mean * scale + (0.0 if self.bias is None else self.bias)
@@ -79,10 +78,10 @@ class BatchNorm(_BatchNorm):
         return out.to(x.dtype)
 
     def _some(self, x: Tensor, present: Tensor, old: Tensor, old_var: Tensor) -> Tensor:
-        """By the rows that are there.
+        """Normalize by the rows that are present.
 
-        Without any, statistics stay; one value has no spread, so that its variance
-        stays, too (torch refuses one).
+        Without any, statistics stay. A single value has no spread, so its variance
+        stays too (torch refuses one).
         """
         axes = [0, *range(2, x.dim())]
         column = [1, -1, *[1] * (x.dim() - 2)]
@@ -115,10 +114,10 @@ class Dropout(nn.Module):
         self.p, self.index, self.training = old.p, index, old.training
         self.channels = not isinstance(old, nn.Dropout)
         self.key: Tensor | None = None  # []
-        self.calls = 0  # since it was told: a layer may be used more than once
+        self.calls = 0  # in this step: a layer may be used more than once
 
     def forward(self, x: Tensor) -> Tensor:
-        """Each number (or channel) is 0 with probability p, else divided by 1 − p."""
+        """Set each number (or channel) to 0 with probability p, or divide by 1 − p."""
         if not self.training or self.p == 0 or self.key is None:
             return x
         whole = x.shape[2:].numel() if self.channels and x.dim() > 2 else 1
@@ -131,9 +130,9 @@ class Dropout(nn.Module):
 
 
 def adapt(net: nn.Module) -> nn.Module:
-    """The network with its batch normalisations and dropouts replaced, in place.
+    """Replace the batch normalizations and dropouts of a network, in place.
 
-    Layers that cannot be replaced faithfully are left, for `validate` to refuse.
+    Layers that cannot be replaced faithfully stay, and `validate` refuses them.
     """
     made: dict[nn.Module, nn.Module] = {}
 
@@ -156,7 +155,7 @@ def adapt(net: nn.Module) -> nn.Module:
 
 
 def norms(net: nn.Module) -> list[tuple[str, _BatchNorm]]:
-    """Every layer whose running statistics travel with the model, by name."""
+    """List every layer whose running statistics travel with the model, by name."""
     return [
         (name, module)
         for name, module in net.named_modules()

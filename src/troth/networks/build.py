@@ -1,4 +1,4 @@
-"""The network of an experiment, behind its normalisation."""
+"""The network of an experiment, behind its normalization."""
 
 from typing import Any
 
@@ -22,19 +22,21 @@ def network(
     scale: float,
     given: bool = True,
 ) -> nn.Module:
-    """The model behind its normalisation, as it is before training.
+    """Build the model behind its normalization, as it is before training.
 
-    Freshly initialised from the seed, then set from `model.weights` where there is one,
-    then frozen where `model.freeze` says so.
+    It is initialized from the seed, then set from `model.weights`, then frozen by
+    `model.freeze`.
 
     Args:
         e: the experiment.
         shape: of one example.
-        classes: how many; 0 is regression.
+        classes: number of classes; 0 is regression.
         x: [m, ...] training rows.
         scale: the value of x that stands for 1.
-        given: whether `model.weights` is read; not for a trained model, which has its
-            numbers from elsewhere.
+        given: whether `model.weights` is read; not for a trained model.
+
+    Returns:
+        Normalization and model.
     """
     model = _initialised(e, shape, classes)
     if given and e.model.weights:
@@ -76,15 +78,15 @@ def freeze(model: nn.Module, patterns: list[str]) -> None:
     """Freeze what the patterns choose: it is neither trained, sent nor attacked.
 
     Parameters lose `requires_grad`. A layer whose running statistics are chosen is
-    marked `frozen_statistics`: it normalises by them in training too, and they stay.
+    marked `frozen_statistics`: it normalizes by them in training too, and they stay.
 
     Args:
         model: changed in place.
-        patterns: as `weights.matched` reads them; empty freezes nothing.
+        patterns: as in `weights.matched`; empty freezes nothing.
 
     Raises:
-        Refusal: a pattern matches nothing, nothing is left to train, or one of a
-            layer's two statistics is chosen without the other.
+        Refusal: a pattern matches nothing, nothing is left to train, or only one of a
+            layer's two statistics is chosen.
     """
     if not patterns:
         return
@@ -119,7 +121,7 @@ _STATISTICS = ("running_mean", "running_var")
 
 
 def facts(part: ModelPart, net: nn.Module) -> dict[str, Any]:
-    """What a run notes about where its network came from."""
+    """Return what a run records about its network's origin."""
     found: dict[str, Any] = {}
     frozen = sum(p.numel() for p in net.parameters() if not p.requires_grad)
     if frozen:
@@ -130,7 +132,7 @@ def facts(part: ModelPart, net: nn.Module) -> dict[str, Any]:
 
 
 def unchanged(part: ModelPart, noted: dict[str, Any]) -> None:
-    """Refuse to go on with a run whose file of weights is another one by now."""
+    """Refuse to continue a run whose file of weights has changed."""
     before = noted.get("weights_sha256")
     if before is None or not part.weights:
         return

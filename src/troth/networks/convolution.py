@@ -3,9 +3,8 @@
 Lifted over clients, a convolution becomes one with a group per client, and cuDNN runs
 the groups one after another. Here the windows of all clients are laid out as matrices
 and multiplied together (im2col), forwards, for the weights and for the inputs; on an
-H200 that is what makes a hundred clients with a CNN of their own step as one. Where
-there are kernels (`troth.networks.kernels`) and enough channels, windows are read where
-they lie.
+H200 that lets a hundred clients with a CNN each step as one. Where there are kernels
+(`troth.networks.kernels`) and enough channels, windows are read in place.
 """
 
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from troth.networks import kernels
 def laid_out(
     x: Tensor, kernel: Any, above: int, left: int
 ) -> tuple[Tensor, tuple[int, int, int]]:
-    """Every window of [b, c, h, w] as a row: [b·h'·w', p·q·c], and (b, h', w')."""
+    """Lay out every window of [b, c, h, w]: [b·h'·w', p·q·c], and (b, h', w')."""
     padded = pad(x.permute(0, 2, 3, 1), (0, 0, left, left, above, above))
     views = padded.unfold(1, kernel[0], 1).unfold(2, kernel[1], 1)  # b h w c p q
     b, h, w = views.shape[:3]
@@ -44,7 +43,7 @@ _LIBRARY.define(
 
 
 def _columns(x: Tensor, p: int, q: int, above: int, left: int) -> tuple[Tensor, Any]:
-    """Windows of [n, b, h, w, c], laid out: [n, b·h'·w', p·q·c], and (b, h', w')."""
+    """Lay out the windows of [n, b, h, w, c]: [n, b·h'·w', p·q·c], and (b, h', w')."""
     n = x.shape[0]
     flat = x.flatten(0, 1).permute(0, 3, 1, 2)
     columns, (b, high, wide) = laid_out(flat, (p, q), above, left)
@@ -53,7 +52,7 @@ def _columns(x: Tensor, p: int, q: int, above: int, left: int) -> tuple[Tensor, 
 
 
 def convolve_plainly(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
-    """`kernels.windows.convolve`, by windows laid out: what it must agree with."""
+    """Compute `kernels.windows.convolve` by windows laid out, its specification."""
     p, q, _, o = w.shape[1:]
     columns, shape = _columns(x, p, q, above, left)
     return _multiply(columns, w.flatten(1, 3)).reshape(len(x), *shape, o)
@@ -62,7 +61,7 @@ def convolve_plainly(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
 def weigh_plainly(
     x: Tensor, g: Tensor, p: int, q: int, above: int, left: int
 ) -> Tensor:
-    """`kernels.windows.weigh`, by windows laid out."""
+    """Compute `kernels.windows.weigh` by windows laid out, its specification."""
     columns, _ = _columns(x, p, q, above, left)
     by_window = _multiply(columns.mT, g.flatten(1, 3))
     return by_window.reshape(len(x), p, q, x.shape[4], g.shape[4])
@@ -73,7 +72,7 @@ def _add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
 
 
 def _products(a: Tensor, b: Tensor) -> Any:
-    """The kernels for such a product, if there are any."""
+    """Return the kernels for such a product, if there are any."""
     if not kernels.ready(a):
         return None
     from troth.networks.kernels import products
@@ -121,7 +120,7 @@ ADD_PRODUCT = torch.ops.troth.add_product.default
 
 
 def _over_clients(name: str) -> Any:
-    """An operation of two tensors, over clients: theirs side by side in one."""
+    """Lift an operation of two tensors over clients: side by side in one tensor."""
 
     def lifted(info: Any, dims: Any, *given: Any) -> tuple[Tensor, int]:
         n, (a, b, *rest) = info.batch_size, given
@@ -141,19 +140,19 @@ for _name in ("product", "convolve", "weigh"):
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """[i, k] × [k, j] of one client."""
+    """Multiply [i, k] × [k, j] of one client."""
     out: Tensor = torch.ops.troth.product(a[None], b[None])
     return out[0]
 
 
 def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
-    """[b, h, w, c] with weights [p, q, c, o] → [b, h', w', o], of one client."""
+    """Convolve one client's [b, h, w, c] with [p, q, c, o] → [b, h', w', o]."""
     out: Tensor = torch.ops.troth.convolve(x[None], w[None], above, left)
     return out[0]
 
 
 def weigh(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor:
-    """The gradient of `convolve` in the weights, [p, q, c, o], of one client."""
+    """Return the gradient of `convolve` in the weights, [p, q, c, o], of one client."""
     out: Tensor = torch.ops.troth.weigh(x[None], g[None], p, q, above, left)
     return out[0]
 
@@ -162,7 +161,7 @@ _inside = torch._C._functorch
 
 
 class _Convolving(TorchFunctionMode):
-    """Inside, 2-d convolutions are computed in another way where there is a better."""
+    """Compute 2-d convolutions within the block in another way where one is better."""
 
     convolved: Any  # of conv2d's arguments; None where torch is to compute it itself
 
@@ -176,12 +175,12 @@ class _Convolving(TorchFunctionMode):
 
 
 class Together(_Convolving):
-    """Inside, plain 2-d convolutions (stride 1, one group) are matrix products."""
+    """Compute plain 2-d convolutions (stride 1, one group) as matrix products."""
 
     def convolved(
         self, x: Tensor, w: Tensor, bias: Tensor | None = None, *how: Any
     ) -> Tensor | None:
-        """Windows times weights, for clients with weights of their own."""
+        """Multiply windows by weights, for clients with weights of their own."""
         padding = _padding(x, *how)
         if padding is None or _same_for_all(x, w):
             return None
@@ -193,18 +192,18 @@ class Together(_Convolving):
 
 
 class Apart(_Convolving):
-    """Inside, convolutions of one client, or of a model that stands still.
+    """Convolutions of one client, or of a model without gradients in its weights.
 
-    On CUDA one client's go channels-last, which is the order that cuDNN computes in; in
-    another it turns every input and every result round. On a CPU the gradient in
-    pictures of one channel is a plain convolution: what torch computes it by there
-    takes five times as long as the way forwards.
+    On CUDA one client's go channels-last, the order that cuDNN computes in; any other
+    order is converted on every input and result. On a CPU the gradient in images of one
+    channel is a plain convolution: torch's own takes five times as long as the forward
+    pass.
     """
 
     def convolved(
         self, x: Tensor, w: Tensor, bias: Tensor | None = None, *how: Any
     ) -> Tensor | None:
-        """In another order, or with another gradient."""
+        """Convolve in another memory order, or with another gradient."""
         if x.is_cuda:
             return None if lifted(x) or lifted(w) else _ordered(x, w, bias, *how)
         padding = _padding(x, *how)
@@ -217,10 +216,7 @@ class Apart(_Convolving):
 
 
 def _many_channels(x: Tensor, w: Tensor) -> bool:
-    """Whether tiles of the kernels are full; of one channel, windows are small.
-
-    And whether 32 bits count all that a client has.
-    """
+    """Return whether the kernels' tiles are full and 32 bits count the numbers."""
     pixels = x.shape[0] * x.shape[2] * x.shape[3]
     full = min(w.shape[:2]) >= 16 and x.dtype == w.dtype
     return full and x.dtype in kernels.NARROW and pixels * max(w.shape[:2]) < _MOST
@@ -234,7 +230,7 @@ def _shifted(out: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _ordered(x: Tensor, w: Tensor, *how: Any) -> Tensor | None:
-    """Channels-last, for pictures in batches."""
+    """Convolve batches of images channels-last."""
     if x.dim() != 4:
         return None
     order = torch.channels_last
@@ -244,12 +240,12 @@ def _ordered(x: Tensor, w: Tensor, *how: Any) -> Tensor | None:
 
 
 def lifted(x: Tensor) -> bool:
-    """Whether a tensor stands for those of many clients, here or further in."""
+    """Return whether a tensor stands for those of many clients, at any level."""
     return any(_inside.is_batchedtensor(one) for one in _wrapped(x))
 
 
 def _wrapped(x: Tensor) -> Iterator[Tensor]:
-    """A tensor, and all that stand inside it, one in another."""
+    """Yield a tensor and all tensors wrapped in it."""
     yield x
     while _inside.is_functorch_wrapped_tensor(x):
         x = _inside.get_unwrapped(x)
@@ -259,25 +255,22 @@ def _wrapped(x: Tensor) -> Iterator[Tensor]:
 class _Turned(torch.autograd.Function):
     """x [b, c, h, w], weight [o, c, p, q] → [b, o, h', w'], for gradients in x alone.
 
-    Back goes a convolution of what comes with the weights turned round.
+    Backward is a convolution of the incoming gradient with the flipped weights.
     """
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
-        """As it is."""
         return torch.conv2d(x, w, None, (1, 1), (above, left))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Keep the weights."""
         ctx.save_for_backward(inputs[1])
         ctx.padding = inputs[2:]
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
-        """Of x."""
         (w,) = ctx.saved_tensors
         above, left = ctx.padding
         rest = w.shape[2] - 1 - above, w.shape[3] - 1 - left
@@ -286,10 +279,9 @@ class _Turned(torch.autograd.Function):
 
 
 def _same_for_all(x: Tensor, w: Tensor) -> bool:
-    """Whether many clients' inputs meet one model that stands still.
+    """Return whether many clients' inputs meet one model without gradients in it.
 
-    Lifted, that is a plain convolution of all their inputs, which cuDNN does best. The
-    model stands still if no client has its own and no gradient in it is asked for.
+    Lifted, that is a plain convolution of all inputs, which cuDNN does best.
     """
     still = not lifted(w) and not any(one.requires_grad for one in _wrapped(w))
     return still and _inside.is_functorch_wrapped_tensor(x)
@@ -298,7 +290,7 @@ def _same_for_all(x: Tensor, w: Tensor) -> bool:
 def _padding(
     x: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> tuple[int, int] | None:
-    """The padding of a call with stride, dilation and groups 1; None for any other."""
+    """Return the padding of a call with stride, dilation and groups 1, else None."""
     steps = (*_pair(stride), *_pair(dilation), groups)
     if x.dim() != 4 or isinstance(padding, str) or any(s != 1 for s in steps):
         return None
@@ -312,13 +304,12 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 class _Once(torch.autograd.Function):
-    """Itself; what has passed through it cannot be differentiated again."""
+    """The identity; what passed through it cannot be differentiated again."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        """A new tensor, the same numbers."""
         return x.view_as(x)
 
     @staticmethod
@@ -327,18 +318,17 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        """Refuse, rather than give a wrong second derivative."""
+        """Refuse, instead of returning a wrong second derivative."""
         raise RuntimeError("lifted convolutions have no second derivatives")
 
 
 class _Convolve(torch.autograd.Function):
-    """x [b, c, h, w], weight [o, c, p, q] → out [b, o, h', w'], and its windows."""
+    """x [b, c, h, w], weight [o, c, p, q] → [b, o, h', w'] (channels-last), windows."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, w: Tensor, above: int, left: int) -> tuple[Tensor, Tensor]:
-        """Windows times weights; the result is channels-last."""
         columns, shape = laid_out(x, w.shape[2:], above, left)
         flat = w.permute(2, 3, 1, 0).reshape(-1, w.shape[0])
         out = product(columns, flat).reshape(*shape, -1).permute(0, 3, 1, 2)
@@ -346,7 +336,6 @@ class _Convolve(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Keep what the gradients need."""
         x, w, above, left = inputs
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(w, output[1])
@@ -354,7 +343,6 @@ class _Convolve(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Any, ...]:
-        """The weights' gradient, and the inputs' where it is asked for."""
         w, columns = ctx.saved_tensors
         o, c, p, q = w.shape
         flat = g.permute(0, 2, 3, 1).reshape(-1, o)
@@ -371,25 +359,22 @@ class _Convolve(torch.autograd.Function):
 
 
 class _Direct(torch.autograd.Function):
-    """The same, without the windows: neither made nor kept."""
+    """The same without the windows: neither made nor kept."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
-        """The result is channels-last."""
         by_tap = w.permute(2, 3, 1, 0)
         return convolve(x.permute(0, 2, 3, 1), by_tap, above, left).permute(0, 3, 1, 2)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Keep what the gradients need."""
         ctx.save_for_backward(*inputs[:2])
         ctx.padding = inputs[2:]
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
-        """The weights' gradient, and the inputs' where it is asked for."""
         x, w = ctx.saved_tensors
         p, q = w.shape[2:]
         above, left = ctx.padding

@@ -1,11 +1,9 @@
 """Flat vectors: a network's numbers, masks over them, and nested state as rows.
 
-The vector of a network holds its parameters, then a tail of statistics: all means that
-batch normalization keeps running, then all variances in the same order, so that the
-last half of the tail are variances. `Masks` turns names of parameters into masks over
-the vector; methods never see names. `Packing` lays nested tuples of tensors out as one
-row: every step of every client goes through it, in half the time that
-`torch.utils._pytree` takes, which knows more kinds of trees.
+The vector of a network holds its parameters, then a tail of statistics: all running
+means of batch normalization, then all variances in the same order. `Masks` turns names
+of parameters into masks over the vector; methods never see names. `Packing` lays nested
+tuples of tensors out as one row, in half the time of `torch.utils._pytree`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +35,7 @@ def _trainable(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _statistics(module: nn.Module) -> dict[str, Tensor]:
-    """Running means by name, then running variances."""
+    """Return running means by name, then running variances."""
     found: dict[str, Tensor] = {}
     for kind in ("running_mean", "running_var"):
         for name, norm in norms(module):
@@ -46,12 +44,12 @@ def _statistics(module: nn.Module) -> dict[str, Tensor]:
 
 
 def tensors(module: nn.Module) -> dict[str, Tensor]:
-    """All that the flat vector holds, by name, in its order: the module's own."""
+    """Return all that the flat vector holds, by name and in its order."""
     return _trainable(module) | _statistics(module)
 
 
 def layout(module: nn.Module) -> Layout:
-    """The layout of a module: `named_parameters`, then the tail.
+    """Return the layout of a module: `named_parameters`, then the tail.
 
     Raises:
         Refusal: it has no trainable parameter.
@@ -69,13 +67,13 @@ def layout(module: nn.Module) -> Layout:
 
 
 def flatten(module: nn.Module) -> Tensor:
-    """A copy of the trainable parameters and the tail as one vector [d]."""
+    """Copy the trainable parameters and the tail into one vector [d]."""
     layout(module)
     return torch.cat([t.detach().reshape(-1) for t in tensors(module).values()])
 
 
 def unflatten(place: Layout, v: Tensor) -> dict[str, Tensor]:
-    """The tensors in a vector [d], by name: views, by one split (one gradient)."""
+    """Return the tensors in a vector [d] by name: views by one split (one gradient)."""
     if v.shape != (place.d,):
         raise Refusal(
             f"a vector of shape {list(v.shape)} does not fit this model, which has "
@@ -93,16 +91,16 @@ def call(
     kwargs: dict[str, Any] | None = None,
     tied: dict[str, str] | None = None,
 ) -> Any:
-    """The module on these arguments, with these tensors in place of its own.
+    """Call the module with these tensors in place of its own.
 
     A tensor that several modules share is given once, under its first name. (torch's
     own way to tie them loses a module that is itself in several places.)
 
     Args:
-        module: left as it was.
+        module: unchanged afterwards.
         given: tensors by name.
-        args: what it is called with.
-        kwargs: the same, by name.
+        args: positional arguments.
+        kwargs: keyword arguments; None: no.
         tied: its `ties`, if they are known already.
     """
     known = ties(module) if tied is None else tied
@@ -111,7 +109,7 @@ def call(
 
 
 def ties(module: nn.Module) -> dict[str, str]:
-    """Every further name of a parameter that several modules share → its first."""
+    """Map every further name of a shared parameter to its first name."""
     first: dict[int, str] = {}
     found = {}
     for place, part in module.named_modules():
@@ -134,12 +132,12 @@ _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 class Masks:
-    """Which numbers of the flat vector belong to which parts of a network.
+    """Masks over the flat vector by names of a network's parts.
 
     A mask is [d] of bool, on the device of the parameters. Names are those of the
-    model itself: the normalisation of inputs that stands before it is not counted.
-    What is frozen is not in the vector, and has no name here. A tensor that several
-    layers share belongs to each of them.
+    model, without the normalization of inputs before it. What is frozen is not in the
+    vector and has no name here. A tensor that several layers share belongs to each of
+    them.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -155,24 +153,24 @@ class Masks:
 
     @property
     def names(self) -> list[str]:
-        """Of all tensors, the second names of those that are shared included."""
+        """Names of all tensors, with the further names of shared ones."""
         return [name for own in self._names for name in own]
 
     @property
     def layers(self) -> list[str]:
         """Names of the layers that hold numbers, in the order of the model's modules.
 
-        A layer is a module that has tensors of its own; "" is the model itself.
+        A layer is a module with tensors of its own; "" is the model itself.
         """
         return list(self._layers)
 
     def matching(self, option: str, patterns: list[str]) -> Tensor:
-        """All that the patterns choose, as `model.freeze` reads them.
+        """Return the mask of what the patterns choose, as in `model.freeze`.
 
         Args:
-            option: what a refusal calls them.
+            option: name for refusals.
             patterns: names of tensors, or of modules around them, such as "4",
-                "4.weight", "features", "layer?.*.bn1"; no pattern chooses nothing.
+                "4.weight", "features", "layer?.*.bn1"; an empty list chooses nothing.
 
         Raises:
             Refusal: a pattern that chooses nothing; lists the names.
@@ -180,11 +178,11 @@ class Masks:
         return self._mask(matched(option, patterns, self.names))
 
     def last(self, option: str, number: int) -> Tensor:
-        """The last so many layers: with 1, the head; with 0, nothing.
+        """Return the mask of the last layers: 1 is the head, 0 nothing.
 
         Args:
-            option: what a refusal calls the number.
-            number: how many.
+            option: name for refusals.
+            number: how many layers.
 
         Raises:
             Refusal: the model has fewer.
@@ -197,7 +195,7 @@ class Masks:
         return self._in(self.layers[len(self.layers) - number :])
 
     def norms(self) -> Tensor:
-        """All of the normalisation layers, with their running statistics.
+        """Return the mask of normalization layers, with their running statistics.
 
         Raises:
             Refusal: the model has none.
@@ -212,7 +210,7 @@ class Masks:
         return self._in(found)
 
     def sizes(self) -> Tensor:
-        """[d] of float32: how many numbers there are in the tensor of each."""
+        """Return for each number the size of its tensor, [d] in float32."""
         return self._spread(self._layout.sizes).float()
 
     @property
@@ -227,13 +225,13 @@ class Masks:
         return self._spread(hits)
 
     def _spread(self, values: Sequence[float]) -> Tensor:
-        """A value a tensor → [d] one a number."""
+        """Repeat one value per tensor to one per number, [d]."""
         sizes = torch.tensor(self._layout.sizes, device=self._device)
         return torch.tensor(values, device=self._device).repeat_interleave(sizes)
 
 
 def _bare(network: nn.Module) -> tuple[str, nn.Module]:
-    """A model without the normalisation of its inputs, and its name in the network."""
+    """Return the model without its input normalization, and its name in the network."""
     behind = isinstance(network, nn.Sequential) and len(network) == 2
     first = next(network.children(), None)
     if behind and isinstance(first, Normalize):
@@ -246,14 +244,14 @@ def _layer(name: str) -> str:
 
 
 def leaves(tree: Any) -> list[Tensor]:
-    """All tensors of a tree, in order."""
+    """List all tensors of a tree, in order."""
     if isinstance(tree, Tensor):
         return [tree]
     return [leaf for branch in tree for leaf in leaves(branch)]
 
 
 def like(tree: Any, flat: Iterable[Any]) -> Any:
-    """The tree with its tensors replaced, in order."""
+    """Replace the tensors of a tree, in order."""
     ahead = iter(flat)  # of an iterator, itself
     if isinstance(tree, Tensor):
         return next(ahead)
@@ -262,23 +260,23 @@ def like(tree: Any, flat: Iterable[Any]) -> Any:
 
 
 def mapped(function: Callable[[Tensor], Any], tree: Any) -> Any:
-    """The tree with a function applied to each of its tensors."""
+    """Apply a function to each tensor of a tree."""
     return like(tree, [function(leaf) for leaf in leaves(tree)])
 
 
 def where(condition: Tensor, new: Any, old: Any) -> Any:
-    """The tensors of `new` where the condition holds, of `old` elsewhere."""
+    """Take the tensors of `new` where the condition holds, of `old` elsewhere."""
     pairs = zip(leaves(new), leaves(old), strict=True)
     return like(old, [torch.where(condition, a, b) for a, b in pairs])
 
 
 def first(tree: Any) -> Any:
-    """A chunk of one without its client axis; tensors that have no axis stay."""
+    """Remove the client axis from a chunk of one; tensors without axes stay."""
     return mapped(lambda leaf: leaf[0] if leaf.dim() else leaf, tree)
 
 
 def kept(tree: Any) -> Any:
-    """Copies of what lies in memory that a captured graph will use again."""
+    """Copy what lies in memory that a captured graph will reuse."""
     return mapped(lambda t: t.clone() if hasattr(t, "is_reused") else t, tree)
 
 
@@ -292,7 +290,7 @@ class Packing:
         self.width = sum(self.sizes)
 
     def pack(self, tree: Any, n: int) -> Tensor:
-        """A tree of n clients as [n, width]."""
+        """Lay out a tree of n clients as [n, width]."""
         pairs = zip(leaves(tree), self.sizes, strict=True)
         flat = [leaf.reshape(n, size) for leaf, size in pairs]
         if len(flat) == 1:
@@ -300,7 +298,7 @@ class Packing:
         return torch.cat(flat, dim=1) if flat else torch.zeros(n, 0)
 
     def unpack(self, rows: Tensor) -> Any:
-        """[n, width] as a tree whose tensors have n rows (views)."""
+        """View [n, width] as a tree whose tensors have n rows."""
         parts = torch.split(rows, self.sizes, dim=1) if self.sizes else ()
         pairs = zip(parts, self.shapes, strict=True)
         shaped = [part.reshape(len(rows), *shape) for part, shape in pairs]

@@ -1,6 +1,6 @@
-"""Every client's last linear layer, as if it were fitted alone on the client's data.
+"""Every client's last linear layer, as if fitted on that client's data alone.
 
-The layers before it are the shared model's, so that all clients' are comparable.
+The layers before it are the shared model's, so that clients are comparable.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _PAIRS = 200  # examples of a client whose pairs say how curved its loss is
 
 
 class Heads(NamedTuple):
-    """What clients know of their own last layer, a row each."""
+    """Clients' estimates of their own last layer, one row per client."""
 
     rows: np.ndarray  # [K, p] estimates, or slopes of the loss at the shared model
     noise: np.ndarray  # [K] tr Cov of each row about its own truth
@@ -35,12 +35,12 @@ class Layer(NamedTuple):
 
     @property
     def width(self) -> int:
-        """What one output is made of: inputs, and a constant where there is a bias."""
+        """Inputs of one output, and a constant where there is a bias."""
         return self.module.in_features + (self.module.bias is not None)
 
 
 def last(net: nn.Module, x: Tensor) -> Layer:
-    """The linear layer whose outputs are the network's."""
+    """Find the linear layer whose outputs are the network's."""
     seen: list[tuple[str, nn.Linear, Tensor]] = []
     hooks = [
         module.register_forward_hook(
@@ -66,7 +66,7 @@ def last(net: nn.Module, x: Tensor) -> Layer:
 def _clients(
     net: nn.Module, layer: Layer, data: Data
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Inputs of the last layer (a constant behind them), outputs and y of each client.
+    """Yield each client's inputs of the last layer (then a constant), outputs and y.
 
     Of its training data, in float64.
     """
@@ -90,16 +90,16 @@ def _clients(
 def least_squares(
     net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray
 ) -> Heads:
-    """Each client's own least squares ŵ_k (Ditto, Eq. 14), and σ² of what it leaves.
+    """Fit each client's own least squares ŵ_k (Ditto, Eq. 14) and the residual σ².
 
     tr Cov(e_k) is σ² tr(X_kᵀX_k)⁻¹ (Eq. 13). Clients with no more examples than
-    parameters, or with inputs that do not tell parameters apart, are left out.
+    parameters, or with inputs that do not identify them, are left out.
 
     Args:
         net: the shared model.
         layer: its last layer, with one output.
         data: what the clients hold.
-        hostile: [n] whose residuals say nothing of σ².
+        hostile: [n] clients whose residuals do not count.
     """
     p, rows, loose, client = layer.width, [], [], []
     left, free = 0.0, 0
@@ -121,17 +121,17 @@ def least_squares(
 
 
 def slopes(net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray) -> Heads:
-    """The slope g_k of each client's cross-entropy at the shared model w.
+    """Return the gradient g_k of each client's cross-entropy at the shared model w.
 
-    To first order g_k = H_k(w − w_k) + noise, so that between clients tr Cov(g) =
-    τ² E tr H_k² and within a client the noise is the spread of its examples' slopes.
+    To first order g_k = H_k(w − w_k) + noise, so that between clients tr Cov(g) = τ² E
+    tr H_k² and within a client the noise is the spread of its examples' gradients.
     Cross-entropy is a negative log-likelihood: σ² = 1; 1/L for the mean over L labels.
 
     Args:
         net: the shared model.
         layer: its last layer.
         data: what the clients hold.
-        hostile: [n] whose curvature does not count.
+        hostile: [n] clients whose curvature does not count.
     """
     rows, noise, client, curved = [], [], [], []
     labels = 1
@@ -157,12 +157,12 @@ def slopes(net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray) -> Hea
 
 
 def _several(y: np.ndarray) -> bool:
-    """Whether an example may have several labels; shares of classes are fractions."""
+    """Return whether an example may have several labels (class shares are floats)."""
     return y.ndim == 2 and y.dtype.kind != "f"
 
 
 def _residual(outputs: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What is predicted, and how far that is from y: [m, outputs] each."""
+    """Return predictions and their distance from y: [m, outputs] each."""
     k = outputs.shape[1]
     if not _several(y) and k > 1:
         raised = np.exp(outputs - outputs.max(axis=1, keepdims=True))
@@ -175,9 +175,9 @@ def _residual(outputs: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _curvature(x: np.ndarray, share: np.ndarray, softmax: bool) -> float:
-    """The trace of H² of a client, H = E[Λ ⊗ xxᵀ], from pairs of different examples.
+    """Estimate tr H² of a client, H = E[Λ ⊗ xxᵀ], from pairs of different examples.
 
-    Λ is diag(p) − ppᵀ of a softmax, diag(p(1 − p)) of labels apart.
+    Λ is diag(p) − ppᵀ for a softmax, diag(p(1 − p)) for separate labels.
     """
     if softmax:
         alike, cross = share @ share.T, share @ (share**2).T

@@ -1,4 +1,4 @@
-"""Layers that models share, and the normalisation that stands before every model."""
+"""Layers that models share, and the normalization before every model."""
 
 import math
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ _CHUNK = 1 << 21  # numbers converted to float64 at a time: 16 MB
 class Normalize(nn.Module):
     """(x − mean)·(1/std) in the precision of its buffers; the first layer of a network.
 
-    Bytes and floats go in; mean and std are buffers, so that they travel with the model
-    but are neither trained nor averaged.
+    Takes bytes and floats. Mean and std are buffers: they travel with the model, but
+    are neither trained nor averaged.
     """
 
     mean: Tensor
@@ -40,19 +40,19 @@ class Normalize(nn.Module):
         self.register_buffer("inverse", spread.reciprocal().to(kind))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[b, ...] of any type → the same shape, normalised."""
+        """Normalize [b, ...] of any type."""
         return (x.to(self.mean.dtype) - self.mean) * self.inverse
 
 
 class Features(nn.Module):
     """NaN → fill, then (x − mean)/std: how a client's inputs were prepared.
 
-    It stands before the network of a finished run, so that this takes inputs as the
-    data had them, missing values included. Its buffers are float64, as in training, for
+    It stands before the network of a finished run, which then takes inputs as the data
+    had them, missing values included. Its buffers are float64, as in training, because
     a large mean leaves float32 few digits; `.float()` is for devices without it.
 
     Args:
-        fill: what stands for a missing value, feature by feature.
+        fill: replaces a missing value, feature by feature.
         mean: is subtracted.
         std: is divided by.
     """
@@ -74,7 +74,7 @@ class Features(nn.Module):
             self.register_buffer(name, values.to(torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[b, ...] of any type → the same shape, without missing values."""
+        """Prepare [b, ...] of any type."""
         x = x.to(self.mean.dtype)
         return (torch.where(x.isnan(), self.fill, x) - self.mean) / self.std
 
@@ -82,7 +82,7 @@ class Features(nn.Module):
 def normalize(
     kind: Literal["unit", "pixel", "none"], x_train: np.ndarray, scale: float
 ) -> Normalize:
-    """The first layer for a data set.
+    """Return the first layer for a data set.
 
     Args:
         kind: unit = x/scale; pixel = (x − mean)/(std + 0.001) for each feature over the
@@ -104,7 +104,7 @@ def normalize(
 
 
 def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each feature, in float64, two passes."""
+    """Return mean and standard deviation of each feature, in float64, two passes."""
     if len(x) == 0:
         raise Refusal("normalize = 'pixel' needs training rows, and there are 0")
     total = np.zeros(x.shape[1:])
@@ -132,14 +132,14 @@ def _chunks(x: np.ndarray) -> Iterator[np.ndarray]:
 def dense(
     inputs: int, widths: list[int], outputs: int, dropout: list[float] | None = None
 ) -> list[nn.Module]:
-    """Fully connected layers with ReLU between them.
+    """Return fully connected layers with ReLU between them.
 
     Args:
-        inputs: of the first.
-        widths: of the hidden ones; may be empty.
-        outputs: of the last.
-        dropout: for every layer, the last one too, the probability that an input of it
-            is dropped; where it is 0 (or nothing is given) no dropout layer is made.
+        inputs: of the first layer.
+        widths: of the hidden layers; may be empty.
+        outputs: of the last layer.
+        dropout: for every layer, the last one too, the probability that an input is
+            dropped; None, or 0, makes no dropout layer.
     """
     positive("model.widths", widths)
     drops = dropout or [0.0] * (len(widths) + 1)

@@ -1,13 +1,12 @@
-"""A network with its loss, and that as a problem on a flat vector.
+"""A network with its loss, as a problem on a flat vector.
 
-`Objective` is the loss of a batch. A task is its losses, gradients and predictions as
-functions of a flat vector, in two forms. `functional` is pure and can be lifted over
-clients and traced; `in_place` serves one client at a time without copying its
-parameters.
+`Objective` is the loss of a batch. A task has its losses, gradients and predictions as
+functions of a flat vector, in two forms: `functional` is pure and can be lifted over
+clients and traced; `in_place` serves one client at a time without copying parameters.
 
-`grad` trains: with dropout, and with batch normalisation by the batch. What it returns
-for the tail of the vector is how far the running statistics move, the other way round,
-so that a step of length 1 takes them there. The others use what was learnt.
+`grad` trains: with dropout, and batch normalization by the batch. For the tail of the
+vector it returns the negative move of the running statistics, so that a step of length
+1 takes them there. The other functions use the running statistics.
 """
 
 import copy
@@ -39,19 +38,19 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Objective(nn.Module):
-    """Σ weight·loss(net(x), y) + penalty: what one client minimises.
+    """Σ weight·loss(net(x), y) + penalty: what one client minimizes.
 
-    The loss of an example is the one given, else the model's own `loss(outputs, y)`
-    where the network or a module in it defines one, else what suits y (`losses/auto`).
-    A `penalty()` defined in the same way is added.
+    The loss of an example is the given one, else `loss(outputs, y)` of the network or
+    of a module in it, else the one that suits y (`losses/auto`). A `penalty()` defined
+    in the same way is added.
 
     Args:
-        net: the network, normalisation included; its batch normalisations and dropouts
+        net: the network with its normalization; its batch normalizations and dropouts
             are replaced by ours (`batchnorm`), which keep names and tensors.
-        classes: how many; 0 is regression.
+        classes: number of classes; 0 is regression.
         loss: of outputs and labels, one value per example; None chooses.
         padded: whether batches may hold rows of weight 0; without any, batch
-            normalisation is torch's own, which is faster.
+            normalization is torch's own, which is faster.
     """
 
     def __init__(
@@ -71,12 +70,12 @@ class Objective(nn.Module):
         self.drops = [m for m in self.parts if isinstance(m, Dropout) and m.p > 0]
 
     def mode(self, training: bool) -> None:
-        """Training or prediction, for every layer, which others may have set."""
+        """Set training or prediction for every layer, which others may have changed."""
         if any(part.training != training for part in self.parts):
             self.net.train(training)
 
     def forward(self, batch: Batch) -> Tensor:
-        """The scalar; weight [b] sums to 1 or is all 0."""
+        """Compute the scalar; weight [b] sums to 1 or is all 0."""
         losses = self.per_example(self.net(batch.x), batch.y)
         if losses.shape != batch.weight.shape:
             raise Refusal(
@@ -89,7 +88,7 @@ class Objective(nn.Module):
         return total
 
     def per_example(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The loss of each example, [b], without the penalty."""
+        """Compute the loss of each example, [b], without the penalty."""
         if self.loss is not None:
             return self.loss(outputs, y)
         if self.losing is not None:
@@ -104,14 +103,14 @@ class Objective(nn.Module):
         return suited(outputs, y)
 
     def check(self, batch: Batch) -> None:
-        """Refuse data that the loss or the network has no use for, before training."""
+        """Refuse, before training, data that do not suit the loss or the network."""
         self.mode(training=False)
         with torch.no_grad():
             expect_outputs(self.net(batch.x), batch.y, self.classes)
             self(batch)
 
     def tell(self, batch: Batch) -> None:
-        """Say to the layers that ask which rows are there and what to draw from."""
+        """Give the layers the weights of the rows and the key of their draws."""
         for norm in self.norms:
             norm.present, norm.moved = batch.weight if self.padded else None, None
         if self.drops:
@@ -120,9 +119,9 @@ class Objective(nn.Module):
                 drop.key, drop.calls = key, 0
 
     def told(self) -> list[Tensor | None]:
-        """What the running statistics became, in the order of the tail.
+        """Return the new running statistics in the tail's order; forget the batch.
 
-        None for a layer that did not run. The batch is forgotten.
+        None for a layer that did not run.
         """
         moved = [m.moved or (None, None) for m in self.norms if not m.frozen_statistics]
         for norm in self.norms:
@@ -138,7 +137,7 @@ def expect_outputs(outputs: Tensor, y: Tensor, classes: int) -> None:
     Args:
         outputs: [b, k] of the model.
         y: [b] labels or targets, [b, classes] shares, or [b, labels] of 0 and 1.
-        classes: how many; 0 is regression.
+        classes: number of classes; 0 is regression.
     """
     allowed = {0: (1,), 2: (1, 2)}.get(classes, (classes,))
     what = f"{classes} classes" if classes else "regression"
@@ -154,7 +153,7 @@ def expect_outputs(outputs: Tensor, y: Tensor, classes: int) -> None:
 
 
 def _defines(net: nn.Module, method: str) -> str | None:
-    """The name of the first module in `net` whose class has this method."""
+    """Return the name of the first module in `net` whose class has this method."""
     for name, module in net.named_modules():
         if callable(getattr(type(module), method, None)):
             return str(name)
@@ -164,7 +163,7 @@ def _defines(net: nn.Module, method: str) -> str | None:
 class _Lowered(nn.Module):
     """A network computed in bfloat16 whose parameters stay as they are.
 
-    Batch normalisation keeps its own precision and takes inputs of the lower one.
+    Batch normalization keeps its own precision and takes inputs of the lower one.
     """
 
     def __init__(self, net: nn.Module) -> None:
@@ -191,10 +190,10 @@ class _Lowered(nn.Module):
 
 
 def at(objective: Objective, precision: str) -> Objective:
-    """The objective in a precision; bfloat16 is the network's alone.
+    """Return the objective in a precision; bfloat16 lowers the network alone.
 
     Raises:
-        Refusal: a precision there is not.
+        Refusal: an unknown precision.
     """
     if precision == "bfloat16":
         lowered = _Lowered(objective.net)
@@ -222,17 +221,17 @@ __all__ = [
 def functional(
     objective: Objective, precision: str = "float32", together: bool = False
 ) -> Task:
-    """Pure functions of a flat vector, for vmap, compilation and tracing.
+    """Return pure functions of a flat vector, for vmap, compilation and tracing.
 
     While one of them runs, the objective's module holds its tensors: two threads must
     not share an objective.
 
     Args:
-        objective: left untouched; where its buffers are of another floating type than
-            the vector given, they are converted on the way.
-        precision: bfloat16 computes the network in bfloat16 and everything else
-            (outputs, loss, penalty, gradient) in the type of the vector; the others
-            compute all in the type of the vector (`tf32`: see `kernels.precision`).
+        objective: left unchanged; buffers of another floating type than the vector are
+            converted on the way.
+        precision: bfloat16 computes the network in bfloat16 and all else (outputs,
+            loss, penalty, gradient) in the type of the vector; the others compute all
+            in the type of the vector (`tf32`: see `kernels.precision`).
         together: convolutions as matrix products, for clients lifted on a GPU.
     """
     convolving = Together if together else Apart
@@ -287,7 +286,7 @@ def _climbing(
     predict: Callable[[Tensor, Tensor], Tensor],
     per_example: Callable[[Tensor, Tensor], Tensor],
 ) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-    """Losses of examples and their gradients in the inputs, of pure functions."""
+    """Return pure losses of examples and their gradients in the inputs."""
 
     def climb(
         v: Tensor, x: Tensor, y: Tensor, still: bool = False
@@ -306,7 +305,7 @@ def _climbing(
 
 
 def _after(moved: list[Tensor | None], v: Tensor, place: Layout) -> Tensor:
-    """The tail after a step: layers that did not run keep what they had."""
+    """Return the tail after a step: layers that did not run keep theirs."""
     names = place.names[-len(moved) :]
     before = unflatten(place, v.detach())
     pairs = zip(names, moved, strict=True)
@@ -315,17 +314,16 @@ def _after(moved: list[Tensor | None], v: Tensor, place: Layout) -> Tensor:
 
 
 def in_place(objective: Objective, precision: str = "float32") -> Task:
-    """The same functions for one client, with the parameters as views of its row.
+    """Return the same functions for one client, with parameters as views of its row.
 
     Parameters are not copied on the way in, and on a CPU images go through convolutions
-    channels-last (a step of Ditto's Fashion CNN takes 19 ms instead of 26; gathering
-    gradients into the buffer afterwards is 1.5 ms faster than accumulating them there).
-    `grad` returns one buffer that its next call overwrites: use it at once. The
-    functions cannot be traced, lifted or differentiated through; a thread needs a Task
-    of its own, and then threads do not meet.
+    channels-last (a step of Ditto's Fashion CNN takes 19 ms instead of 26). `grad`
+    returns one buffer that its next call overwrites: use it at once. The functions
+    cannot be traced, lifted or differentiated through; every thread needs a Task of its
+    own.
 
     Args:
-        objective: copied; the original is left untouched.
+        objective: copied; the original stays unchanged.
         precision: as in `functional`.
     """
     own = _InPlace(copy.deepcopy(at(objective, precision)))

@@ -1,4 +1,4 @@
-"""Whether a network can be lifted over clients, and what stands in the way."""
+"""Test whether a network can be lifted over clients, and name the obstacles."""
 
 import copy
 import math
@@ -25,14 +25,14 @@ _Call = tuple[tuple[Any, ...], dict[str, Any]]  # what a module was called with
 def check(module: nn.Module, x: Tensor) -> None:
     """Refuse a network that vmap(grad) cannot lift over clients.
 
-    The network is run once to see what each layer is given; then each is tried on its
-    own, innermost first, with the parameters of two clients stacked. One refusal lists
-    every layer that fails; a module around them is tried only once they all pass.
+    The network runs once to record what each layer is given. Then each layer is tried
+    on its own, innermost first, with the parameters of two clients stacked. One refusal
+    lists every layer that fails; a module around them is tried only once they all pass.
 
     Args:
-        module: the network; it is left as it was. Batch normalisation and dropout are
-            tried as the engine will use them (`batchnorm`).
-        x: [b, ...] a batch of what it will see.
+        module: the network, unchanged afterwards. Batch normalization and dropout are
+            tried as the engine uses them (`batchnorm`).
+        x: [b, ...] a batch of its inputs.
 
     Raises:
         Refusal: names every offending layer, its type and the reason.
@@ -69,7 +69,7 @@ def _copy(module: nn.Module) -> nn.Module:
 
 
 def _run(module: nn.Module, x: Tensor) -> tuple[dict[nn.Module, _Call], Any]:
-    """Run it plainly: the first call of every module in it, and what comes out."""
+    """Run it plainly: return the first call of every module in it, and the outputs."""
     calls: dict[nn.Module, _Call] = {}
 
     def see(part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ def _expect_rows(module: nn.Module, outputs: Any, x: Tensor) -> None:
 
 
 def _changed(before: nn.Module, after: nn.Module) -> set[str]:
-    """Names of the modules that wrote to their own buffers while they ran."""
+    """Return names of modules that wrote to their own buffers while they ran."""
     old = dict(before.named_buffers())
     return {
         name.rpartition(".")[0]
@@ -117,7 +117,7 @@ def _changed(before: nn.Module, after: nn.Module) -> set[str]:
 def _offences(
     module: nn.Module, calls: dict[nn.Module, _Call], changed: set[str]
 ) -> dict[str, str]:
-    """Name → what is wrong, children before parents; parents of offenders left out."""
+    """Map name → obstacle, children before parents; parents of offenders left out."""
     found: dict[str, str] = {}
     for name, part in reversed(list(module.named_modules())):
         if any(not name or other.startswith(f"{name}.") for other in found):
@@ -144,7 +144,7 @@ def _by_type(part: nn.Module) -> str | None:
 
 
 def _by_statistics(part: _NormBase) -> str | None:
-    """Batch normalisation of ours can be lifted; what is left of torch's cannot."""
+    """Find fault with batch normalization: ours can be lifted, torch's cannot."""
     if isinstance(part, BatchNorm):  # numbers that spoil a variance
         if not 0 <= (part.momentum or 0.0) <= 1:
             return f"has momentum = {part.momentum:g}, set one of 0 to 1, such as 0.1"
@@ -161,7 +161,7 @@ def _by_statistics(part: _NormBase) -> str | None:
 
 
 def _by_trial(part: nn.Module, call: _Call) -> str | None:
-    """Try vmap(grad) with stacked parameters and inputs; why it fails, if it does."""
+    """Try vmap(grad) with stacked parameters and inputs; return why it fails."""
     leaves, form = tree_flatten(call)
     given = {str(i): t for i, t in enumerate(leaves) if isinstance(t, Tensor)}
     real = {i: t for i, t in given.items() if t.is_floating_point()}
@@ -194,7 +194,7 @@ def _stack(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _reason(error: Exception) -> str:
-    """Why vmap failed, in words of the user's code."""
+    """Explain vmap's error in terms of the user's code."""
     text = str(error)
     if "item()" in text or "data-dependent" in text:
         return (
@@ -211,7 +211,7 @@ def _reason(error: Exception) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    """The first sentence of a message, on one line."""
+    """Return the first sentence of a message, on one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return re.split(r"(?<=[.;!?])\s", text)[0].rstrip(".;")[:200]
 

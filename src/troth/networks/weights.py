@@ -20,10 +20,10 @@ _MOST = 12  # names that a sentence lists
 
 
 def matched(option: str, patterns: list[str], names: Iterable[str]) -> set[str]:
-    """The names that the patterns choose.
+    """Return the names that the patterns choose.
 
-    A pattern is a file pattern (`*`, `?`, `[abc]`; `*` stands for dots too). It chooses
-    a tensor by its own name or by that of a module around it: `features`, `fc.bias`,
+    A pattern is a file pattern (`*`, `?`, `[abc]`; `*` matches dots too). It chooses a
+    tensor by its own name or by that of a module around it: `features`, `fc.bias`,
     `layer?.*.bn1`.
 
     Raises:
@@ -49,13 +49,13 @@ def matched(option: str, patterns: list[str], names: Iterable[str]) -> set[str]:
 
 
 def _around(name: str) -> list[str]:
-    """The modules around a tensor, outermost first, and its own name."""
+    """List the modules around a tensor, outermost first, and its own name."""
     words = name.split(".")
     return [".".join(words[: k + 1]) for k in range(len(words))]
 
 
 def _grouped(names: list[str]) -> str:
-    """All names, those of one module together: `fc.{weight, bias}`."""
+    """Join all names, those of one module together: `fc.{weight, bias}`."""
     own: dict[str, list[str]] = {}
     for name in names:
         module, dot, last = name.rpartition(".")
@@ -72,7 +72,7 @@ def _listed(names: list[str]) -> str:
 
 
 def digest(path: str) -> str:
-    """The SHA-256 of a file of weights, in hexadecimal."""
+    """Return the SHA-256 of a file of weights, in hexadecimal."""
     with _file(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -96,14 +96,14 @@ def _file(path: str) -> Path:
 
 
 def read(path: str) -> dict[str, Tensor]:
-    """The tensors in a file, by the names that the model itself has for them.
+    """Read the tensors of a file, by the model's own names.
 
     Takes .safetensors, and .pt or .pth with a `state_dict`, alone or as the only table
-    of tensors in a checkpoint; never code. Of a run's own `shared.safetensors` only
-    the model is taken: normalisation belongs to the experiment.
+    of tensors in a checkpoint; never code. Of a run's own `shared.safetensors` only the
+    model is taken: normalization belongs to the experiment.
 
     Raises:
-        Refusal: it is not there, damaged, or holds something else.
+        Refusal: it does not exist, is damaged, or holds something else.
     """
     file = _file(path)
     try:
@@ -128,14 +128,14 @@ def read(path: str) -> dict[str, Tensor]:
 
 
 def _pickled(file: Path) -> bool:
-    """Whether it begins as what Python or torch write: a pickle, or a zip of one."""
+    """Return whether a file begins like a pickle, or a zip of one."""
     with file.open("rb") as opened:
         head = opened.read(2)
     return head == b"PK" or head[:1] == b"\x80"
 
 
 def _table(path: str, content: Any) -> dict[str, Tensor]:
-    """The table of tensors that a file holds, or the only one inside it."""
+    """Return the table of tensors in a file's content, or the only one inside it."""
     if _is_table(content):
         return dict(content)
     inside = content.values() if isinstance(content, Mapping) else []
@@ -159,7 +159,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _bare(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Without what stands around a model: our normalisation, or torch's wrappers."""
+    """Remove what stands around a model: our normalization, or torch's wrappers."""
     ours = ("0.mean", "0.inverse")
     if all(name in tensors for name in ours):
         rest = {k: v for k, v in tensors.items() if k not in ours}
@@ -177,7 +177,7 @@ def put(model: nn.Module, path: str, skip: list[str]) -> None:
     Args:
         model: keeps its precision.
         path: the file.
-        skip: patterns of what is not taken, and stays as it was initialised.
+        skip: patterns of tensors that stay as initialized.
 
     Raises:
         Refusal: names or shapes do not fit, or a number is not finite.
@@ -223,7 +223,7 @@ def _same_names(
 
 
 def _fitted(path: str, name: str, value: Tensor, place: Tensor) -> Tensor:
-    """A tensor of the file as the model's; both must be alike."""
+    """Convert a tensor of the file to the model's type; both must be alike."""
     here = f"model.weights = '{path}': {name}"
     if value.shape != place.shape:
         raise Refusal(

@@ -13,7 +13,7 @@ from torch import Tensor
 from troth import api, files, lookup
 from troth.build import Built, build
 from troth.config import reader
-from troth.networks import flat, modelfile
+from troth.networks import flat, target_model
 from troth.poison import craft
 from troth.poison.goal import Goal, goal, judged
 from troth.runs import train
@@ -138,7 +138,7 @@ def _aim(built: Built, file: Path, options: Options) -> Goal:
     """The target; as it was, where the chain goes on."""
     if file.exists():
         return Goal(
-            modelfile.read(str(file), built.federation.engine.task.d), options.target
+            target_model.read(str(file), built.federation.engine.task.d), options.target
         )
     return goal(built, options.target, options.epochs, options.lr)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from troth import lookup
 from troth.build import Built
 from troth.client.optimizers.adam import adam
-from troth.networks import modelfile
+from troth.networks import target_model
 from troth.types import Batch, Refusal
 
 
@@ -39,7 +39,7 @@ def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
     """
     task, w = built.federation.engine.task, built.federation.broadcast.w
     if not named(name):
-        return Goal(modelfile.read(name, task.d), name)
+        return Goal(target_model.read(name, task.d), name)
     if epochs < 1 or not lr > 0:
         raise Refusal(
             f"a target is trained for at least one epoch and with a learning rate "

@@ -1,7 +1,7 @@
 """Kernels for a GPU, each beside the plain code that it must agree with.
 
-They are written in Triton, which comes with torch wherever torch knows CUDA; where it
-is not there, and on a CPU, the plain code runs.
+They are written in Triton, which comes with torch where torch supports CUDA. Without
+it, and on a CPU, the plain code runs.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ NARROW = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def ready(tensor: Tensor) -> bool:
-    """Whether the kernels run where this tensor lies, lifted or not."""
+    """Return whether kernels run on this tensor's device; it may be lifted."""
     return tensor.is_cuda and _run_on(tensor.device.index)
 
 
 @functools.cache
 def _run_on(index: int | None) -> bool:
-    """Whether they can be built and launched here: one is tried.
+    """Return whether kernels can be built and launched here, by a trial.
 
-    Triton may be there without the C compiler that it needs.
+    Triton may be installed without the C compiler that it needs.
     """
     if torch.version.hip is not None or importlib.util.find_spec("triton") is None:
         return False
@@ -47,10 +47,10 @@ def _run_on(index: int | None) -> bool:
 
 
 def input_precision() -> str:
-    """Of products: as they are allowed; three of TF32 are one of float32."""
+    """Return Triton's precision of products; three of TF32 make one of float32."""
     return "tf32" if precision.few() else "tf32x3"
 
 
 def tile(size: int, most: int) -> int:
-    """A side of a tile: a power of two, at least the 16 that a tensor core takes."""
+    """Return the side of a tile: a power of two, at least a tensor core's 16."""
     return max(16, min(most, 1 << max(0, size - 1).bit_length()))

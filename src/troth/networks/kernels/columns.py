@@ -21,7 +21,7 @@ _NUMBERS = 4096  # a block
 def _median(
     rows, out, n: tl.constexpr, d, stride, WIDE: tl.constexpr, BLOCK: tl.constexpr
 ) -> None:
-    """Of a block of columns, each sorted in registers."""
+    """Sort a block of columns in registers."""
     j = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     i = tl.arange(0, WIDE)[None, :]
     there = (j < d)[:, None] & (i < n)
@@ -38,12 +38,12 @@ def _median(
 
 
 def fits(rows: Tensor) -> bool:
-    """Whether the kernel takes such a matrix."""
+    """Return whether the kernel takes such a matrix."""
     return rows.dtype == torch.float32 and 0 < rows.shape[0] <= ROWS
 
 
 def median(rows: Tensor) -> Tensor:
-    """Of [n, d] over rows, as `numerics.median`."""
+    """Return the median of [n, d] over rows, as `numerics.median`."""
     rows = rows.detach()
     rows = rows if rows.stride(1) == 1 else rows.contiguous()
     n, d = rows.shape

@@ -1,8 +1,7 @@
 """Standard normal numbers by the million, in one pass.
 
-In steps of their own, hash, logarithm and cosine go through memory some twenty times.
-The plain code is `troth.seeding.normal`; the bits are the same, the numbers are to
-rounding.
+In separate steps, hash, logarithm and cosine go through memory some twenty times. The
+plain code is `troth.seeding.normal`; bits are the same, numbers up to rounding.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _BLOCK = 1024
 
 @triton.jit
 def _uniform(key, count) -> Any:
-    """`seeding.uniform`: the number of a key that has this count."""
+    """Compute `seeding.uniform`: a key's number with this count."""
     z = key + (count + 1) * _GAMMA
     z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * _MIX1
     z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * _MIX2
@@ -32,7 +31,7 @@ def _uniform(key, count) -> Any:
 
 @triton.jit
 def _narrow(drawn, std, mean) -> Any:
-    """`drawn·std + mean` in float32; what is beyond its range stops at the end."""
+    """Compute `drawn·std + mean` in float32, clamped to its range."""
     wide = drawn.to(tl.float64) * std + mean
     least = tl.minimum(wide, 3.4028234663852886e38)
     inside = tl.maximum(least, -3.4028234663852886e38)
@@ -43,7 +42,7 @@ def _narrow(drawn, std, mean) -> Any:
 def _normal(
     keys, rows, stds, means, out, count, half, stride, BLOCK: tl.constexpr
 ) -> None:
-    """Box and Muller: two numbers of every pair."""
+    """Draw by Box and Muller: two numbers from every pair."""
     blocks = tl.cdiv(half, BLOCK)
     k = tl.program_id(0) // blocks
     i = (tl.program_id(0) % blocks).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -57,11 +56,11 @@ def _normal(
 
 
 def normal(keys: Tensor, count: int) -> Tensor:
-    """[n, count] standard normal numbers in float32, one row per key.
+    """Draw [n, count] standard normal numbers in float32, one row per key.
 
     Args:
         keys: [n] int64.
-        count: how many of each.
+        count: numbers per row.
     """
     out = torch.empty(len(keys), count, device=keys.device)
     ones = torch.ones(len(keys), dtype=torch.float64, device=keys.device)
@@ -70,14 +69,14 @@ def normal(keys: Tensor, count: int) -> Tensor:
 
 
 def fill(out: Tensor, rows: Tensor, keys: Tensor, std: Tensor, mean: Tensor) -> None:
-    """Some rows of a matrix in float32 become normal numbers.
+    """Fill some rows of a float32 matrix with normal numbers.
 
     Args:
-        out: [n, count], the numbers of a row one behind the other.
-        rows: [f] which of them, int64.
-        keys: [f] of each, int64.
-        std: [f] of each, float64.
-        mean: [f] of each, float64.
+        out: [n, count], contiguous within a row.
+        rows: [f] their indices, int64.
+        keys: [f] one per row, int64.
+        std: [f] one per row, float64.
+        mean: [f] one per row, float64.
     """
     count = out.shape[1]
     half = (count + 1) // 2

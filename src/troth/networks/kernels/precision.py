@@ -1,7 +1,7 @@
 """Switch TF32 matrix products on a GPU on or off.
 
-Left alone, torch takes TF32 for convolutions on CUDA: three digits, so that what
-clients become would depend on how many step together.
+By default torch uses TF32 for convolutions on CUDA: three digits, so that results would
+depend on how many clients step together.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _inside: list[Any] = []  # what was allowed before, once for each that is inside
 
 @contextmanager
 def products(precision: str, device: torch.device) -> Iterator[None]:
-    """Inside, products keep the digits of float32, unless the precision is `tf32`.
+    """Compute products in full float32 within the block, except with `tf32`.
 
-    Of the whole process: the last of several threads puts back what was there before
-    the first. On other devices than CUDA nothing is done.
+    This holds for the whole process: the last of several threads restores what was set
+    before the first. On other devices than CUDA nothing is done.
     """
     if device.type != "cuda":
         yield
@@ -40,7 +40,7 @@ def products(precision: str, device: torch.device) -> Iterator[None]:
 
 
 def few() -> bool:
-    """Whether products may have TF32's three digits now."""
+    """Return whether products may now have TF32's three digits."""
     try:
         return torch.backends.cudnn.allow_tf32
     except RuntimeError:
@@ -48,9 +48,9 @@ def few() -> bool:
 
 
 def _allowed() -> tuple[bool, Any]:
-    """What is allowed, and whether that is said in torch's newer way.
+    """Return the present setting, and whether it is in torch's newer interface.
 
-    Where someone has used that, the older refuses to be read.
+    Once somebody has used the newer one, the older cannot be read.
     """
     try:
         older = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
@@ -67,7 +67,7 @@ def _allow(tf32: bool) -> None:
 
 
 def _set(wanted: tuple[bool, Any]) -> None:
-    """Allow what `_allowed` described."""
+    """Restore a setting that `_allowed` returned."""
     newer, values = wanted
     if newer:
         for part, value in zip(_newer(), values, strict=True):

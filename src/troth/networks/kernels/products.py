@@ -1,11 +1,9 @@
-"""Products of matrices, one per client, in an order that does not depend on how many.
+"""Products of matrices, one per client, summed in the same order for any number.
 
-What cuBLAS adds up first depends on how many matrices there are, and so do the last
-digits: a unit close to 0, or the larger of two that are nearly equal, may then be
-another. Here one of two gets the same bits as one of a hundred. And with a batch as
-small as clients have, weights are read at the speed of memory.
-
-The plain code is `torch.bmm`.
+The order of cuBLAS's sums depends on the number of matrices, and so do the last digits:
+a unit close to 0, or the larger of two nearly equal ones, may then be another. Here one
+of two gets the same bits as one of a hundred. With small batches, weights are read at
+the speed of memory. The plain code is `torch.bmm`.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ def _multiply(
     TJ: tl.constexpr,
     PRECISION: tl.constexpr,
 ) -> None:
-    """A tile [TI, TJ] of one client's product, over LENGTH of its terms."""
+    """Compute a tile [TI, TJ] of one client's product, over LENGTH of its terms."""
     n = tl.program_id(1).to(tl.int64)
     across: tl.constexpr = (WIDE + TJ - 1) // TJ
     tiles: tl.constexpr = (HIGH + TI - 1) // TI * across
@@ -83,7 +81,7 @@ def _multiply(
 
 
 def fits(a: Tensor, b: Tensor) -> bool:
-    """Whether the kernel takes such matrices."""
+    """Return whether the kernel takes such matrices."""
     if a.dtype != b.dtype or a.dtype not in NARROW or 0 in (*a.shape, *b.shape):
         return False
     far = [m.shape[1] * m.stride(1) + m.shape[2] * m.stride(2) for m in (a, b)]
@@ -91,12 +89,12 @@ def fits(a: Tensor, b: Tensor) -> bool:
 
 
 def multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
-    """[n, i, k] × [n, k, j] → [n, i, j].
+    """Multiply [n, i, k] × [n, k, j] → [n, i, j].
 
     Args:
-        a: of each client.
-        b: of each.
-        exact: never in TF32, whatever products are allowed.
+        a: the left matrices.
+        b: the right matrices.
+        exact: never in TF32, whatever is allowed.
     """
     (n, i, k), j = a.shape, b.shape[2]
     parts = _parts(i, k, j)
@@ -112,10 +110,10 @@ def multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
 
 
 def add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
-    """Out + rate·(a × b), in the place of out.
+    """Add rate·(a × b) to `out`, in place.
 
     Args:
-        out: [n, i, j], the numbers of a row one behind the other.
+        out: [n, i, j], contiguous within a row.
         a: [n, i, k].
         b: [n, k, j].
         rate: one number, or one per client.
@@ -124,7 +122,7 @@ def add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
 
 
 def _parts(i: int, k: int, j: int) -> int:
-    """In how many pieces sums are taken: long ones of few numbers, side by side."""
+    """Return the number of pieces of a sum: long sums of few numbers are split."""
     ti, _, tj = _tiles(i, k, j)
     few = triton.cdiv(i, ti) * triton.cdiv(j, tj) <= _SPARE
     return int(triton.cdiv(k, _LONG)) if few else 1
@@ -154,6 +152,6 @@ def _launch(
 
 
 def _tiles(i: int, k: int, j: int) -> tuple[int, int, int]:
-    """Rows, terms and columns of a tile; they do not depend on how many clients."""
+    """Return rows, terms and columns of a tile, whatever the number of clients."""
     ti = tile(i, 128 if i > 2048 else 64)
     return ti, tile(k, 64 if ti == 16 else 32), tile(j, 64)

@@ -1,4 +1,4 @@
-"""Sums over the numbers of every row and of their squares, in float64 and in one pass.
+"""Sums over every row's numbers and their squares, in float64 and in one pass.
 
 torch makes a copy in float64 first. The plain code is in `troth.numerics`.
 """
@@ -21,7 +21,7 @@ _BLOCK, _STEPS = 2048, 8
 def _sums(
     rows, center, out, d, stride, parts, BLOCK: tl.constexpr, STEPS: tl.constexpr
 ) -> None:
-    """Of a part of one row."""
+    """Sum a part of one row."""
     row = (tl.program_id(0) // parts).to(tl.int64)
     part = (tl.program_id(0) % parts).to(tl.int64)
     rows += row * stride
@@ -41,7 +41,7 @@ def _sums(
 
 @triton.jit
 def _whole(parts, out, count, WIDE: tl.constexpr) -> None:
-    """The sums of a row, from those of its parts."""
+    """Add up the sums of a row's parts."""
     row = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, WIDE)
     place = parts + (row * count + k) * 2
@@ -51,16 +51,16 @@ def _whole(parts, out, count, WIDE: tl.constexpr) -> None:
 
 
 def fits(rows: Tensor) -> bool:
-    """Whether the kernel takes such a matrix."""
+    """Return whether the kernel takes such a matrix."""
     return rows.dtype in NARROW
 
 
 def sums(rows: Tensor, center: Tensor) -> Tensor:
-    """[n, 2] in float64: Σ(x − c) and Σ(x − c)² of every row.
+    """Compute Σ(x − c) and Σ(x − c)² of every row: [n, 2] in float64.
 
     Args:
         rows: [n, d].
-        center: [n] c of each.
+        center: [n] c of each row.
     """
     rows = rows if rows.stride(1) == 1 else rows.contiguous()
     n, d = rows.shape

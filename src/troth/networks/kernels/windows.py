@@ -1,9 +1,9 @@
 """Convolutions of many clients, each with its own weights, in one launch.
 
-Windows are read where they lie and never laid out: a tile of the result is the sum of
-products of shifted inputs with the weights of a tap, in float32. How a tile is added up
-does not depend on how many clients there are, so that a client alone gets the same
-bits. The plain code is in `troth.networks.convolution`.
+Windows are read in place: a tile of the result is the sum of products of shifted inputs
+with the weights of a tap, in float32. The order of a tile's sum does not depend on the
+number of clients, so that a client alone gets the same bits. The plain code is in
+`troth.networks.convolution`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _convolve(
     BO: tl.constexpr,
     PRECISION: tl.constexpr,
 ) -> None:
-    """A tile [BM pixels, BO channels] of one client's result."""
+    """Compute a tile [BM pixels, BO channels] of one client's result."""
     n = tl.program_id(1).to(tl.int64)
     wide = (CO + BO - 1) // BO
     m = tl.program_id(0) // wide * BM + tl.arange(0, BM)
@@ -94,7 +94,7 @@ def _weigh(
     BO: tl.constexpr,
     PRECISION: tl.constexpr,
 ) -> None:
-    """A tile [BC, BO] of the gradient in the weights of one tap of one client."""
+    """Compute a tile [BC, BO] of the gradient in one client's weights of one tap."""
     n = tl.program_id(1).to(tl.int64)
     wide = (CO + BO - 1) // BO
     blocks = (C + BC - 1) // BC
@@ -124,12 +124,12 @@ def _weigh(
 
 
 def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
-    """Inputs [n, b, h, w, c], weights [n, p, q, c, o] → [n, b, h', w', o].
+    """Convolve [n, b, h, w, c] with weights [n, p, q, c, o] → [n, b, h', w', o].
 
     Args:
         x: inputs of n clients, channels last.
         w: their weights.
-        above: rows of zeros above and below; fewer than none cut rows off.
+        above: rows of zeros above and below; a negative number cuts rows off.
         left: the same for columns.
     """
     n, b, h, wide, c = x.shape
@@ -148,7 +148,7 @@ def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
 
 
 def weigh(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor:
-    """The gradient of `convolve` in the weights: [n, p, q, c, o].
+    """Return the gradient of `convolve` in the weights: [n, p, q, c, o].
 
     Args:
         x: [n, b, h, w, c].

@@ -1,4 +1,4 @@
-"""What a loss needs of outputs and labels; the refusals that losses share."""
+"""Refusals that losses share."""
 
 from torch import Tensor
 
@@ -6,7 +6,7 @@ from troth.types import Refusal
 
 
 def expect(name: str, good: bool, outputs: Tensor, y: Tensor, needs: str) -> None:
-    """Refuse labels that a loss has no use for; `needs` says what it needs."""
+    """Refuse outputs and labels that do not suit a loss; `needs` says what does."""
     if good:
         return
     kind = "targets" if y.is_floating_point() and y.dim() == 1 else "labels"
@@ -18,7 +18,7 @@ def expect(name: str, good: bool, outputs: Tensor, y: Tensor, needs: str) -> Non
 
 
 def targets(name: str, outputs: Tensor, y: Tensor) -> Tensor:
-    """The outputs of a regression, [b], or a refusal."""
+    """Return the outputs of a regression, [b], or refuse."""
     good = y.is_floating_point() and y.dim() == 1 and outputs.numel() == y.numel()
     expect(name, good, outputs, y, "one output and one target (a number) an example")
     return outputs.reshape(y.shape)

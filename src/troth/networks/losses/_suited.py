@@ -1,4 +1,4 @@
-"""The loss for a model and an experiment that name none."""
+"""The loss for an experiment and a model that name none."""
 
 from torch import Tensor
 
@@ -9,7 +9,7 @@ from troth.networks.losses.squared import squared
 
 
 def suited(outputs: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy for labels, `multi_label` for several, `squared` for targets."""
+    """Choose cross-entropy for labels, `multi_label` or, for targets, `squared`."""
     if y.is_floating_point() and not labels.soft(y):
         return squared(outputs, y)
     if y.dim() == 1 or labels.soft(y):

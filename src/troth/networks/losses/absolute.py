@@ -6,10 +6,13 @@ from troth.networks.losses._checks import targets
 
 
 def absolute(outputs: Tensor, y: Tensor) -> Tensor:
-    """The absolute error, |f − y|: regression on the median.
+    """Compute the absolute error |f − y|: regression on the median.
 
     Args:
         outputs: [b, 1] predictions f.
         y: [b] targets.
+
+    Returns:
+        One value per example, [b].
     """
     return (targets("absolute", outputs, y) - y).abs()

@@ -6,12 +6,15 @@ from troth.networks.losses._suited import suited
 
 
 def auto(outputs: Tensor, y: Tensor) -> Tensor:
-    """What suits y: cross-entropy for a label, `multi_label` for several, `squared`.
+    """Choose by y: cross-entropy, `multi_label`, or `squared` for targets.
 
-    A model that brings a loss of its own (`svm`) keeps it.
+    A model with a loss of its own (`svm`) keeps it.
 
     Args:
         outputs: [b, k].
         y: [b] labels, [b, classes] shares, [b, k] of 0 and 1, or [b] targets.
+
+    Returns:
+        One value per example, [b].
     """
     return suited(outputs, y)

@@ -12,15 +12,19 @@ from troth.types import Refusal
 
 
 def cross_entropy(outputs: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tensor:
-    """−log of the softmax's share for the label, one value per example.
+    """Compute −log of the softmax's share for the label.
 
-    With shares p of the classes in place of a label, −Σ_c p_c·log of the softmax's.
+    With shares p of the classes instead of a label, −Σ_c p_c·log of the softmax's.
 
     Args:
-        outputs: [b, classes] logits; one column is that of class 1, the other 0.
+        outputs: [b, classes] logits; a single column is class 1's, with 0 for the
+            other.
         y: [b] labels, or [b, classes] shares.
         smoothing: share of the label's weight that is spread over all classes (Szegedy
-            et al., section 7); 0 none, 1 makes all classes alike.
+            et al., section 7); 0: none; 1 makes all classes alike.
+
+    Returns:
+        One value per example, [b].
     """
     if not 0 <= smoothing <= 1:
         raise Refusal(f"cross_entropy's smoothing = {smoothing} must lie in [0, 1]")
@@ -40,7 +44,7 @@ def cross_entropy(outputs: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tens
 
 
 def _soft(share: Tensor, y: Tensor, smoothing: float) -> Tensor:
-    """The same for shares of the classes, whatever they add up to."""
+    """Compute it for shares of the classes, whatever they sum to."""
     expect("cross_entropy", y.shape == share.shape, share, y, "a share of each class")
     if smoothing:
         y = (1 - smoothing) * y + smoothing * y.mean(dim=1, keepdim=True)

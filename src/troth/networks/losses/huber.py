@@ -11,13 +11,16 @@ from troth.types import Refusal
 
 
 def huber(outputs: Tensor, y: Tensor, *, delta: float = 1.0) -> Tensor:
-    """½r² for |r| ≤ δ and δ(|r| − ½δ) beyond, r = f − y: outliers pull less.
+    """Compute ½r² for |r| ≤ δ and δ(|r| − ½δ) beyond, r = f − y: outliers weigh less.
 
     Args:
         outputs: [b, 1] predictions f.
         y: [b] targets.
-        delta: where it turns from square to straight; large is `squared`, and δ times
-            `absolute` as it goes to 0.
+        delta: where the loss turns from square to linear; a large δ is `squared`, a
+            small one δ times `absolute`.
+
+    Returns:
+        One value per example, [b].
     """
     if not 0 < delta < float("inf"):
         raise Refusal(f"huber's delta = {delta} must be a positive, finite number")

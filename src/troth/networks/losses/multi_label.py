@@ -1,4 +1,4 @@
-"""Several labels an example."""
+"""Several labels per example."""
 
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -7,11 +7,14 @@ from troth.networks.losses._checks import expect
 
 
 def multi_label(outputs: Tensor, y: Tensor) -> Tensor:
-    """Binary cross-entropy, its mean over the labels: each is there or not.
+    """Average the binary cross-entropy over labels, each present or absent.
 
     Args:
         outputs: [b, labels] logits.
         y: [b, labels] of 0 and 1.
+
+    Returns:
+        One value per example, [b].
     """
     good = not y.is_floating_point() and y.dim() == 2 and y.shape == outputs.shape
     expect("multi_label", good, outputs, y, "a row of 0 and 1 for every row of outputs")

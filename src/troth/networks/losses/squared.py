@@ -6,10 +6,13 @@ from troth.networks.losses._checks import targets
 
 
 def squared(outputs: Tensor, y: Tensor) -> Tensor:
-    """Half the squared error, ½(f − y)²: regression on the mean.
+    """Compute half the squared error, ½(f − y)²: regression on the mean.
 
     Args:
         outputs: [b, 1] predictions f.
         y: [b] targets.
+
+    Returns:
+        One value per example, [b].
     """
     return 0.5 * (targets("squared", outputs, y) - y).square()

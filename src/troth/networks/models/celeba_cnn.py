@@ -12,23 +12,26 @@ from troth.networks.models._images import glorot, images
 def celeba_cnn(
     shape: tuple[int, ...], classes: int, *, channels: int = 32, blocks: int = 4
 ) -> nn.Module:
-    """LEAF's network for CelebA: four convolutions with batch normalisation, one FC.
+    """Build LEAF's network for CelebA: four convolutions with batch norm, one FC.
 
-    Four times conv 3×3-32, batch normalisation, 2×2 max-pooling, ReLU, then FC (Caldas
+    Four times conv 3×3-32, batch normalization, 2×2 max-pooling, ReLU, then FC (Caldas
     et al. 2018, code; Ditto trains it too); 31,202 parameters for 2 classes on 84×84
-    RGB. An odd side is rounded up when halved (84, 42, 21, 11, 6). Starts from uniform
-    ±√(6/(fan_in + fan_out)) with zero bias, TensorFlow's default. The authors feed
-    pixels as they are, 0 to 255: `normalize = "none"`.
+    RGB. An odd side is rounded up when halved (84, 42, 21, 11, 6). Weights start
+    uniform in ±√(6/(fan_in + fan_out)) with zero bias, TensorFlow's default. The
+    authors feed pixels as they are, 0 to 255: `normalize = "none"`.
 
     Args:
         shape: of one example, [channels, height, width].
-        classes: how many; 0 is regression.
+        classes: number of classes; 0 is regression.
         channels: outputs of every convolution.
-        blocks: how many there are, each of which halves the image.
+        blocks: number of convolutions, each of which halves the image.
 
-    Departs: the authors normalize by the statistics of the batch also when they test,
-    so that a prediction depends on the other examples beside it; we use running
-    statistics there, kept with torch's momentum of 0.1.
+    Returns:
+        The network.
+
+    Departs: the authors normalize by the statistics of the batch in tests too, so that
+    a prediction depends on the other examples; we use running statistics there, with
+    torch's momentum of 0.1.
     """
     images("celeba_cnn", shape)
     positive("model.channels", channels)

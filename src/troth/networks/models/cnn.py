@@ -22,7 +22,7 @@ def cnn(
     init: Literal["glorot", "torch"] = "glorot",
     dropout: list[float] = [],  # noqa: B006
 ) -> nn.Module:
-    """Convolutions, each with ReLU and 2×2 max-pooling, then fully connected layers.
+    """Build convolutions with ReLU and 2×2 max-pooling, then fully connected layers.
 
     The defaults are Ditto's network for Fashion MNIST (Li et al. 2021, code): conv
     5×5-32, pool, conv 5×5-64, pool, FC 1024, FC 10; 3,274,634 parameters on 28×28.
@@ -32,18 +32,21 @@ def cnn(
 
     Args:
         shape: of one example, [channels, height, width].
-        classes: how many; 0 is regression.
-        channels: outputs of each convolution; each one halves height and width.
+        classes: number of classes; 0 is regression.
+        channels: outputs of each convolution, which halves height and width.
         widths: of the hidden fully connected layers; may be empty.
         kernel: side of the convolutions, odd.
         init: glorot = uniform ±√(6/(fan_in + fan_out)) with zero bias, TensorFlow's
             default (Glorot & Bengio 2010, eq. 16); torch = torch's own.
-        dropout: for every fully connected layer, the last one too, the probability
-            that an input of it is dropped in training; an empty list drops none.
+        dropout: for every fully connected layer, the last one too, the probability that
+            an input is dropped in training; an empty list drops none.
 
-    Departs: pools before ReLU, which is the same function and the same gradient (max
-    and ReLU are monotone), with a quarter of the work for ReLU. The authors' dropout
-    on FEMNIST is active when they test, too; ours only in training.
+    Returns:
+        The network.
+
+    Departs: pools before ReLU, which is the same function and gradient (max and ReLU
+    are monotone) with a quarter of the work for ReLU. The authors' dropout on FEMNIST
+    is active in tests too; ours only in training.
     """
     _fits(shape, channels, kernel)
     depth, height, width = shape

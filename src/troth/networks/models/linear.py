@@ -8,16 +8,19 @@ from torch import nn
 def linear(
     shape: tuple[int, ...], classes: int, *, bias: bool = True, zero: bool = False
 ) -> nn.Module:
-    """One linear layer: logistic regression, or linear regression.
+    """Build one linear layer: logistic regression, or linear regression.
 
-    f(x) = W·x + b on the flattened example, with one output a class (one output for
+    f(x) = W·x + b on the flattened example, with one output per class (one for
     regression).
 
     Args:
         shape: of one example; it is flattened.
-        classes: how many; 0 is regression.
+        classes: number of classes; 0 is regression.
         bias: whether there is a b.
         zero: start from W = 0 and b = 0 instead of torch's uniform ±1/√inputs.
+
+    Returns:
+        The network.
     """
     layer = nn.Linear(math.prod(shape), max(classes, 1), bias=bias)
     if zero:

@@ -15,17 +15,20 @@ def mlp(
     widths: list[int] = [128],  # noqa: B006
     dropout: float = 0.0,
 ) -> nn.Module:
-    """Fully connected layers with ReLU between them.
+    """Build fully connected layers with ReLU between them.
 
     f(x) = W_k·relu(… relu(W_1·x + b_1) …) + b_k on the flattened example, from torch's
-    own initialisation.
+    own initialization.
 
     Args:
         shape: of one example; it is flattened.
-        classes: how many; 0 is regression.
+        classes: number of classes; 0 is regression.
         widths: of the hidden layers; an empty list is the linear model.
-        dropout: probability that a hidden unit is dropped in training; 0 drops
-            none. Inputs are not dropped.
+        dropout: probability that a hidden unit is dropped in training; 0 drops none.
+            Inputs are not dropped.
+
+    Returns:
+        The network.
     """
     if not 0 <= dropout < 1:
         raise Refusal(f"model.dropout = {dropout} must be at least 0 and below 1")

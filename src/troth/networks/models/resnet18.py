@@ -82,7 +82,7 @@ def resnet18(
     width: int = 64,
     norm: Literal["batch", "group"] = "batch",
 ) -> nn.Module:
-    """ResNet18 for small images: 3×3 stem without pooling, eight residual blocks.
+    """Build ResNet18 for small images: 3×3 stem without pooling, eight residual blocks.
 
     conv 3×3-64, then 2 blocks each of 64, 128, 256 and 512 channels, the last three
     stages at half the size of the one before, global average, linear (He et al. 2016,
@@ -92,14 +92,17 @@ def resnet18(
 
     Args:
         shape: of one example, [channels, height, width], sides at least 8.
-        classes: how many; 0 is regression.
+        classes: number of classes; 0 is regression.
         width: channels of the first stage; 64 is the paper's.
-        norm: batch = batch normalisation; group = group normalisation with
-            gcd(32, channels) groups, whose result for an example does not depend on
-            the rest of the batch, and which keeps no running statistics.
+        norm: batch = batch normalization; group = group normalization with gcd(32,
+            channels) groups, whose result for an example does not depend on the rest of
+            the batch, and which keeps no running statistics.
+
+    Returns:
+        The network.
 
     Departs: the paper's own stem (7×7 convolution of stride 2, then pooling) is for
-    224×224. Alfarra et al. add 0.01·N(0, 1) to every normalised input; we do not.
+    224×224. Alfarra et al. add 0.01·N(0, 1) to every normalized input; we do not.
     """
     images("resnet18", shape, least=8)
     positive("model.width", width)

@@ -22,24 +22,24 @@ class SVM(nn.Module):
             nn.init.zeros_(parameter)
 
     def forward(self, x: Tensor) -> Tensor:
-        """f, [b, 1]; positive means class 1."""
+        """Compute f, [b, 1]; positive means class 1."""
         return torch.nn.functional.linear(
             x.flatten(1), self.plane.weight, self.plane.bias
         )
 
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """max(0, 1 − s·f) with s = 2y − 1, one value an example."""
+        """Compute max(0, 1 − s·f) with s = 2y − 1, one value per example."""
         return torch.relu(1 - (2 * y - 1) * outputs.squeeze(-1))
 
     def penalty(self) -> Tensor:
-        """l2·‖W‖²; b is free."""
+        """Compute l2·‖W‖²; b is free."""
         return self.l2 * self.plane.weight.square().sum()
 
 
 def svm(shape: tuple[int, ...], classes: int, *, l2: float = 0.01) -> nn.Module:
-    """A linear support vector machine for two classes.
+    """Build a linear support vector machine for two classes.
 
-    Minimises mean max(0, 1 − s·f(x)) + l2·‖W‖², f(x) = W·x + b, s = ±1, from W = 0 and
+    Minimizes mean max(0, 1 − s·f(x)) + l2·‖W‖², f(x) = W·x + b, s = ±1, from W = 0 and
     b = 0; predicts the sign of its one output (Li et al. 2021, Vehicle).
 
     Args:
@@ -47,6 +47,9 @@ def svm(shape: tuple[int, ...], classes: int, *, l2: float = 0.01) -> nn.Module:
         classes: must be 2.
         l2: weight of the penalty; 0 leaves the hinge alone, which no longer has one
             minimum; large values drive W to 0.
+
+    Returns:
+        The network.
     """
     if classes != 2:
         what = f"{classes} classes" if classes else "numbers to regress on"

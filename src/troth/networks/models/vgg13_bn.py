@@ -14,7 +14,7 @@ from troth.types import Refusal
 
 
 class VGG(nn.Module):
-    """Convolutions, average over what is left of the image, fully connected layers."""
+    """Convolutions, average over the remaining image, fully connected layers."""
 
     def __init__(
         self, stages: list[int], widths: list[int], outputs: int, dropout: float
@@ -46,27 +46,30 @@ def vgg13_bn(
     widths: list[int] = [4096, 4096],  # noqa: B006
     dropout: float = 0.5,
 ) -> nn.Module:
-    """VGG13 with batch normalisation: ten convolutions, then fully connected layers.
+    """Build VGG13 with batch norm: ten convolutions, then fully connected layers.
 
     Five stages of two 3×3 convolutions with 64, 128, 256, 512 and 512 channels, each
-    with batch normalisation and ReLU, each stage halving the image; then FC 4096, FC
+    with batch normalization and ReLU, each stage halving the image; then FC 4096, FC
     4096, FC classes with dropout between them (Simonyan & Zisserman 2015, table 1,
     configuration B). The defaults are the CIFAR-10 network whose 4096 outputs before
-    the last layer Farhadkhani et al. 2022 (figs. 17–19) build on; 28,334,410
-    parameters for 10 classes. Convolutions start from N(0, 2/fan_out), the others from
-    N(0, 0.01²), biases from 0. Names are torchvision's (`features.0` …, `classifier.0`
-    …), so that published weights load.
+    the last layer Farhadkhani et al. 2022 (figs. 17–19) build on; 28,334,410 parameters
+    for 10 classes. Convolutions start from N(0, 2/fan_out), the others from N(0,
+    0.01²), biases from 0. Names are torchvision's (`features.0` …, `classifier.0` …),
+    so that published weights load.
 
     Args:
         shape: of one example, [channels, height, width], sides at least 32.
-        classes: how many; 0 is regression.
+        classes: number of classes; 0 is regression.
         width: channels of the first stage; 64 is the paper's.
         widths: of the hidden fully connected layers; an empty list leaves one linear
             layer on the 8·width averages, 9,416,010 parameters in all.
         dropout: probability that a hidden unit is dropped; 0 drops none.
 
-    Departs: on images larger than 32×32 what is left is averaged to 1×1, where the
-    paper flattens 7×7. It has no batch normalisation, which is later than it.
+    Returns:
+        The network.
+
+    Departs: on images larger than 32×32 the rest is averaged to 1×1, where the paper
+    flattens 7×7. The paper has no batch normalization, which came later.
     """
     images("vgg13_bn", shape, least=32)
     positive("model.width", width)

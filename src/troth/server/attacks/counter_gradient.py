@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from troth.networks import modelfile
+from troth.networks import target_model
 from troth.server.attacks import _crowd
 from troth.types import Broadcast, Messages, Refusal
 
@@ -83,7 +83,7 @@ def counter_gradient(
     """
     eta, radius, lam = _known(eta, radius, lam, aim, pace)
     k, w = int(hostile.sum()), broadcast.w.double()
-    wanted = modelfile.read(target, len(w)).to(w)
+    wanted = target_model.read(target, len(w)).to(w)
     if k == 0:
         return messages, memory
     rate = eta / (1 if over == "sum" else len(hostile))

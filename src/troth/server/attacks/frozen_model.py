@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from troth.networks import modelfile
+from troth.networks import target_model
 from troth.server.attacks import _crowd
 from troth.types import Broadcast, Messages, Refusal
 
@@ -47,7 +47,7 @@ def frozen_model(
             "set lam"
         )
     _crowd.finite("frozen_model", "lam", lam, 0, "0 sends zeros")
-    away = modelfile.read(target, len(broadcast.w)).to(broadcast.w.device)
+    away = target_model.read(target, len(broadcast.w)).to(broadcast.w.device)
     away = away - broadcast.w.double()
     far = torch.linalg.vector_norm(away)
     if regularizer == "l2":

@@ -1,4 +1,4 @@
-"""The model that an attacker wants, from a file."""
+"""The target model of an attacker, from a file."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -11,11 +11,11 @@ from troth.types import Refusal
 
 
 def read(path: str, size: int) -> Tensor:
-    """A vector of so many numbers.
+    """Read a vector of `size` numbers.
 
     Args:
         path: .npy, or .npz with an array `target`.
-        size: how many parameters the model has.
+        size: number of the model's parameters.
     """
     file = Path(path).expanduser()
     if not file.is_file():
@@ -34,7 +34,7 @@ def read(path: str, size: int) -> Tensor:
 
 @lru_cache(maxsize=4)
 def _load(path: str, changed: int) -> Tensor:
-    """Read once, and again where the file has changed."""
+    """Read a file once per change."""
     try:
         found = np.load(path, allow_pickle=False)
         if not isinstance(found, np.ndarray):
