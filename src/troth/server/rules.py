@@ -135,7 +135,28 @@ Within = dict[int, set[int]]
 
 
 def silent(**said: Tensor) -> None:
-    """Nobody listens."""
+    """Ignore what a rule notes."""
+
+
+def broadcast(w: Any, extra: int = 0) -> Broadcast:
+    """Make what the server sends: a shared model [d], beside it so many zeros."""
+    w = torch.as_tensor(w)
+    return Broadcast(w, w.new_zeros(extra), w.new_ones(()))
+
+
+def messages(update: Any, *, loss: Any = None, size: Any = None) -> Messages:
+    """Make messages of clients 0, 1, … from a matrix of updates [n, d].
+
+    Args:
+        update: one update per client, as a tensor or in lists.
+        loss: [n] what the clients report; None: not known (NaN).
+        size: [n] how many examples each has; None: one each.
+    """
+    update = torch.as_tensor(update)
+    n, client = len(update), torch.arange(len(update), device=update.device)
+    losses = torch.as_tensor([torch.nan] * n if loss is None else loss).to(update)
+    sizes = torch.as_tensor([1] * n if size is None else size, device=update.device)
+    return Messages(update, update.new_zeros(n, 0), losses, sizes, client)
 
 
 class Verdicts:

@@ -2,7 +2,7 @@
 
 A member asks for any of these by name:
 
-    values: [n] one number a client, NaN where it has none.
+    values: [n] one number per client, NaN if it has none.
     size: [n] how many examples stand behind each.
     higher_is_better: True for an accuracy, False for a loss or an error.
 """
@@ -13,11 +13,7 @@ from troth.types import Refusal
 
 
 def defined(values: np.ndarray) -> np.ndarray:
-    """The values in float64, without the NaN of clients that have none.
-
-    Raises:
-        Refusal: not a vector.
-    """
+    """Return the values in float64, without the NaN of clients that have none."""
     vector = np.asarray(values, dtype=np.float64)
     if vector.ndim != 1:
         raise Refusal(

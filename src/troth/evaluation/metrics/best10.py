@@ -9,16 +9,18 @@ from troth.evaluation.metrics.worst10 import worst10
 
 
 def best10(values: np.ndarray, higher_is_better: bool = True) -> float:
-    """Average over the ⌈n/10⌉ clients that are served best.
-
-    «Best 10 %» in Table 1 of q-FFL: the worst tenth, judged the other way round.
+    """Average over the ⌈n/10⌉ clients that are served best (q-FFL, Table 1).
 
     Args:
-        values: One number a client; NaN are left out before the tenth is taken.
-        higher_is_better: Whether the highest (an accuracy) or the lowest (a loss, an
+        values: one number per client; NaN are left out before the tenth is taken.
+        higher_is_better: whether the highest (an accuracy) or the lowest (a loss, an
             error) values are the best.
 
     Returns:
-        The average; nan without a value.
+        The average; NaN without a value.
+
+    Example:
+        >>> best10(np.array([0.5, 0.7, 0.9]))
+        0.9
     """
     return worst10(values, not higher_is_better)

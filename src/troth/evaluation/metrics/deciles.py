@@ -6,19 +6,23 @@ from troth.evaluation.metrics import defined
 
 
 def deciles(values: np.ndarray) -> list[float]:
-    """Quantiles 0, 1/10, … 1 over clients: from the lowest value to the highest.
+    """Return the quantiles 0, 1/10, … 1 over clients, from the lowest to the highest.
 
     Between two clients the quantile is linear: with x sorted from x_0, quantile q lies
     at position q(n−1), as in `numpy.quantile`.
 
     Departs: positions are counted in whole tenths, so that a decile that falls on a
-    client is exactly that client's value, and an infinite neighbour does not spoil it.
+    client is exactly that client's value, and an infinite neighbor does not spoil it.
 
     Args:
-        values: One number a client; NaN are left out.
+        values: one number per client; NaN are left out.
 
     Returns:
-        Eleven numbers that do not decrease; all nan without a value.
+        Eleven numbers that do not decrease; all NaN without a value.
+
+    Example:
+        >>> deciles(np.arange(11.0))[:4]
+        [0.0, 1.0, 2.0, 3.0]
     """
     x = np.sort(defined(values))
     if not x.size:

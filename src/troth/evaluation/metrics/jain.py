@@ -9,16 +9,20 @@ from troth.evaluation.metrics import defined
 
 
 def jain(values: np.ndarray) -> float:
-    """Jain's index: (Σ_k x_k)² / (n Σ_k x_k²).
+    """Compute Jain's index, (Σ_k x_k)² / (n Σ_k x_k²).
 
     For values ≥ 0 it lies between 1/n, where one client has everything, and 1, where
     all have the same; it does not change with the unit of the values.
 
     Args:
-        values: One number a client; NaN are left out.
+        values: one number per client; NaN are left out.
 
     Returns:
-        The index, 1 when all values are 0; nan without a value or when one is infinite.
+        The index, 1 if all values are 0; NaN without a value or if one is infinite.
+
+    Example:
+        >>> jain(np.array([0.0, 0.0, 0.0, 8.0]))
+        0.25
     """
     x = defined(values)
     if not x.size:

@@ -15,10 +15,14 @@ def mean(values: np.ndarray) -> float:
     higher mean test performance after an attack is the more robust one.
 
     Args:
-        values: One number a client; NaN are left out.
+        values: one number per client; NaN are left out.
 
     Returns:
-        The average; nan without a value, infinite when one of them is.
+        The average; NaN without a value, infinite if one of them is.
+
+    Example:
+        >>> mean(np.array([0.5, 1.0, np.nan]))
+        0.75
     """
     x = defined(values)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -9,7 +9,7 @@ from troth.evaluation.metrics import defined
 
 
 def std(values: np.ndarray) -> float:
-    """Spread over clients: √(Σ_k (x_k − mean)² / n), the population's.
+    """Measure the spread over clients: √(Σ_k (x_k − mean)² / n), the population's.
 
     Over benign clients this is *fairness* (Ditto, Definition 2): of two models the one
     with the smaller spread of test losses is the fairer. The paper's tables show the
@@ -17,11 +17,15 @@ def std(values: np.ndarray) -> float:
     the sum is divided by n, as by the authors' np.var.
 
     Args:
-        values: One number a client; NaN are left out.
+        values: one number per client; NaN are left out.
 
     Returns:
-        The spread, 0 when all clients are served alike; nan without a value or when
-        one of them is infinite.
+        The spread, 0 if all clients are served alike; NaN without a value or if one of
+        them is infinite.
+
+    Example:
+        >>> std(np.array([1.0, 3.0]))
+        1.0
     """
     x = defined(values)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -12,14 +12,18 @@ def weighted(values: np.ndarray, size: np.ndarray) -> float:
     With the sizes of the test sets, the accuracy on all test examples pooled.
 
     Args:
-        values: One number a client; NaN are left out, with their size.
-        size: How many examples stand behind each; a client with 0 does not count.
+        values: one number per client; NaN are left out, with their size.
+        size: how many examples stand behind each; a client with 0 does not count.
 
     Returns:
-        The average; nan without an example.
+        The average; NaN without an example.
 
     Raises:
-        Refusal: sizes that are negative, not finite or not one a client.
+        Refusal: sizes that are negative, not finite or not one per client.
+
+    Example:
+        >>> weighted(np.array([0.5, 1.0]), np.array([30, 10]))
+        0.625
     """
     size = np.asarray(size, dtype=np.float64)
     if size.shape != np.shape(values) or not (np.isfinite(size) & (size >= 0)).all():

@@ -9,17 +9,19 @@ from troth.evaluation.metrics import defined
 
 
 def worst10(values: np.ndarray, higher_is_better: bool = True) -> float:
-    """Average over the ⌈n/10⌉ clients that are served worst.
-
-    «Worst 10 %» in Table 1 of q-FFL.
+    """Average over the ⌈n/10⌉ clients that are served worst (q-FFL, Table 1).
 
     Args:
-        values: One number a client; NaN are left out before the tenth is taken.
-        higher_is_better: Whether the lowest (an accuracy) or the highest (a loss, an
+        values: one number per client; NaN are left out before the tenth is taken.
+        higher_is_better: whether the lowest (an accuracy) or the highest (a loss, an
             error) values are the worst.
 
     Returns:
-        The average; nan without a value.
+        The average; NaN without a value.
+
+    Example:
+        >>> worst10(np.array([0.5, 0.7, 0.9]))
+        0.5
     """
     x = np.sort(defined(values))
     if not x.size:

@@ -4,9 +4,9 @@ A member asks for any of these by name:
 
     seed: of the experiment.
     n: how many clients there are.
-    cohort: how many are asked; n asks all that are there.
+    cohort: how many are asked; n asks all that are present.
     size: [n] how many training examples each has.
-    there: round, ids → which of them are there, a mask; None: everybody, always.
+    there: round, ids → which of them are present, a mask; None: everybody, always.
 """
 
 from collections.abc import Callable
@@ -18,5 +18,5 @@ There = Callable[[int, np.ndarray], np.ndarray]
 
 
 def present(there: There | None, r: int, ids: np.ndarray) -> np.ndarray:
-    """Those of some clients that are there."""
+    """Return those of some clients that are present."""
     return ids if there is None else ids[there(r, ids)]

@@ -17,16 +17,20 @@ def ditto(
     """Ask the very clients that the Ditto authors' code asks in a round, in its order.
 
     It draws by size and seeds numpy with the round + 4, whatever the seed of the run.
-    What a model is worth after the last round of an attack hangs in part on who was
-    asked in the last few.
+    The accuracy after the last round of an attack depends in part on who was asked in
+    the last few.
 
     Args:
         cohort: how many are asked, of those that have examples.
         size: [n] how many training examples each has.
-        there: who is there in a round; those who are not leave a smaller cohort.
+        there: who is present in a round; absent clients leave a smaller cohort.
 
     Returns:
         Round → ids, in the order of the code.
+
+    Example:
+        >>> ditto(2, np.array([1, 1, 8]))(0).tolist()
+        [2, 1]
     """
     share, cohort = size / size.sum(), min(cohort, int((size > 0).sum()))
     exactly = share.tobytes()
@@ -35,6 +39,6 @@ def ditto(
 
 @lru_cache(maxsize=64)
 def _chosen(r: int, cohort: int, share: bytes) -> np.ndarray:
-    """Of a round; once for all runs that are trained together."""
+    """Draw the cohort of a round; once for all runs that are trained together."""
     p, random = np.frombuffer(share), np.random.RandomState(r + 4)
     return random.choice(len(p), cohort, replace=False, p=p)

@@ -15,19 +15,24 @@ def size(
 ) -> Callable[[int], np.ndarray]:
     """Draw clients one after another, by size among those not yet drawn.
 
-    The law of numpy's `choice` with p ∝ size and without replacement, among those that
-    are there. Draws with replacement are repeated until enough clients are distinct;
+    The law of numpy's `choice` with p ∝ size and without replacement, among those
+    present. Draws with replacement are repeated until enough clients are distinct;
     where many come twice, a race of exponentials decides the rest (the same law). Only
-    clients that were drawn are looked at, but for that race.
+    drawn clients are looked at, but for that race.
 
     Args:
         seed: of the experiment.
-        cohort: how many are asked; fewer, where fewer are there.
+        cohort: how many are asked; fewer, if fewer are present.
         size: [n] how many training examples each has.
-        there: who is there in a round.
+        there: who is present in a round.
 
     Returns:
         Round → ids, ascending.
+
+    Example:
+        >>> draw = size(seed=0, cohort=2, size=np.array([1, 1, 8]))
+        >>> draw(0).tolist()
+        [1, 2]
     """
     n, edges = len(size), np.cumsum(size.astype(np.float64))
     if cohort >= n:
@@ -58,7 +63,7 @@ def size(
 
 @lru_cache(maxsize=64)
 def _uniform(seed: int, r: int, i: int, count: int) -> np.ndarray:
-    """Numbers in [0, 1]; once for all runs of one seed that are trained together."""
+    """Draw numbers in [0, 1); once for all runs of a seed that are trained together."""
     key = seeding.key(seed, "cohort", r, i)
     found: np.ndarray = seeding.uniform(key, count, torch.float64).numpy()
     return found

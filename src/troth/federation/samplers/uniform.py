@@ -11,21 +11,26 @@ from troth.federation.samplers import There, present
 def uniform(
     seed: int, n: int, cohort: int, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
-    """Draw `cohort` of the clients that are there uniformly, without replacement.
+    """Draw `cohort` of the clients present uniformly, without replacement.
 
-    The first of a random order of all clients (that of `seeding.choose`), those that
-    are not there passed over: the law of drawing among those that are. No more of the
-    order is made than used, so that only clients that were drawn are looked at, and all
-    of them only where too few are there to fill the cohort, which is then smaller.
+    The first present ones of a random order of all clients (that of `seeding.choose`):
+    the law of drawing among those present. No more of the order is made than used, so
+    that only drawn clients are looked at, and all only if too few are present to fill
+    the cohort, which is then smaller.
 
     Args:
         seed: of the experiment.
         n: how many clients there are.
         cohort: how many are asked.
-        there: who is there in a round.
+        there: who is present in a round.
 
     Returns:
         Round → ids, ascending.
+
+    Example:
+        >>> draw = uniform(seed=0, n=10, cohort=3)
+        >>> draw(0).tolist(), draw(1).tolist()
+        ([0, 2, 7], [1, 4, 9])
     """
     if cohort >= n:
         return lambda r: present(there, r, np.arange(n))

@@ -7,12 +7,12 @@ from troth import numerics
 
 
 def median(rows: Tensor, kept: int) -> Tensor:
-    """[d] the mean of the `kept` values of every column closest to its median.
+    """Average, in every column [d], the `kept` values closest to its median.
 
-    They are neighbors in the order: the middle ones are among them for certain, and of
+    They are neighbors in the order: the middle ones are certainly among them, and of
     each pair (i-th lowest, i-th after the first `kept`) the closer one is, or half of
-    each. Distances are from the lower and the upper of the middle two, which compares
-    the same, and exactly where values are nearly equal.
+    each. Distances are from the lower and the upper of the middle two: they compare the
+    same, and exactly where values are nearly equal.
     """
     found = torch.empty_like(rows[0])
     for block, column in numerics.sorted_blocks(rows):
@@ -21,7 +21,7 @@ def median(rows: Tensor, kept: int) -> Tensor:
 
 
 def _closest(column: Tensor, kept: int) -> Tensor:
-    """Of a sorted [n, columns], which it changes."""
+    """Average the middle values of a sorted [n, columns], which it overwrites."""
     edge = max(0, (len(column) - 2 * kept + 1) // 2)  # never among the closest
     column = column[edge : len(column) - edge]
     n = len(column)

@@ -8,15 +8,15 @@ from troth import numerics
 
 
 def blocks(rows: Tensor, center: Tensor) -> Iterator[Tensor]:
-    """The rows − center, [n, columns], block after block, in the wider type of both."""
+    """Yield rows − center, [n, columns], block by block, in the wider type of both."""
     for block in numerics.blocks(rows):
         yield rows[:, block] - center[block]
 
 
 def moved(center: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
-    """The center + Σ_i weight_i·(rows_i − center), in the rows' own precision.
+    """Return center + Σ_i weight_i·(rows_i − center), in the rows' own precision.
 
-    Summed in float64: a far row moves it as far as it should, however small its weight.
+    Sums are in float64: a far row counts in full, however small its weight.
     """
     middle = center.double()
     weight = weight.to(middle)

@@ -1,4 +1,4 @@
-"""What rules that choose rows share: the order of ties, distances, Krum's scores."""
+"""Shared by rules that choose rows: the order of ties, distances, Krum's scores."""
 
 from typing import Literal
 
@@ -21,31 +21,31 @@ _FEWER = {"blanchard": 2, "byzfl": 1}
 
 
 def ordered(messages: Messages, ties: Ties = "id") -> Tensor:
-    """[n] the rows in the order in which ties go: by client id, or as they come."""
+    """Return [n] rows in the order that breaks ties: by client id, or as they come."""
     if ties == "first":
         return torch.arange(len(messages.client), device=messages.client.device)
     return messages.client.argsort(stable=True)
 
 
 def distances(messages: Messages, order: Tensor) -> Tensor:
-    """[n, n] squared distances between rows in this order, in the CPU's memory.
+    """Return [n, n] squared distances between rows in this order, in the CPU's memory.
 
-    Choosing among n rows is many small steps, which a GPU would only delay.
+    Choosing among n rows takes many small steps, which a GPU would only delay.
     """
     between = numerics.square_distances(messages.update)
     return between[order][:, order].cpu().double()
 
 
 def taken(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Tensor:
-    """The mean of the rows at these places of an order; says that they were chosen.
+    """Average the rows at these places of an order, and note that they were chosen.
 
-    They are added up in that order, so that it does not matter in which they came.
+    They are added up in that order, so that the order of the messages does not matter.
     """
     return numerics.average(messages.update[chosen(messages, order, places, note)])
 
 
 def chosen(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Tensor:
-    """The rows at these places of an order; says that they were chosen."""
+    """Return the rows at these places of an order, and note that they were chosen."""
     rows = order[places.sort().values.to(order.device)]
     mask = torch.zeros_like(messages.client, dtype=torch.bool)
     mask[rows] = True
@@ -56,7 +56,7 @@ def chosen(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Ten
 def krum(
     messages: Messages, note: Note, f: int, m: int, neighbors: Neighbors, ties: Ties
 ) -> Tensor:
-    """The mean of the m rows with Krum's lowest scores; of equal ones, by `ties`."""
+    """Average the m rows with Krum's lowest scores; break ties by `ties`."""
     order = ordered(messages, ties)
     near, _ = nearest(distances(messages, order))
     rated = scores(near, len(near) - f - _FEWER[neighbors])
@@ -64,7 +64,7 @@ def krum(
 
 
 def nearest(between: Tensor) -> tuple[Tensor, Tensor]:
-    """[n, n] distances of each row from the nearest to the farthest, and whose.
+    """Sort each row's distances to all rows; return them, and to whom, [n, n].
 
     The row itself comes last, infinitely far: it is no neighbor of its own.
     """
@@ -74,6 +74,6 @@ def nearest(between: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def scores(near: Tensor, others: int) -> Tensor:
-    """[n] sums over the nearest others; all 0 where none of them counts."""
+    """Sum each row's distances to its nearest others [n]; 0 if none of them counts."""
     count = max(0, min(others, near.shape[1] - 1))
     return numerics.level(near[:, :count].sum(dim=1))

@@ -1,15 +1,15 @@
-"""What clients report as their losses, made fit to compute with."""
+"""Reported losses, made fit to compute with."""
 
 import torch
 from torch import Tensor
 
 
 def numbers(loss: Tensor) -> Tensor:
-    """[n] losses in float64, all of them finite; on the CPU, as n numbers are few.
+    """Make losses [n] finite, in float64 on the CPU.
 
-    An infinite loss counts as the largest (or smallest) number there is, its own limit.
-    NaN says nothing (a client without examples has no loss), and counts as the mean of
-    those that are numbers; where none is, all are equal.
+    An infinite loss counts as the largest (or smallest) number. NaN (a client without
+    examples) counts as the mean of the losses that are numbers; without any, all are
+    equal.
     """
     wide = loss.detach().cpu().double()
     known = ~wide.isnan()

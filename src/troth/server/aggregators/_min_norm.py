@@ -1,11 +1,11 @@
 """The shortest combination of vectors with weights in a box: a small quadratic program.
 
-minimise ½·λᵀGλ  subject to  Σλ = 1,  low ≤ λ_i ≤ high.
+minimize ½·λᵀGλ  subject to  Σλ = 1,  low ≤ λ_i ≤ high.
 
-Projected gradient steps show which weights lie at an edge of the box; an active-set
-method in float64 then finds the solution to rounding: the equations of the weights that
-are free are solved, one that would leave the box stops at its edge and is held there,
-and where moving weight from one to another would help, both are let go.
+Projected gradient steps show which weights lie at an edge of the box. An active-set
+method in float64 then finds the solution to rounding: it solves the equations of the
+free weights, holds one that would leave the box at its edge, and frees two where moving
+weight from one to the other would help.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ STEPS, FEW = 100, 50  # of projected gradient, for more than a few weights: for 
 
 
 def solve(g: np.ndarray, low: float, high: float) -> np.ndarray:
-    """[n] the weights; equal ones where no others are better by more than rounding.
+    """Return [n] the weights; equal ones if no others are better by more than rounding.
 
     Args:
         g: [n, n] the products of n vectors of length at most 1.
@@ -56,11 +56,11 @@ def solve(g: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def violation(slope: np.ndarray, lam: np.ndarray, low: float, high: float) -> float:
-    """How far weights are from the optimality (KKT) conditions, 0 where they hold.
+    """Measure how far weights are from the optimality (KKT) conditions; 0 if they hold.
 
-    At the optimum one price ν has slope_i ≥ ν where λ_i can fall no more, slope_i ≤ ν
-    where it can rise no more, and both in between: so no weight that can fall has a
-    larger slope than one that can rise.
+    At the optimum one price ν has slope_i ≥ ν where λ_i cannot fall, slope_i ≤ ν where
+    it cannot rise, and both in between: no weight that can fall has a larger slope than
+    one that can rise.
     """
     fall, rise = _pair(slope, lam, low, high)
     can = lam[fall] > low and lam[rise] < high
@@ -70,17 +70,17 @@ def violation(slope: np.ndarray, lam: np.ndarray, low: float, high: float) -> fl
 def _pair(
     slope: np.ndarray, lam: np.ndarray, low: float, high: float
 ) -> tuple[int, int]:
-    """The steepest weight that can fall, and the least steep that can rise."""
+    """Return the steepest weight that can fall, and the least steep that can rise."""
     fall = np.where(lam > low, slope, -np.inf).argmax()
     rise = np.where(lam < high, slope, np.inf).argmin()
     return int(fall), int(rise)
 
 
 def _descended(h: np.ndarray, c: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Near the solution, by accelerated projected gradient from equal weights.
+    """Come near the solution by accelerated projected gradient from equal weights.
 
-    The momentum starts anew where it leads uphill. Where c is larger than H the step is
-    shorter than H asks for, so that no point goes far outside the box.
+    Momentum restarts where it leads uphill. If c is larger than H the step is shorter
+    than H asks for, so that no point goes far outside the box.
     """
     n = len(c)
     steepest = linalg.eigvalsh(h, subset_by_index=(n - 1, n - 1))[0]
@@ -101,7 +101,7 @@ def _descended(h: np.ndarray, c: np.ndarray, low: float, high: float) -> np.ndar
 def _best(
     h: np.ndarray, slope: np.ndarray, lam: np.ndarray, free: np.ndarray
 ) -> np.ndarray:
-    """The minimum over the free weights alone, all others and the sum as they are."""
+    """Minimize over the free weights alone; keep all others and the sum."""
     if free.sum() < 2:
         return lam
     steep = slope[free] - slope[free].mean()
@@ -116,7 +116,7 @@ def _best(
 def _stopped(
     best: np.ndarray, lam: np.ndarray, free: np.ndarray, low: float, high: float
 ) -> np.ndarray:
-    """As far from lam to best as the box allows; the weight that stops it is held."""
+    """Move from lam towards best as far as the box allows; hold what stops it."""
     step = np.where(free, best - lam, 0.0)
     room = np.where(step > 0, high - lam, low - lam)
     share = np.divide(room, step, out=np.full(len(lam), np.inf), where=step != 0)

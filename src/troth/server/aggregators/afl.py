@@ -22,40 +22,44 @@ def afl(
     *,
     lr: float = 0.1,
 ) -> tuple[Tensor, Tensor]:
-    """Descent in w, ascent in clients' weights: min over w of max over λ of Σ λ_k·F_k.
+    """Average with weights λ that rise with the losses: min_w max_λ Σ λ_k·F_k.
 
-    The Stochastic-AFL algorithm of Section 4: the step is Σ λ_k·u_k, and then λ becomes
-    the point of the simplex nearest to λ + lr·F(w). λ starts equal and is remembered by
-    client id. With all clients in every round this is the paper's algorithm.
-
-    With a part of them:
-        * the simplex is that of the clients seen so far. Newcomers join with an equal
-          share, 1/K each of then K, and the others make room in proportion; so until
-          losses tell clients apart, all are equal.
-        * the step divides by the sum of λ of those present: a mean of their updates
-          (their plain mean, where all of them have λ = 0).
+    Stochastic-AFL (Section 4): the step is Σ λ_k·u_k, and then λ becomes the point of
+    the simplex nearest to λ + lr·F(w). λ starts equal and is remembered by client id.
+    With all clients in every round this is the paper's algorithm. With a part of them:
+        * the simplex is that of the clients seen so far. A new client gets the share
+          1/K of then K, and the others shrink in proportion: all stay equal at first.
+        * the step divides by the sum of λ of those present (equal if all are 0).
         * the loss of an absent client counts as the mean of those present. A constant
-          on all losses does not move λ, so nobody gains or loses by being absent.
+          on all losses does not move λ, so absence neither helps nor harms.
 
     Guarantee: for convex losses and small steps, the average of w over the rounds nears
-    the minimax value (the convergence theorem of Section 4); the last w may circle
-    around it.
+    the minimax value (Section 4); the last w may circle around it.
 
-    No robustness: λ follows what clients report, and one that always reports a large
-    loss ends with λ = 1, its update being the step whenever it is there.
+    No robustness: λ follows reported losses. A client that always reports a large one
+    ends with λ = 1, and its update is the step whenever it is present.
 
     Departs: several local steps for one gradient; the three rules above; w is not
-    projected. A loss that is no number counts as the mean of the others, an infinite
-    one as the largest number.
+    projected. A NaN loss counts as the mean of the others, infinity as the largest
+    number.
 
     Args:
-        messages: what came.
-        loss: [n] as reported, of w on the client's training data.
-        memory: [K, 2] float64, a row a client seen: id (below 2^53) and λ; at first
-            empty.
-        note: is told the weights.
-        lr: of λ. 0 keeps it equal: the mean. Weights are about 1/K, so with losses
-            about 1 apart, lr above 1/K leaves few clients with any weight.
+        messages: one update per client.
+        loss: [n] reported loss of w on each client's training data.
+        memory: [K, 2] float64: id (below 2^53) and λ of every client seen; empty at
+            first.
+        note: receives the weights.
+        lr: of λ; 0 keeps it equal, the mean. Weights are about 1/K: if losses differ by
+            about 1, lr above 1/K leaves few clients any weight.
+
+    Returns:
+        The step of the shared model [d], and the memory.
+
+    Example:
+        >>> import torch, troth
+        >>> updates = torch.tensor([[1.0], [3.0]])
+        >>> troth.aggregate("afl", updates, loss=torch.tensor([0.5, 2.0]))
+        tensor([2.])
     """
     if not (math.isfinite(lr) and lr >= 0):
         raise Refusal(
@@ -72,7 +76,7 @@ def afl(
 
 
 def _joined(memory: Tensor, client: Tensor) -> tuple[Tensor, Tensor]:
-    """Ids, ascending, and λ of all clients seen, those that are here now included."""
+    """Return ids, ascending, and λ of all clients seen, the present ones included."""
     here: Tensor = torch.unique(client)
     old, lam = memory.unbind(dim=1)
     new = here[~torch.isin(here, old)]
@@ -82,7 +86,7 @@ def _joined(memory: Tensor, client: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _shares(lam: Tensor) -> Tensor:
-    """λ of those present, to sum to 1; equal where they have none."""
+    """Scale λ of those present to sum to 1; equal if they have none."""
     most = lam.max()
     some = torch.where(most > 0, lam / torch.where(most > 0, most, 1.0), 1.0)
     return some / some.sum()  # of the largest: λ may be as small as numbers go

@@ -18,26 +18,34 @@ def bulyan(
     f: Count = "auto",
     strict: bool = True,
 ) -> Tensor:
-    """Bulyan of Krum (El Mhamdi et al., Section 4).
+    """Average the values around the median of the rows that Krum chooses (Section 4).
 
-    1. θ = n − 2f times Krum chooses a row, which leaves the others to the next time.
-    2. Of every coordinate's θ values, the mean of the β = θ − 2f closest to their
-       median.
+    1. Krum chooses θ = n − 2f times a row, which leaves the others to the next time.
+    2. Of every coordinate's θ values, average the β = θ − 2f closest to their median.
 
     Guarantee: for n ≥ 4f + 3, in every coordinate each value that counts is no farther
     from the median than a benign row's is, and the median lies among benign ones.
 
-    Args:
-        messages: of the clients.
-        note: is told whose rows Krum chose.
-        f: rows that may be hostile; 0 is the mean.
-        strict: refuse n < 4f + 3. Otherwise Krum chooses at least one row, and at
-            least the middle one or two values of a coordinate count.
-
     Departs: implementations differ on the neighbors that Krum counts while rows are
-    taken out. As the paper calls Krum anew on the n' rows left, here they are
-    n' − f − 2 of those; at the last of its calls f − 1. Equal scores go to the lowest
-    client id; of two values as far from the median, half of each counts.
+    taken out. As the paper calls Krum anew on the n' rows left, here they are n' − f −
+    2 of those; at the last of its calls f − 1. Equal scores go to the lowest client id;
+    of two values as far from the median, half of each counts.
+
+    Args:
+        messages: one update per client.
+        note: receives a mask of the rows that Krum chose.
+        f: rows that may be malicious; 0 is the mean.
+        strict: refuse n < 4f + 3. Otherwise Krum chooses at least one row, and at least
+            the middle one or two values of a coordinate count.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> updates = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0], [6.0], [100.0]])
+        >>> troth.aggregate("bulyan", updates, f=1)
+        tensor([2.])
     """
     n = len(messages.client)
     f = count("bulyan", f, n, (4, 3), strict)
@@ -52,9 +60,9 @@ def bulyan(
 
 
 def _chosen(between: Tensor, f: int, theta: int) -> Tensor:
-    """[theta] the rows that Krum chooses, one after the other.
+    """Return [theta] the rows that Krum chooses, one after the other.
 
-    Distances are sorted once; a row that is chosen goes from the lists of the others.
+    Distances are sorted once; a chosen row leaves the lists of the others.
     """
     near, whose = _choice.nearest(between)
     left, found = torch.arange(len(between)), []

@@ -25,28 +25,36 @@ def centered_clipping(
     f: Count = "auto",
     strict: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """From the last result: v ← v + mean_i (u_i − v)·min(1, τ/‖u_i − v‖).
+    """Clip around the last result: v ← v + mean_i (u_i − v)·min(1, τ/‖u_i − v‖).
 
-    The paper's centered clipping with its history: the first round starts at 0, and so
-    does one whose updates have another width.
+    The paper's centered clipping with history. The first round starts at 0, and so does
+    one whose updates have another width.
 
-    Guarantee: a row adds at most τ/n to v an iteration, whatever it says, so that with
-    f rows it is at most iterations·τ·f/n from where it would be if they added nothing,
-    and with all of them iterations·τ from where it started. That it comes near the
-    benign mean, the paper shows where few are hostile (2f < n is the least) and τ fits
-    their spread.
+    Guarantee: a row adds at most τ/n to v per iteration. So with f rows v is at most
+    iterations·τ·f/n from where it would be if they added nothing, and at most
+    iterations·τ from its start. It comes near the benign mean if few are malicious (2f
+    < n is the least) and τ fits their spread (the paper).
 
     Departs: the paper clips momenta that workers keep; here it is what clients send.
 
     Args:
-        messages: of the round.
-        memory: the result of the last round.
-        note: is told whose message was clipped.
+        messages: one update per client.
+        memory: the result of the last round; empty at first.
+        note: receives a mask of the clipped rows.
         tau: farthest that a row counts, above 0; large values give the mean.
-        iterations: how often; more come nearer to the rows.
+        iterations: how often to repeat; more come nearer to the rows.
         remember: start at the last round's result; false always starts at 0.
-        f: rows that may be hostile; the result does not depend on it.
+        f: rows that may be malicious; the result does not depend on it.
         strict: refuse 2f ≥ n; false goes on without the guarantee.
+
+    Returns:
+        The step of the shared model [d], and the memory.
+
+    Example:
+        >>> import torch, troth
+        >>> updates = torch.tensor([[1.0], [2.0], [90.0]])
+        >>> troth.aggregate("centered_clipping", updates, f=1, tau=3.0)
+        tensor([2.])
     """
     if not 0 < tau < math.inf:
         raise Refusal(f"centered_clipping's tau = {tau} must be a positive number")
@@ -67,9 +75,9 @@ def centered_clipping(
 
 
 def _distances(rows: Tensor, v: Tensor, tau: float) -> Tensor:
-    """[n] in float64, however far the rows are; exact from about tau on.
+    """Return [n] distances in float64, exact from about tau on.
 
-    Taken in the rows' own type at first, whose squares may leave its range.
+    The first try is in the rows' own type, whose squares may leave its range.
     """
     parts = [torch.linalg.vector_norm(b, dim=1) for b in _centred.blocks(rows, v)]
     found = numerics.norms(torch.stack(parts, dim=1))
@@ -81,7 +89,7 @@ def _distances(rows: Tensor, v: Tensor, tau: float) -> Tensor:
 
 
 def _moved(v: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
-    """The v + Σ_i weight_i·(rows_i − v)."""
+    """Return v + Σ_i weight_i·(rows_i − v)."""
     if rows.dtype.itemsize < 8 and float(weight.min()) < 1e-30:
         return _centred.moved(v, weight, rows)  # float32 hardly holds such weights
     return (1 - weight.sum()).to(v) * v + numerics.combine(weight, rows)

@@ -17,31 +17,40 @@ ACCURACY = 1e-6  # of the optimality conditions, for rows of length 1
 
 
 def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Tensor:
-    """The shortest mixture of unit updates with nearly equal weights.
+    """Mix unit updates to the shortest vector that nearly equal weights give.
 
     min ‖Σ λ_i·g_i‖² over Σλ = 1, λ ≥ 0, |λ_i − 1/n| ≤ eps, where g_i = u_i/‖u_i‖.
 
-    FedMGDA+ (Algorithm 1): every update is scaled to length 1 (one of zeros stays so),
-    and the step is the shortest mixture of them whose weights lie within eps of equal
-    ones. At eps = 1 its product with every g_i is at least its own squared length, so a
-    small step is worse for none of the clients. The result keeps the scale of the unit
-    rows: its length is at most 1, and the server's lr sets the length of the step.
+    FedMGDA+ (Algorithm 1); updates of zeros stay so. At eps = 1 the product of the step
+    with every g_i is at least its own squared length, so a small step is worse for none
+    of the clients. Its length is at most 1: the server's lr sets the length of the
+    step.
 
     The weights solve the quadratic program to KKT conditions of 1e-6, or the rule
-    refuses. The step is unique; of several weights that give it, those near equal ones.
+    refuses. The step is unique; of several weights that give it, those near equal ones
+    are taken.
 
     No robustness: length does not count, but direction does. A row opposite to the
     others, or a row of zeros, takes weight up to 1/n + eps; at large eps it brings the
-    step to nothing, so that w stands still. At eps = 0 a row moves
-    the result by 2/n at most.
+    step to nothing, and w stands still. At eps = 0 a row moves the result by 2/n at
+    most.
 
     Departs: displacements after several local steps for gradients, as the paper does.
 
     Args:
-        messages: what came.
-        note: is told the weights.
+        messages: one update per client.
+        note: receives the weights.
         eps: in [0, 1]. 0 is the mean of the unit rows; from 1 − 1/n on, the shortest
             vector of their convex hull.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> updates = torch.tensor([[3.0, 0.0], [0.0, 5.0]])
+        >>> troth.aggregate("fedmgda", updates)
+        tensor([0.5000, 0.5000])
     """
     if not 0 <= eps <= 1:
         raise Refusal(
@@ -63,7 +72,7 @@ def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Ten
 
 
 def _weights(products: Tensor, eps: float) -> Tensor:
-    """[n] float64 λ, from the products of the unit rows."""
+    """Return λ, [n] float64, from the products of the unit rows."""
     n = len(products)
     if eps == 0 or n == 1:
         return torch.full_like(products[0], 1 / n)
@@ -80,7 +89,7 @@ def _weights(products: Tensor, eps: float) -> Tensor:
 
 
 def _largest(rows: Tensor) -> Tensor:
-    """[n] the largest number of each row: squares of float64 may leave its range."""
+    """Return [n] each row's largest number: squares may leave the range of float64."""
     largest = rows.new_zeros(len(rows))
     for _, wide in _blocks(rows, None):
         largest = torch.maximum(largest, wide.abs().amax(dim=1))
@@ -92,7 +101,7 @@ def _or_one(scale: Tensor) -> Tensor:
 
 
 def _blocks(rows: Tensor, over: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
-    """Columns in float64, a block at a time: no copy of the whole matrix."""
+    """Yield columns in float64, a block at a time: no copy of the whole matrix."""
     for block in numerics.blocks(rows):
         wide = rows[:, block].double()
         yield block, wide if over is None else wide / over[:, None]

@@ -26,33 +26,41 @@ def geometric_median(
     f: Count = "auto",
     strict: bool = True,
 ) -> Tensor:
-    """The minimiser of Σ_i √(‖z − u_i‖² + ν²), by smoothed Weiszfeld steps.
+    """Minimize Σ_i √(‖z − u_i‖² + ν²) over z, by smoothed Weiszfeld steps.
 
-    The paper's step goes to the mean of the rows under β_i = 1/√(‖z − u_i‖² + ν²) as
-    weights; where that is slow, it goes as far as Weiszfeld's or Newton's direction
-    lowers the sum most. It ends where the gradient of the mean distance, which is 1 far
-    away, is no longer than the tolerance. Between the first and the last look at the
-    rows, all is done on as many coordinates as there are rows.
+    The paper's step goes to the mean of the rows with weights β_i = 1/√(‖z − u_i‖² +
+    ν²); where that is slow, it goes as far as Weiszfeld's or Newton's direction lowers
+    the sum most. It ends where the gradient of the mean distance, which is 1 far away,
+    is no longer than the tolerance. Iterations work on as many coordinates as there are
+    rows.
 
-    Guarantee: with 2f < n and at most f rows hostile, it is within 2(n − f)/(n − 2f)·R
-    of any point whose distance from every benign row is at most R (up to ν and the
-    tolerance).
+    Guarantee: with 2f < n and at most f malicious rows, it is within 2(n − f)/(n −
+    2f)·R of any point whose distance from every benign row is at most R (up to ν and
+    the tolerance).
 
-    Departs: all rows weigh the same, not by the sizes that clients report. ν is in
-    units of the distance that the nearer half of the rows keeps from their
-    coordinate-wise median, so that the result scales with the updates; √(‖·‖² + ν²)
-    stands for max(ν, ‖·‖), so that Newton's steps converge; it goes to the optimum, not
-    for three steps.
+    Departs: all rows weigh the same, not by reported sizes. ν is in units of the
+    distance that the nearer half of the rows keeps from their coordinate-wise median,
+    so the result scales with the updates. √(‖·‖² + ν²) stands for max(ν, ‖·‖), so that
+    Newton's steps converge. It goes to the optimum, not for three steps.
 
     Args:
-        messages: of the round.
-        note: is told the weights; the result is the rows' mean under them.
+        messages: one update per client.
+        note: receives the weights; the result is the rows' mean under them.
         nu: smoothing, above 0; large values lead to the mean.
         tolerance: length of the gradient that is as good as 0, above 0.
-        iterations: steps at most.
-        f: rows that may be hostile; the result does not depend on it.
-        strict: refuse 2f ≥ n, and a tolerance that is not reached; false goes on with
-            what there is.
+        iterations: most steps.
+        f: rows that may be malicious; the result does not depend on it.
+        strict: refuse 2f ≥ n, and a tolerance that is not reached; false takes the
+            point that was reached.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> updates = torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [9.0, 9.0]])
+        >>> troth.aggregate("geometric_median", updates)
+        tensor([0., 0.])
     """
     _check(nu, tolerance, iterations)
     rows, n = messages.update, len(messages.update)
@@ -91,11 +99,11 @@ def _check(nu: float, tolerance: float, iterations: int) -> None:
 
 
 def _directions(rows: Tensor, center: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows seen from a center: unit vectors [n, p] (0 at it) and lengths [n], on host.
+    """Return unit vectors [n, p] from a center (0 at it) and lengths [n], on the CPU.
 
-    With more coordinates than rows they are turned into as many as there are rows,
-    from their inner products. Each row is measured in a unit of its own: far ones do
-    not drown the others, and nothing overflows.
+    With more coordinates than rows they are rebuilt in as many as there are rows, from
+    their inner products. Each row is measured in a unit of its own: far ones do not
+    drown the others, and nothing overflows.
     """
     n, d = rows.shape
     unit = torch.linalg.vector_norm(rows, math.inf, dim=1).double()
@@ -116,7 +124,7 @@ def _directions(rows: Tensor, center: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _coordinates(product: Tensor) -> Tensor:
-    """Vectors [n, p ≤ n] with these inner products."""
+    """Return vectors [n, p ≤ n] with these inner products."""
     value, vector = torch.linalg.eigh(product)
     noise = len(value) * torch.finfo(value.dtype).eps * value[-1]
     real = value > noise
@@ -127,7 +135,7 @@ def _coordinates(product: Tensor) -> Tensor:
 def _weights(
     points: Tensor, nu: float, tolerance: float, iterations: int
 ) -> tuple[Tensor, float]:
-    """β_i at the geometric median of [n, p], and how steep it still is there."""
+    """Return β_i at the geometric median of [n, p], and the gradient's length."""
     z, last = torch.zeros_like(points[0]), math.inf
     for step in range(iterations + 1):
         gap = z - points
@@ -147,9 +155,9 @@ def _smooth(gap: Tensor, nu: float) -> Tensor:
 
 
 def _far(gap: Tensor, beta: Tensor, slope: Tensor, move: Tensor, nu: float) -> Tensor:
-    """The best of Weiszfeld's move, longer ones, Newton's and shorter ones.
+    """Return the best of Weiszfeld's move, longer ones, Newton's and shorter ones.
 
-    Falls of the sum are from differences of squares: exact where moves are small.
+    Falls of the sum come from differences of squares: exact if moves are small.
     """
     pull = gap * beta[:, None]
     bend = beta.mean() * (1 + 1e-12) * torch.eye(len(slope), dtype=slope.dtype)

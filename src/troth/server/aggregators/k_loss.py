@@ -19,22 +19,31 @@ def k_loss(
     f: Count = "auto",
     strict: bool = True,
 ) -> Tensor:
-    """The one update whose loss is the (f + 1)-th largest (a baseline of Li et al.).
+    """Take the update with the (f + 1)-th largest loss (a baseline of Li et al.).
 
     The loss is that of the shared model, as it was sent, on all the client's training
     data (the Ditto authors' code).
 
-    No robustness: it reads the losses that clients report, and a hostile one that
-    reports the right number is the one that is chosen.
-
-    Args:
-        messages: of the clients.
-        loss: [n] what they report; NaN counts as infinite.
-        note: is told whose row it was.
-        f: larger losses that are passed over; 0 takes the largest.
-        strict: refuse f ≥ n. Otherwise the last that there is, the smallest loss.
+    No robustness: it reads the losses that clients report, and a malicious one that
+    reports the right number is chosen.
 
     Departs: equal losses go from the lowest client id on.
+
+    Args:
+        messages: one update per client.
+        loss: [n] reported; NaN counts as infinite.
+        note: receives a mask of the chosen row.
+        f: larger losses to pass over; 0 takes the largest.
+        strict: refuse f ≥ n. Otherwise the smallest loss is taken there.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> updates = torch.tensor([[1.0], [2.0], [3.0]])
+        >>> troth.aggregate("k_loss", updates, loss=torch.tensor([0.1, 0.9, 0.5]), f=1)
+        tensor([3.])
     """
     n = len(messages.client)
     f = count("k_loss", f, n, (1, 1), strict)

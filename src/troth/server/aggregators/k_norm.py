@@ -18,18 +18,26 @@ def k_norm(
     f: Count = "auto",
     strict: bool = True,
 ) -> Tensor:
-    """The mean of all updates but the f longest (a baseline of Li et al.).
+    """Average all updates but the f longest (a baseline of Li et al.).
 
-    No robustness but against length: of f hostile rows each counts only where it is no
-    longer than some benign one, and then points wherever it likes.
-
-    Args:
-        messages: of the clients.
-        note: is told whose rows were kept.
-        f: rows that are dropped; 0 is the mean.
-        strict: refuse f ≥ n. Otherwise the shortest row is always kept.
+    No robustness but against length: each of f malicious rows counts only if it is no
+    longer than some benign one, but may point anywhere.
 
     Departs: of equally long rows the lowest client ids are kept.
+
+    Args:
+        messages: one update per client.
+        note: receives a mask of the rows kept.
+        f: rows to drop; 0 is the mean.
+        strict: refuse f ≥ n. Otherwise the shortest row is always kept.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> troth.aggregate("k_norm", torch.tensor([[1.0], [2.0], [-9.0]]), f=1)
+        tensor([1.5000])
     """
     n = len(messages.client)
     f = count("k_norm", f, n, (1, 1), strict)

@@ -24,28 +24,37 @@ def mda(
     limit: int = 1_000_000,
     strict: bool = True,
 ) -> Tensor:
-    """Minimum-diameter averaging: the mean of the n − f updates that lie closest.
+    """Average the n − f updates that lie closest together: minimum-diameter averaging.
 
-    Of all subsets of n − f rows, one whose largest distance between two rows is
-    smallest (El-Mhamdi et al.). Found exactly: let rows farther apart than a threshold
-    be in conflict; where f rows take part in all conflicts, the diameter of the others
-    is no more than it. The threshold by bisection, such f rows by branch and bound.
+    Of all subsets of n − f rows, take one whose largest distance between two rows is
+    smallest (El-Mhamdi et al.). The search is exact: rows farther apart than a
+    threshold are in conflict; if f rows take part in all conflicts, the others'
+    diameter is within it. The threshold comes from bisection, the f rows from branch
+    and bound.
 
     Guarantee: for n ≥ 2f + 1, the chosen rows lie no farther apart than the benign
-    ones, and one at least is benign; so every chosen row, and their mean, lies within
+    ones, and at least one is benign; so every chosen row, and their mean, lies within
     the benign rows' diameter of a benign row.
-
-    Args:
-        messages: of the clients.
-        note: is told whose rows they were.
-        f: rows that may be hostile; 0 is the mean.
-        limit: steps of the search at most; beyond, it is refused. A step takes some
-            40 µs at n = 100. Up to a million subsets it stays far below the default;
-            above, an adversary may send rows that make it long.
-        strict: refuse n < 2f + 1. Otherwise at least one row is taken.
 
     Departs: of several subsets with the smallest diameter, to nine digits, that with
     the lowest client ids in order.
+
+    Args:
+        messages: one update per client.
+        note: receives a mask of the chosen rows.
+        f: rows that may be malicious; 0 is the mean.
+        limit: most steps of the search; beyond, it refuses. A step takes some 40 µs at
+            n = 100. Up to a million subsets need far fewer than the default; with more,
+            an adversary may send rows that make the search long.
+        strict: refuse n < 2f + 1. Otherwise at least one row is taken.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> troth.aggregate("mda", torch.tensor([[1.0], [2.0], [9.0]]), f=1)
+        tensor([1.5000])
     """
     n = len(messages.client)
     f = count("mda", f, n, (2, 1), strict)
@@ -62,7 +71,7 @@ def mda(
 
 
 def _steps(limit: int, n: int, f: int) -> Iterator[int]:
-    """So many steps, and then a refusal."""
+    """Yield `limit` times, then refuse."""
     yield from range(limit)
     raise Refusal(
         f"mda did not find the closest {n - f} of n = {n} rows ({math.comb(n, f):.3g} "
@@ -71,7 +80,7 @@ def _steps(limit: int, n: int, f: int) -> Iterator[int]:
 
 
 def _closest(between: np.ndarray, f: int, steps: Iterator[int]) -> int:
-    """The n − f rows with the smallest diameter, the first such, as bits."""
+    """Return the n − f rows with the smallest diameter, the first such, as bits."""
     n = len(between)
     everyone = (1 << n) - 1
     diameters = np.unique(between)
@@ -87,13 +96,13 @@ def _closest(between: np.ndarray, f: int, steps: Iterator[int]) -> int:
 
 
 def _conflicts(between: np.ndarray, diameter: float) -> list[int]:
-    """For every row, those farther from it than this, as bits."""
+    """Return for every row those farther from it than this, as bits."""
     bits = np.packbits(between > diameter, axis=1, bitorder="little")
     return [int.from_bytes(row.tobytes(), "little") for row in bits]
 
 
 def _bits(rows: int) -> Iterator[int]:
-    """The numbers of the bits that are set, from the lowest."""
+    """Yield the numbers of the bits that are set, from the lowest."""
     while rows:
         lowest = rows & -rows
         yield lowest.bit_length() - 1
@@ -103,7 +112,7 @@ def _bits(rows: int) -> Iterator[int]:
 def _peaceful(
     conflicts: list[int], rows: int, spare: int, steps: Iterator[int]
 ) -> int | None:
-    """Rows without a conflict: all of `rows` but at most `spare`, if there are such.
+    """Return `rows` less at most `spare`, without conflicts; None if impossible.
 
     Rows without conflicts stay. Each step takes the row with most conflicts: either it
     goes, or all it is in conflict with do.
@@ -130,7 +139,7 @@ def _peaceful(
 
 
 def _first(conflicts: list[int], found: int, f: int, steps: Iterator[int]) -> int:
-    """The n − f rows without a conflict that come first, row by row.
+    """Return the n − f rows without a conflict that come first, row by row.
 
     `found` are rows without a conflict, all but at most f.
     """

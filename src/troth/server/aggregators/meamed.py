@@ -12,21 +12,30 @@ from troth.types import Messages
 
 
 def meamed(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Tensor:
-    """The mean, in every coordinate, of the n − f values closest to its median.
+    """Average, in every coordinate, the n − f values closest to its median.
 
-    On even counts the median is the mean of the middle two. Where one place is left
-    and two values are equally far from the median, below and above, half of each is
-    taken: then neither the order of the rows nor the sign of the coordinate matters.
+    On even counts the median is the mean of the middle two. Where one place is left and
+    two values are equally far from the median, half of each is taken: so neither the
+    order of the rows nor the sign of a coordinate matters.
 
-    Guarantee: with 2f < n and at most f rows hostile, no value farther from the median
-    than the farthest benign one counts, and the median lies within the benign range.
+    Guarantee: with 2f < n and at most f malicious rows, no value farther from the
+    median than the farthest benign one counts, and the median lies within the benign
+    range.
 
     Departs: the paper leaves such ties open.
 
     Args:
-        messages: of the round.
-        f: rows that may be hostile; 0 is the mean.
+        messages: one update per client.
+        f: rows that may be malicious; 0 is the mean.
         strict: refuse 2f ≥ n; false keeps at least the one closest value.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> troth.aggregate("meamed", torch.tensor([[1.0], [2.0], [9.0]]), f=1)
+        tensor([1.5000])
     """
     n = len(messages.update)
     f = count("meamed", f, n, (2, 1), strict)

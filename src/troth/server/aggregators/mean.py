@@ -12,14 +12,25 @@ from troth.types import Messages
 
 
 def mean(messages: Messages) -> Tensor:
-    """The unweighted mean of the updates (Ditto's Algorithm 2, line 8).
+    """Average the updates, each with the same weight (Ditto's Algorithm 2, line 8).
 
     Where clients are drawn in proportion to their sizes, this is the weighted
     objective. No robustness: one message moves it anywhere.
+
+    Args:
+        messages: one update per client.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> troth.aggregate("mean", torch.tensor([[1.0], [2.0], [9.0]]))
+        tensor([4.])
     """
     return numerics.average(messages.update)
 
 
 def known() -> dict[str, Any]:
-    """What an attack may know of it: the shared model tells the mean."""
+    """Return what an attack may know of it: the shared model reveals the mean."""
     return {"over": "mean", "infers": True}

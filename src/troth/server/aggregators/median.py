@@ -11,16 +11,24 @@ from troth.types import Messages
 
 
 def median(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Tensor:
-    """The median of every coordinate (Definition 1); even counts take the middle.
+    """Take the median of every coordinate (Definition 1); even counts average two.
 
-    Guarantee: with fewer than half of the rows hostile (2f < n), every coordinate lies
-    within the range of the benign ones.
+    Guarantee: with fewer than half of the rows malicious (2f < n), every coordinate
+    lies within the range of the benign ones.
 
     Args:
-        messages: of the round.
-        f: rows that may be hostile; the result does not depend on it, its guarantee
+        messages: one update per client.
+        f: rows that may be malicious; the result does not depend on it, its guarantee
             does.
         strict: refuse 2f ≥ n; false goes on without the guarantee.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> troth.aggregate("median", torch.tensor([[1.0], [2.0], [9.0]]))
+        tensor([2.])
     """
     n = len(messages.update)
     count("median", f, n, (2, 1), strict, 0)

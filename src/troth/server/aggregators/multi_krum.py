@@ -20,21 +20,30 @@ def multi_krum(
     ties: _choice.Ties = "id",
     strict: bool = True,
 ) -> Tensor:
-    """The mean of the m updates with the lowest Krum scores (Blanchard et al., Sec. 5).
+    """Average the m updates with the lowest Krum scores (Blanchard et al., Section 5).
 
-    Guarantee: for n ≥ 2f + 3 and m ≤ n − f, hostile rows that are as far from the
-    benign ones as `krum` says come after all of these, and so count for nothing.
+    Guarantee: for n ≥ 2f + 3 and m ≤ n − f, malicious rows as far from the benign ones
+    as `krum` says come after all of these, and so count for nothing.
 
     Args:
-        messages: of the clients.
-        note: is told whose rows they were.
-        f: rows that may be hostile; 0 with m = 0 is the mean.
-        m: rows that are averaged; 1 is Krum; 0 means n − f (the Ditto authors' code).
+        messages: one update per client.
+        note: receives a mask of the chosen rows.
+        f: rows that may be malicious; 0 with m = 0 is the mean.
+        m: rows to average; 1 is Krum; 0 means n − f (the Ditto authors' code).
         neighbors: as for `krum`.
         ties: as for `krum`; with n = 10 and f = 8 no neighbor counts, and the Ditto
             authors' code takes the two clients that were drawn first.
         strict: refuse n < 2f + 3 and m > n − f. Otherwise at least one row and at most
-            all are taken; where no neighbor is left to count, all scores are 0.
+            all are taken; with no neighbor left to count, all scores are 0.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> updates = torch.tensor([[1.0], [2.0], [3.0], [4.0], [50.0]])
+        >>> troth.aggregate("multi_krum", updates, f=1)
+        tensor([2.5000])
     """
     n = len(messages.client)
     f = count("multi_krum", f, n, (2, 3), strict)

@@ -26,31 +26,42 @@ def qffl(
     q: float = 1.0,
     lr: float = 1.0,
 ) -> Tensor:
-    """q-FedAvg (Algorithm 2): a step on Σ_k F_k^(q+1) / (q+1), of the length it allows.
+    """Average with weights loss^q, and shorten the step as q-FedAvg does (Algorithm 2).
 
-    With u_k the updates, F_k the losses of w and L = 1/lr, Algorithm 2's
-    Δw_k = −L·u_k, Δ_k = F_k^q·Δw_k and h_k = q·F_k^(q−1)·‖Δw_k‖² + L·F_k^q give
+    It descends on Σ_k F_k^(q+1) / (q+1). With u_k the updates, F_k the losses of w and
+    L = 1/lr, Algorithm 2's Δw_k = −L·u_k, Δ_k = F_k^q·Δw_k and
+    h_k = q·F_k^(q−1)·‖Δw_k‖² + L·F_k^q give
 
         −Σ Δ_k / Σ h_k  =  Σ F_k^q·u_k / Σ F_k^q·(1 + q·‖u_k‖²/(lr·F_k)),
 
     a mean with weights F_k^q, shortened by the curvature that the power adds.
 
-    No robustness: whoever reports a large loss takes the step over (for q = 1 a
-    thousandfold loss, a thousandfold weight), and one long update, or for q < 1 a
+    No robustness: a client that reports a large loss dominates the step (for q = 1 a
+    thousandfold loss has a thousandfold weight), and one long update, or for q < 1 a
     loss near 0, shortens the step to nothing, so that w stands still.
 
     Departs: losses below 1e-10, negative ones too, count as 1e-10 (the authors add it
-    to all). A loss that is no number counts as the mean of the others, an infinite one
-    as the largest number.
+    to all). A NaN loss counts as the mean of the others, infinity as the largest
+    number.
 
     Args:
-        messages: what came.
-        loss: [n] as reported, of w on the client's training data.
-        note: is told the weights F_k^q / Σ_j F_j^q.
-        q: 0 is the mean; larger favours large losses, towards the worst client alone.
+        messages: one update per client.
+        loss: [n] reported loss of w on each client's training data.
+        note: receives the weights F_k^q / Σ_j F_j^q.
+        q: 0 is the mean; larger favors large losses, towards the worst client alone.
         lr: the clients' learning rate (`train.lr`), whose inverse is the paper's
-            estimate L of the curvature. More than theirs gives longer steps, towards
-            the weighted mean; less gives shorter ones, towards none. Nothing to q = 0.
+            estimate L of the curvature. A larger one lengthens the steps, towards the
+            weighted mean; a smaller one shortens them, towards none. No effect if q =
+            0.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> updates, loss = torch.tensor([[0.0], [1.0]]), torch.tensor([1.0, 3.0])
+        >>> troth.aggregate("qffl", updates, loss=loss, q=1.0)
+        tensor([0.6000])
     """
     if not (math.isfinite(q) and q >= 0):
         raise Refusal(f"qffl's q = {q} must be a finite number ≥ 0; q = 0 is the mean")

@@ -18,26 +18,35 @@ from troth.types import Messages, Refusal
 def term(
     messages: Messages, loss: Tensor, note: Note = silent, *, t: float = 1.0
 ) -> Tensor:
-    """The mean with weights exp(t·loss_k) / Σ_j exp(t·loss_j): TERM's tilt.
+    """Average with the weights exp(t·loss_k) / Σ_j exp(t·loss_j): TERM's tilt.
 
     By Lemma 1 this is the gradient of 1/t·log(mean of exp(t·loss_k)), each client a
     group that is not tilted within; here with updates for gradients, and the loss of w
     on all of a client's training data, as the Ditto authors' "fair" baseline has it.
 
-    No robustness: whoever reports the largest loss has the largest weight, and nearly
-    all of it once t·loss is a few above that of the others; with t < 0, whoever reports
-    the smallest. The updates themselves are not looked at.
+    No robustness: the client that reports the largest loss has the largest weight,
+    nearly all once t·loss is a few above that of the others; with t < 0, the smallest
+    loss. The updates themselves do not matter.
 
-    Departs: the weights are those of the messages of one round, without the running
-    average of exp(t·loss) that TERM's stochastic solver keeps. A loss that is no number
-    counts as the mean of the others, an infinite one as the largest number.
+    Departs: the weights are those of one round's messages, without the running average
+    of exp(t·loss) that TERM's stochastic solver keeps. A NaN loss counts as the mean of
+    the others, infinity as the largest number.
 
     Args:
-        messages: what came.
-        loss: [n] as reported, of w on the client's training data.
-        note: is told the weights.
-        t: the tilt. 0 is the mean; positive favours large losses, towards the worst
-            client alone; negative favours small ones.
+        messages: one update per client.
+        loss: [n] reported loss of w on each client's training data.
+        note: receives the weights.
+        t: the tilt. 0 is the mean; positive favors large losses, towards the worst
+            client alone; negative favors small ones.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> updates, loss = torch.tensor([[0.0], [1.0]]), torch.tensor([1.0, 3.0])
+        >>> troth.aggregate("term", updates, loss=loss, t=1.0)
+        tensor([0.8808])
     """
     if not math.isfinite(t):
         raise Refusal(

@@ -15,17 +15,25 @@ from troth.types import Messages
 def trimmed_mean(
     messages: Messages, *, f: Count = "auto", strict: bool = True
 ) -> Tensor:
-    """The mean of every coordinate without its f lowest and f highest values.
+    """Average every coordinate without its f lowest and f highest values.
 
     Definition 2 with β = f/n. Ties need no rule: equal values are the same to a mean.
 
-    Guarantee: with 2f < n and at most f rows hostile, every coordinate lies within the
-    range of the benign ones.
+    Guarantee: with 2f < n and at most f malicious rows, every coordinate lies within
+    the range of the benign ones.
 
     Args:
-        messages: of the round.
-        f: rows that may be hostile; 0 is the mean.
+        messages: one update per client.
+        f: rows that may be malicious; 0 is the mean.
         strict: refuse 2f ≥ n; false keeps the middle one or two there, the median.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> troth.aggregate("trimmed_mean", torch.tensor([[1.0], [2.0], [9.0]]), f=1)
+        tensor([2.])
     """
     n = len(messages.update)
     f = count("trimmed_mean", f, n, (2, 1), strict)

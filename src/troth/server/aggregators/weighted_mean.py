@@ -12,13 +12,26 @@ from troth.types import Messages
 
 
 def weighted_mean(messages: Messages, note: Note = silent) -> Tensor:
-    """The mean of the updates weighted by how many examples each client says it has.
+    """Average the updates, weighted by reported numbers of examples: Σ (n_k/n)·u_k.
 
-    Σ_k (n_k/n)·u_k (Algorithm 1). Sizes below 0 count as 0; where all are 0, the plain
-    mean. Where clients are drawn in proportion to their sizes, `mean` is this already.
+    Algorithm 1. Sizes below 0 count as 0; if all are 0, it is the plain mean. Where
+    clients are drawn in proportion to their sizes, `mean` is this already.
 
-    No robustness: one message moves it anywhere, and sizes are reported, so that a
-    client which claims a huge one decides alone.
+    No robustness: one message moves it anywhere, and a client that reports a huge size
+    decides alone.
+
+    Args:
+        messages: one update per client, and the reported sizes.
+        note: receives the weights.
+
+    Returns:
+        The step of the shared model [d].
+
+    Example:
+        >>> import torch, troth
+        >>> updates, size = torch.tensor([[0.0], [8.0]]), torch.tensor([30, 10])
+        >>> troth.aggregate("weighted_mean", updates, size=size)
+        tensor([2.])
     """
     size = messages.size.double().nan_to_num(nan=0.0).clamp(min=0)
     size = torch.where(size.max() > 0, size, torch.ones_like(size))

@@ -1,10 +1,10 @@
-"""What attacks share: what an adversary sees of the round, and how its rows go out.
+"""Shared by attacks: what an adversary sees of the round, and how its rows go out.
 
-Its picture of the benign clients are their rows, less those that are not finite (the
-server drops these). In a round of adversaries alone it takes its own rows, which they
-computed as any client does. Rows stand in the order of client ids, so that their order
-in the matrix changes not one bit; sums are in float64, a block of columns at a time,
-so that the matrix is never copied whole.
+It sees the benign clients' rows, less those that are not finite (the server drops
+these); in a round of malicious clients alone, their own rows, which they computed as
+any client does. Rows stand in the order of client ids, so that their order in the
+matrix changes not one bit. Sums are in float64, a block of columns at a time, so that
+the matrix is never copied whole.
 """
 
 import math
@@ -26,7 +26,7 @@ class Crowd(NamedTuple):
 
 
 def seen(messages: Messages, hostile: Tensor) -> Crowd | None:
-    """The adversary's picture; None where it has no row, or nothing finite to see."""
+    """Return the adversary's view; None if it has no row, or sees nothing finite."""
     if not bool(hostile.any()):
         return None
     finite = numerics.finite(messages.update)
@@ -38,13 +38,13 @@ def seen(messages: Messages, hostile: Tensor) -> Crowd | None:
 
 
 def blocks(crowd: Crowd) -> Iterator[tuple[slice, Tensor]]:
-    """The crowd's numbers in float64, [k, columns] at a time, to be changed at will."""
+    """Yield the crowd's numbers in float64, [k, columns], free to overwrite."""
     for block in numerics.blocks(crowd.update, len(crowd.rows)):
         yield block, crowd.update[:, block].index_select(0, crowd.rows).double()
 
 
 def moments(crowd: Crowd) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (population: 1/k) of each column, [d] in float64.
+    """Return mean and standard deviation (population: 1/k) of each column, float64.
 
     Columns are scaled by powers of two, so nothing overflows, and shifted by their
     first number, so equal rows have that mean and no spread, exactly.
@@ -64,25 +64,25 @@ def moments(crowd: Crowd) -> tuple[Tensor, Tensor]:
 
 
 def power_of_two(size: Tensor) -> Tensor:
-    """The power of two at or below each size (≥ 0), 1 for 0: an exact divisor."""
+    """Return the power of two at or below each size; 1 for 0: an exact divisor."""
     half = torch.frexp(size).mantissa
     return torch.where(size > 0, size / (2 * half), 1.0)
 
 
 def direction(vector: Tensor) -> Tensor:
-    """The unit vector along a float64 one, however long that is; of zeros, zeros."""
+    """Return the unit vector along a float64 one, of any length; of zeros, zeros."""
     scaled = vector / power_of_two(vector.abs().max())
     length = torch.linalg.vector_norm(scaled)
     return scaled / torch.where(length > 0, length, 1.0)
 
 
 def away(rows: Tensor, mean: Tensor, unit: Tensor) -> Tensor:
-    """(rows − mean)/unit, by halves, which do not overflow."""
+    """Return (rows − mean)/unit, by halves, which do not overflow."""
     return (rows / 2 - mean / 2) / unit * 2
 
 
 def gram(crowd: Crowd, mean: Tensor, unit: Tensor, first: Tensor) -> Tensor:
-    """[1+k, 1+k] inner products of `first` and the rows (u_i − mean)/unit."""
+    """Return [1+k, 1+k] inner products of `first` and the rows (u_i − mean)/unit."""
     k = len(crowd.rows)
     total = mean.new_zeros(1 + k, 1 + k)
     for block, x in blocks(crowd):
@@ -92,7 +92,7 @@ def gram(crowd: Crowd, mean: Tensor, unit: Tensor, first: Tensor) -> Tensor:
 
 
 def narrow(vector: Tensor, dtype: torch.dtype) -> Tensor:
-    """In the precision of the updates; what is beyond its range stops at the end."""
+    """Convert to the precision of the updates; clamp what is beyond its range."""
     limit = torch.finfo(dtype).max
     return vector.clamp(-limit, limit).to(dtype)
 
@@ -100,13 +100,13 @@ def narrow(vector: Tensor, dtype: torch.dtype) -> Tensor:
 def replaced(
     messages: Messages, hostile: Tensor, vector: Callable[[Tensor, Tensor], Tensor]
 ) -> Messages:
-    """All hostile rows send a vector of the crowd's mean and standard deviation."""
+    """Replace malicious rows by a vector made of the crowd's mean and deviation."""
     crowd = seen(messages, hostile)
     return sent(messages, hostile, vector(*moments(crowd))) if crowd else messages
 
 
 def sent(messages: Messages, hostile: Tensor, vector: Tensor) -> Messages:
-    """All hostile rows send the same vector [d]; the others stay bit for bit."""
+    """Replace all malicious rows by one vector [d]; the others stay bit for bit."""
     same = narrow(vector, messages.update.dtype)
     return messages._replace(
         update=torch.where(hostile[:, None], same, messages.update)

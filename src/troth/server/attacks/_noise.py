@@ -1,4 +1,4 @@
-"""Normal draws in the place of updates, a stream a client."""
+"""Normal draws in place of updates, one stream per client."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from troth.types import Messages
 def noise(
     messages: Messages, rows: Tensor, key: Tensor, mean: float, std: Tensor
 ) -> Messages:
-    """Messages whose `rows` [f] send N(mean, std²), each number drawn for itself.
+    """Replace some rows [f] by draws from N(mean, std²), each number drawn for itself.
 
     The draws of a client come from its id: neither the order of the rows nor who else
     is there changes them. Draws take the memory of one row at most. `std` is [f].

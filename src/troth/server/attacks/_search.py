@@ -27,10 +27,11 @@ def worst(
     plain: float,
     row: Callable[[Tensor, Tensor, float], Tensor],
 ) -> Messages:
-    """All malicious rows send what does most harm, ‖defence(attacked) − mean‖.
+    """Replace all malicious rows by what does most harm, ‖defence(attacked) − mean‖.
 
     A step that is not finite leaves w where it is, as zeros do. `row` makes what is
-    sent of mean, standard deviation and strength; `plain` is the strength to start at.
+    sent from mean, standard deviation and strength; `plain` is the strength to start
+    at.
     """
     if evaluations < 1:
         raise Refusal(
@@ -51,13 +52,13 @@ def worst(
 
 
 def strongest(harm: Callable[[float], float], plain: float, evaluations: int) -> float:
-    """The strength, of those tried, that does most harm; of equal ones the first.
+    """Return the strength that does most harm of those tried; of equal ones the first.
 
     First the plain one, then powers of two around 1 with half of the evaluations (20 at
-    most); if the largest is the best, it is doubled while the harm grows; what is left
-    narrows in between the neighbors of the best by golden section, which finds the
-    maximum if there is one (harm that grows and then breaks off, when a defence sees
-    through it, included). Strengths have the sign of the plain one.
+    most); if the largest is the best, it is doubled while the harm grows; the rest
+    narrows the interval between the neighbors of the best by golden section, which
+    finds the maximum if there is one (harm that grows and then breaks off, when a
+    defence sees through it, included). Strengths have the sign of the plain one.
     """
     side = -1.0 if plain < 0 else 1.0
     tried: dict[float, float] = {}
@@ -83,7 +84,7 @@ def strongest(harm: Callable[[float], float], plain: float, evaluations: int) ->
 def _narrow(
     look: Callable[[float], None], tried: dict[float, float], low: float, high: float
 ) -> None:
-    """Golden section from low to high, until `look` tries nothing more."""
+    """Search from low to high by golden section, until `look` tries nothing more."""
     left, right = (high - _GOLDEN * (high - low), low + _GOLDEN * (high - low))
     while high - low > _CLOSE * high:
         look(left)

@@ -19,10 +19,10 @@ products of the deviations c_i = u_i − mean with each other [k, k] and with e 
 def farthest(
     messages: Messages, hostile: Tensor, towards: Direction, limit: Limit
 ) -> Messages:
-    """All hostile rows send mean + t·e, with e the unit vector of the direction.
+    """Replace malicious rows by mean + t·e, with e the unit vector of the direction.
 
-    Written so, t is γ·‖p‖ of the paper's mean + γ·p. All numbers are in units of the
-    largest spread. A direction of zero, or rows that do not differ, leave the mean.
+    t is γ·‖p‖ of the paper's mean + γ·p. All numbers are in units of the largest
+    spread. A direction of zero, or rows that do not differ, leave the mean.
     """
     crowd = _crowd.seen(messages, hostile)
     if crowd is None:

@@ -33,16 +33,15 @@ def counter_gradient(
     infers: bool | Auto = "auto",
     pace: float = 1.0,
 ) -> tuple[Messages, Tensor]:
-    """What moves the shared model to the target, if the others do as they just did.
+    """Move the shared model to a target, if the others repeat themselves (Sec. 5.1).
 
-    Section 5.1. From two shared models that follow each other and its own last report
-    it infers what all others sent, ĝ = (ρ' − ρ)/η − g' (Eq. 6), and reports the
-    plausible gradient that leads nearest to the target (Eq. 7): h = (ρ − θ†)/η − ĝ,
-    shortened to the radius of GRAD(ρ) (Proposition 2). In its first round ĝ = 0. Here
-    updates are u = −g. Several attackers send equal parts of it.
-
-    With aim = "local" it is the mean of the others' own models that is to reach the
-    target (Section 5.4), which takes h − ĝ/(λ·H·η) for H benign clients.
+    From two consecutive shared models and its own last message it infers what all
+    others sent, ĝ = (ρ' − ρ)/η − g' (Eq. 6), and sends the plausible gradient that
+    leads nearest to the target (Eq. 7): h = (ρ − θ†)/η − ĝ, shortened to the radius of
+    GRAD(ρ) (Proposition 2). In its first round ĝ = 0. Here updates are u = −g. Several
+    attackers send equal parts of it. With aim = "local" the mean of the others' own
+    models is to reach the target (Section 5.4), which takes h − ĝ/(λ·H·η) for H benign
+    clients.
 
     Theorem 4: with regularizer `l2sq`, personalizer `coupled` solved exactly,
     aggregator `sum` (or `mean`), server `sgd`, convex losses and η ≤ 1/(3L), ρ reaches
@@ -54,16 +53,16 @@ def counter_gradient(
 
     Threat model: knows the shared models that it was sent, how many clients take part
     and the server's learning rate, and nothing of the others' messages (unless knows =
-    "others": then those of the round before); controls the
-    messages of all hostile clients, which act as one.
+    "others": then those of the round before); controls the messages of all malicious
+    clients, which act as one.
 
     Args:
-        messages: of the round.
-        hostile: which rows the adversary controls.
+        messages: one update per client.
+        hostile: [n] mask of malicious clients.
         broadcast: what was sent to the clients.
-        round_: which one it is.
+        round_: the number of the round.
         memory: ρ', what it sent then, its estimate (knows = "others": what those sent),
-            η then, the round.
+            η then, the round; empty at first.
         target: a file with the model that it wants, as one vector: .npy, or .npz with
             an array `target`.
         aim: whose model is to reach it.
@@ -73,13 +72,25 @@ def counter_gradient(
         radius: longest plausible message; "auto": from `coupled` and its regularizer,
             and with any other personalizer inf, which shortens nothing.
         lam: λ of the coupling, for aim = "local"; "auto": from `coupled`.
-        knows: what the estimate is made of: Eq. 6, or what the others really sent in
-            the round before.
-        infers: whether ρ − ρ' tells what was sent in all (Eq. 6); else the estimate
-            stays what it was, at first 0. "auto": with server `sgd` without momentum
-            and aggregator `sum` or `mean`.
+        knows: what the estimate is made of: Eq. 6 ("history"), or what the others
+            really sent in the round before.
+        infers: whether ρ − ρ' reveals what was sent in all (Eq. 6); else the estimate
+            keeps its value, at first 0. "auto": with server `sgd` without momentum and
+            aggregator `sum` or `mean`.
         pace: how much of the way ρ goes in a round; 1 is Eq. 7. Less where the others'
             own models need rounds to follow: with aim = "local" ρ else overshoots.
+
+    Returns:
+        The messages, with attacked updates, and the memory.
+
+    Example:
+        >>> import numpy, tempfile
+        >>> from troth.server.rules import broadcast, messages
+        >>> numpy.save(file := tempfile.mkstemp(".npy")[1], [5.0])
+        >>> sent, memory = messages([[1.0], [3.0]]), torch.zeros(0)
+        >>> given = sent, sent.client == 1, broadcast([0.0]), 0, memory
+        >>> counter_gradient(*given, target=file, over="sum")[0].update.tolist()
+        [[1.0], [5.0]]
     """
     eta, radius, lam = _known(eta, radius, lam, aim, pace)
     k, w = int(hostile.sum()), broadcast.w.double()
@@ -101,7 +112,7 @@ def counter_gradient(
 def _known(
     eta: float | Auto, radius: float | Auto, lam: float | Auto, aim: str, pace: float
 ) -> tuple[float, float, float]:
-    """Numbers; refuse what is out of range, or not known."""
+    """Return the options as numbers; refuse what is out of range, or not known."""
     if eta == "auto":
         eta = 1.0  # of a server that adds the step
     if radius == "auto":
@@ -129,7 +140,7 @@ def _known(
 def _estimate(
     memory: Tensor, w: Tensor, round_: int, knows: bool, infers: bool
 ) -> Tensor:
-    """What the others will send in all: Eq. 6, if the last round was its own."""
+    """Estimate what the others will send: Eq. 6, if the last round was its own."""
     if memory.numel() == 0:
         return torch.zeros_like(w)
     d = len(w)

@@ -1,4 +1,4 @@
-r"""A model that never learns, and reports honestly what it pulls.
+"""A model that never learns: its client reports honestly how far it is away.
 
 References: farhadkhani2022equivalence.
 """
@@ -25,21 +25,33 @@ def frozen_model(
     lam: float | Literal["auto"] = "auto",
     regularizer: Distance | Literal["auto"] = "auto",
 ) -> Messages:
-    """The model attack (Section 2.2): θ_s = θ♠ in every round, all else as told.
+    """Keep the model θ♠ in every round, do all else as told (Section 2.2).
 
-    Hostile clients of a federation of personalizer `coupled` reply −λ∇_ρR(ρ, θ♠). Any
+    Malicious clients of a federation of personalizer `coupled` reply −λ∇_ρR(ρ, θ♠). Any
     plausible gradient attack that converges has such a θ♠ (Lemma 3):
     `troth.poison.model_attack`. No filter can tell it from a client that has much data.
 
     Threat model: knows the shared model of the round; controls its own message.
 
     Args:
-        messages: of the round.
-        hostile: which rows the adversary controls.
+        messages: one update per client.
+        hostile: [n] mask of malicious clients.
         broadcast: what was sent to the clients.
         target: a file with θ♠ as one vector: .npy, or .npz with an array `target`.
         lam: λ of the coupling; "auto": from `coupled`.
         regularizer: R; "auto": the experiment's.
+
+    Returns:
+        The messages, with attacked updates.
+
+    Example:
+        >>> import numpy, tempfile
+        >>> from troth.server.rules import broadcast, messages
+        >>> numpy.save(file := tempfile.mkstemp(".npy")[1], [5.0])
+        >>> sent = messages([[1.0], [3.0]])
+        >>> given = sent, sent.client == 1, broadcast([1.0])
+        >>> frozen_model(*given, target=file, lam=2.0).update.tolist()
+        [[1.0], [8.0]]
     """
     if lam == "auto":
         raise Refusal(

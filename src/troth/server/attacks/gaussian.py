@@ -18,21 +18,32 @@ def gaussian(
     mean: float = 0.0,
     std: float = 1.0,
 ) -> Messages:
-    """Hostile updates become normal draws: u_i ~ N(mean, std² I).
+    """Replace malicious updates by normal draws: u_i ~ N(mean, std² I).
 
     Every client draws its own vector, by its id and the round.
 
     Threat model: knows nothing; controls its own message.
 
     Departs: the paper's experiments take std = 200 for gradients; the default here is
-    1, that of the byzfl package, which however sends one draw from all hostile clients.
+    1, that of the byzfl package, which however sends one draw from all malicious
+    clients.
 
     Args:
-        messages: of the round.
-        hostile: which rows the adversary controls.
-        key: of the round.
+        messages: one update per client.
+        hostile: [n] mask of malicious clients.
+        key: of the round's draws.
         mean: of every number.
         std: of every number; 0 sends `mean` everywhere.
+
+    Returns:
+        The messages, with attacked updates.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> sent = messages([[1.0], [3.0]])
+        >>> key, hostile = torch.tensor(0), sent.client == 1
+        >>> gaussian(sent, hostile, key, mean=7.0, std=0.0).update.tolist()
+        [[1.0], [7.0]]
     """
     _crowd.finite("gaussian", "mean", mean)
     _crowd.finite("gaussian", "std", std, 0, "0 sends the mean everywhere")

@@ -14,18 +14,27 @@ def infinite(
     *,
     value: Literal["inf", "-inf", "nan"] = "inf",
 ) -> Messages:
-    """Hostile updates are infinite, or NaN, in every coordinate.
+    """Replace malicious updates by infinity, or NaN, in every coordinate.
 
-    One such row makes a mean useless for ever; here the filter `drop_invalid`, which
-    always stands first, removes it and names the client, so the round goes on as if
-    hostile clients had not answered.
+    One such row ruins a mean for good; here the filter `drop_invalid`, which always
+    stands first, removes it and names the client, so the round goes on as if malicious
+    clients had not answered.
 
     Threat model: knows nothing; controls its own message.
 
     Args:
-        messages: of the round.
-        hostile: which rows the adversary controls.
+        messages: one update per client.
+        hostile: [n] mask of malicious clients.
         value: what every number is.
+
+    Returns:
+        The messages, with attacked updates.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> sent = messages([[1.0], [3.0]])
+        >>> infinite(sent, sent.client == 1).update.tolist()
+        [[1.0], [inf]]
     """
     u = messages.update
     return messages._replace(update=torch.where(hostile[:, None], float(value), u))

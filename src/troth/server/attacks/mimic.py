@@ -13,19 +13,17 @@ from troth.types import Messages, Refusal
 def mimic(
     messages: Messages, hostile: Tensor, memory: Tensor, *, client: int = -1
 ) -> tuple[Messages, Tensor]:
-    """All hostile rows copy one benign row, so that this client counts f + 1 times.
+    """Copy one benign update from all malicious clients, so that it counts f + 1 times.
 
-    No copy is an outlier, yet the others' data lose their weight. Unless it is told
-    whom, the adversary copies the row that lies farthest out along z, the direction in
-    which benign updates vary most over the rounds so far:
-    z = argmax_{‖z‖=1} zᵀ(Σ_t Σ_i c_i c_iᵀ)z with c_i = u_i − μ of round t. In the first
-    round that is the row of the largest |z·u_i|; then z keeps its sense, and it is the
-    row of the largest z·u_i (as in the authors' code), so that the copies pull to one
-    side all the time.
+    No copy is an outlier, yet the others' data lose their weight. By default the
+    adversary copies the row that lies farthest out along z, the direction in which
+    benign updates vary most over the rounds so far: z = argmax_{‖z‖=1} zᵀ(Σ_t Σ_i c_i
+    c_iᵀ)z with c_i = u_i − μ of round t. In the first round that is the row of the
+    largest |z·u_i|; then z keeps its sense, and it is the row of the largest z·u_i (as
+    in the authors' code), so that the copies always pull to one side.
 
-    Threat model: knows all benign updates of all rounds in which it took part (in a
-    round of adversaries alone it takes their own for these); controls the messages of
-    all hostile clients, which act as one.
+    Threat model: knows all benign updates of all rounds in which it took part; controls
+    the messages of all malicious clients, which act as one.
 
     Departs: the paper estimates z by Oja's rule from a random start and fixes one
     client after a first phase. Here z is the first singular vector of the earlier one,
@@ -33,11 +31,20 @@ def mimic(
     every client is in every round, the row is chosen anew each time.
 
     Args:
-        messages: of the round.
-        hostile: which rows the adversary controls.
+        messages: one update per client.
+        hostile: [n] mask of malicious clients.
         memory: z times its singular value [d], empty at first.
-        client: whose row to copy; where it is not in the round, or its row is not
-            finite, the lowest benign id. −1 chooses as above.
+        client: whose row to copy; if it is not in the round, or its row is not finite,
+            the lowest benign id. −1 chooses as above.
+
+    Returns:
+        The messages, with attacked updates, and the memory.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> sent = messages([[1.0], [3.0], [9.0]])
+        >>> mimic(sent, sent.client == 2, torch.zeros(0))[0].update.tolist()
+        [[1.0], [3.0], [3.0]]
     """
     if client < -1:
         raise Refusal(
@@ -58,11 +65,11 @@ def mimic(
 
 
 def _farthest_out(crowd: _crowd.Crowd, memory: Tensor) -> tuple[Tensor, Tensor]:
-    """Which row of the crowd lies farthest along z (a mask), and z for the next time.
+    """Return a mask of the row that lies farthest along z, and z for the next round.
 
     With A the rows [memory; c_i] and a the first eigenvector of AAᵀ, the new memory is
-    Aᵀa, and c_i·z is proportional to a_i: the products alone decide, and two passes
-    over the columns do.
+    Aᵀa, and c_i·z is proportional to a_i: the products alone decide, in two passes over
+    the columns.
     """
     mean, std = _crowd.moments(crowd)
     old = memory.double() if len(memory) else torch.zeros_like(mean)
@@ -84,5 +91,5 @@ def _farthest_out(crowd: _crowd.Crowd, memory: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _larger_end(values: Tensor) -> Tensor:
-    """1 if the number farthest from 0 is positive, −1 if it is negative."""
+    """Return 1 if the number farthest from 0 is positive, −1 if it is negative."""
     return torch.where(values.max() >= -values.min(), 1.0, -1.0).to(values)

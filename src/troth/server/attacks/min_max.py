@@ -1,4 +1,4 @@
-"""The attack that no pair of benign rows is farther apart than.
+"""The attack that is no farther from a benign row than two of these from each other.
 
 References: shejwalkar2021manipulating.
 """
@@ -12,7 +12,7 @@ from troth.types import Messages
 def min_max(
     messages: Messages, hostile: Tensor, *, direction: _spread.Direction = "std"
 ) -> Messages:
-    """All hostile rows send the farthest vector that is no outlier by distance.
+    """Send the farthest vector that is no outlier by distance.
 
     u = μ + γ·p (the paper's Min-Max attack, which knows no aggregator), where μ is the
     mean of the k benign rows, p a direction, and γ ≥ 0 the largest with
@@ -21,24 +21,32 @@ def min_max(
 
     A single benign row is sent as it is.
 
-    Threat model: knows all benign updates of the round (in a round of adversaries alone
-    it takes their own for these), not the defence; controls the messages of all hostile
-    clients, which act as one.
+    Threat model: knows all benign updates of the round, not the defence; controls the
+    messages of all malicious clients, which act as one.
 
-    Departs: the paper halves its way to γ; each condition is a quadratic in γ, so here
-    it is solved: with c_i = u_i − μ, e = p/‖p‖ and D the right side,
-    γ‖p‖ = min_i { e·c_i + √((e·c_i)² + D² − ‖c_i‖²) }.
+    Departs: the paper halves its way to γ; each condition is a quadratic in γ, solved
+    here: with c_i = u_i − μ, e = p/‖p‖ and D the right side, γ‖p‖ = min_i { e·c_i +
+    √((e·c_i)² + D² − ‖c_i‖²) }.
 
     Args:
-        messages: of the round.
-        hostile: which rows the adversary controls.
+        messages: one update per client.
+        hostile: [n] mask of malicious clients.
         direction: p: "std" is −σ, "unit" −μ/‖μ‖, "sign" −sign(μ).
+
+    Returns:
+        The messages, with attacked updates.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> sent = messages([[1.0], [3.0], [9.0]])
+        >>> min_max(sent, sent.client == 2).update.tolist()
+        [[1.0], [3.0], [1.0]]
     """
     return _spread.farthest(messages, hostile, direction, _limit)
 
 
 def _limit(products: Tensor, along: Tensor) -> Tensor:
-    """Centred rows keep D² = max (c_i² + c_j² − 2c_i·c_j) clear of cancellation."""
+    """Solve for γ‖p‖; centered rows keep D² = max (c_i² + c_j² − 2c_i·c_j) precise."""
     squares = products.diagonal()
     widest = (squares[:, None] + squares - 2 * products).max()
     room = (widest - squares).clamp(min=0)

@@ -12,7 +12,7 @@ from troth.types import Messages
 def min_sum(
     messages: Messages, hostile: Tensor, *, direction: _spread.Direction = "std"
 ) -> Messages:
-    """All hostile rows send the farthest vector that is no outlier by sum of squares.
+    """Send the farthest vector that is no outlier by its sum of squared distances.
 
     u = μ + γ·p (the paper's Min-Sum attack, which knows no aggregator), where μ is the
     mean of the k benign rows, p a direction, and γ ≥ 0 the largest with
@@ -21,19 +21,26 @@ def min_sum(
 
     A single benign row is sent as it is.
 
-    Threat model: knows all benign updates of the round (in a round of adversaries alone
-    it takes their own for these), not the defence; controls the messages of all hostile
-    clients, which act as one.
+    Threat model: knows all benign updates of the round, not the defence; controls the
+    messages of all malicious clients, which act as one.
 
-    Departs: the paper halves its way to γ. With c_i = u_i − μ, whose sum
-    is 0, the left side is k·γ²‖p‖² + Σ‖c_i‖² and the right one k·max‖c_i‖² + Σ‖c_i‖²,
-    so γ‖p‖ = max_i ‖c_i‖: the hostile row is as far from the mean as the farthest
-    benign one, whatever the direction.
+    Departs: the paper halves its way to γ. With c_i = u_i − μ, whose sum is 0, the left
+    side is k·γ²‖p‖² + Σ‖c_i‖² and the right one k·max‖c_i‖² + Σ‖c_i‖², so γ‖p‖ = max_i
+    ‖c_i‖: as far from the mean as the farthest benign row, in any direction.
 
     Args:
-        messages: of the round.
-        hostile: which rows the adversary controls.
+        messages: one update per client.
+        hostile: [n] mask of malicious clients.
         direction: p: "std" is −σ, "unit" −μ/‖μ‖, "sign" −sign(μ).
+
+    Returns:
+        The messages, with attacked updates.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> sent = messages([[1.0], [3.0], [9.0]])
+        >>> min_sum(sent, sent.client == 2).update.tolist()
+        [[1.0], [3.0], [1.0]]
     """
     return _spread.farthest(messages, hostile, direction, _limit)
 

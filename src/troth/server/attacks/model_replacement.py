@@ -13,17 +13,26 @@ from troth.types import Messages
 def model_replacement(
     messages: Messages, hostile: Tensor, *, factor: float = 0.0
 ) -> Messages:
-    """Hostile updates times the number of clients in the round, so one outvotes all.
+    """Multiply malicious updates by the number of clients, so that one outvotes all.
 
-    As in the authors' code it acts on top of whatever the corruption made of the
-    client's data (random labels by default).
+    As in the authors' code it acts on top of the corruption of the client's data
+    (random labels by default).
 
     Threat model: knows how many clients take part; controls its own message.
 
     Args:
-        messages: of the round.
-        hostile: which rows the adversary controls.
+        messages: one update per client.
+        hostile: [n] mask of malicious clients.
         factor: what to multiply by; 0 means the number of messages, 1 is no attack.
+
+    Returns:
+        The messages, with attacked updates.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> sent = messages([[1.0], [3.0], [9.0]])
+        >>> model_replacement(sent, sent.client == 2).update.tolist()
+        [[1.0], [3.0], [27.0]]
     """
     means = "0 means the number of clients in the round"
     _crowd.finite("model_replacement", "factor", factor, 0, means)

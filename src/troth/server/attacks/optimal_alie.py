@@ -17,25 +17,35 @@ def optimal_alie(
     *,
     evaluations: int = 20,
 ) -> Messages:
-    """All hostile rows send mean − z·std of the benign ones, with the worst z.
+    """Send mean − z·std of the benign updates, with the worst z for the defence.
 
-    As `alie`, with the z that maximises ‖defence(attacked) − mean‖ over those tried:
+    As `alie`, with the z that maximizes ‖defence(attacked) − mean‖ over those tried:
     its own z first, so it never does less harm than `alie` by that measure, then a
     search on the same side of the mean (`_search.strongest`).
 
-    Threat model: knows all benign updates of the round (in a round of adversaries alone
-    it takes their own for these), how many clients take part, and the filters and the
-    aggregator with what they remember and will draw by lot in this round, which it
-    tries out; controls the messages of all hostile clients, which act as one.
+    Threat model: knows all benign updates of the round, how many clients take part, and
+    the filters and the aggregator with their memories and random draws of this round,
+    which it tries out; controls the messages of all malicious clients, which act as
+    one.
 
     Departs: the line search of byzfl, whose attack this is (it steps by 10 first), may
     end below the plain attack; Shejwalkar & Houmansadr search their own directions so.
 
     Args:
-        messages: of the round.
-        hostile: which rows the adversary controls.
+        messages: one update per client.
+        hostile: [n] mask of malicious clients.
         defence: messages → the step that the server would take.
         evaluations: how often the defence is tried in a round; 1 is `alie`.
+
+    Returns:
+        The messages, with attacked updates.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> sent = messages([[1.0], [3.0], [9.0]])
+        >>> server = lambda sent: sent.update.median(dim=0).values
+        >>> optimal_alie(sent, sent.client == 2, server).update.tolist()
+        [[1.0], [3.0], [1.0]]
     """
     given = messages, hostile, defence, evaluations
     plain = supported(len(hostile), int(hostile.sum()))

@@ -17,25 +17,34 @@ def optimal_ipm(
     *,
     evaluations: int = 20,
 ) -> Messages:
-    """All hostile rows send −epsilon times the benign mean, with the worst epsilon.
+    """Send −epsilon times the benign mean, with the worst epsilon for the defence.
 
-    As `ipm`, with the ε that maximises ‖defence(attacked) − mean‖ over those tried: the
+    As `ipm`, with the ε that maximizes ‖defence(attacked) − mean‖ over those tried: the
     default of `ipm` first, so it never does less harm than that by this measure, then a
     search among ε > 0 (`_search.strongest`).
 
-    Threat model: knows all benign updates of the round (in a round of adversaries alone
-    it takes their own for these), and the filters and the aggregator with what they
-    remember and will draw by lot in this round, which it tries out; controls the
-    messages of all hostile clients, which act as one.
+    Threat model: knows all benign updates of the round, and the filters and the
+    aggregator with their memories and random draws of this round, which it tries out;
+    controls the messages of all malicious clients, which act as one.
 
     Departs: the line search of byzfl, whose attack this is (it steps by 10 first), may
     end below the plain attack; Shejwalkar & Houmansadr search their own directions so.
 
     Args:
-        messages: of the round.
-        hostile: which rows the adversary controls.
+        messages: one update per client.
+        hostile: [n] mask of malicious clients.
         defence: messages → the step that the server would take.
         evaluations: how often the defence is tried in a round; 1 is `ipm`.
+
+    Returns:
+        The messages, with attacked updates.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> sent = messages([[1.0], [3.0], [9.0]])
+        >>> server = lambda sent: sent.update.median(dim=0).values
+        >>> optimal_ipm(sent, sent.client == 2, server).update.tolist()
+        [[1.0], [3.0], [-1.0]]
     """
     given = messages, hostile, defence, evaluations
     return _search.worst("optimal_ipm", *given, EPSILON, lambda m, _, e: -e * m)

@@ -20,24 +20,34 @@ def random_update(
     scale: float = 1.0,
     std: float = 0.0,
 ) -> Messages:
-    """Hostile updates become noise with the standard deviation of what they were.
+    """Replace malicious updates by noise of their own standard deviation (A2).
 
-    A2 of the paper (Section 2), as in its code: u_i ~ N(0, s_i² I), where s_i is the
-    standard deviation over the d numbers of client i's own update (population, 1/d,
-    as numpy's). Like the authors it acts on top of whatever the corruption made of the
-    client's data (random labels by default). A client draws by its id and the round.
-    Where d = 1 there is no spread, and it sends 0. An own update that is not finite has
-    none either: it goes out as it is, and the server drops it.
+    As in the paper's code (Section 2), u_i ~ N(0, s_i² I), where s_i is the standard
+    deviation over the d numbers of client i's own update (population, 1/d, as numpy's).
+    Like the authors it acts on top of the corruption of the client's data (random
+    labels by default). A client draws by its id and the round. If d = 1 there is no
+    spread, and it sends 0. An own update that is not finite goes out as it is, and the
+    server drops it.
 
     Threat model: knows its own update; controls its own message.
 
     Args:
-        messages: of the round.
-        hostile: which rows the adversary controls.
-        key: of the round.
+        messages: one update per client.
+        hostile: [n] mask of malicious clients.
+        key: of the round's draws.
         scale: factor on the standard deviation; 0 sends zeros.
-        std: a fixed one in the place of s_i (the authors' StackOverflow code has 1);
-            0 means the client's own.
+        std: a fixed one in place of s_i (the authors' StackOverflow code has 1); 0
+            means the client's own.
+
+    Returns:
+        The messages, with attacked updates.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> sent = messages([[1.0, 1.0], [2.0, 4.0]])
+        >>> attacked = random_update(sent, sent.client == 1, torch.tensor(0))
+        >>> [[round(x, 2) for x in row] for row in attacked.update.tolist()]
+        [[1.0, 1.0], [1.57, -0.04]]
     """
     _crowd.finite("random_update", "scale", scale, 0, "0 sends zeros")
     _crowd.finite("random_update", "std", std, 0, "0 means that of the own update")
@@ -52,7 +62,7 @@ def random_update(
 
 
 def _spreads(update: Tensor, rows: Tensor) -> Tensor:
-    """Standard deviations of the numbers of some rows, in float64."""
+    """Return the standard deviations of the numbers of some rows, in float64."""
     if kernels.ready(update) and update.shape[1]:
         from troth.networks.kernels import rows as by_rows
 
@@ -63,7 +73,7 @@ def _spreads(update: Tensor, rows: Tensor) -> Tensor:
 
 
 def _spread(update: Tensor) -> Tensor:
-    """The standard deviation of the numbers of one update, in float64."""
+    """Return the standard deviation of the numbers of one update, in float64."""
     wide = update.double()
     unit = _crowd.power_of_two(wide.abs().max())
     return (wide / unit).std(correction=0) * unit

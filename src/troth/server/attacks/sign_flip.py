@@ -1,4 +1,4 @@
-"""The opposite of what was learnt.
+"""The opposite of what was learned.
 
 References: allenzhu2021byzantine.
 """
@@ -19,21 +19,29 @@ def sign_flip(
     factor: float = 1.0,
     of: Literal["own", "benign"] = "own",
 ) -> Messages:
-    """Hostile updates turn back: −factor times one's own, or the benign mean.
+    """Turn malicious updates back: −factor times their own, or times the benign mean.
 
-    With "own" client i sends −factor·u_i (an update of its own that is not finite goes
-    out as it is); with "benign" all send −factor·(1/k)·Σ u_j over the k benign rows, as
-    in the byzfl package, which is `ipm` with epsilon = factor.
+    With "own" client i sends −factor·u_i (an own update that is not finite goes out as
+    it is); with "benign" all send −factor·(1/k)·Σ u_j over the k benign rows, as in the
+    byzfl package, which is `ipm` with epsilon = factor.
 
     Threat model: knows its own update ("own") or all benign updates of the round
-    ("benign"; in a round of adversaries alone it takes their own for these); controls
-    its own message.
+    ("benign"); controls its own message.
 
     Args:
-        messages: of the round.
-        hostile: which rows the adversary controls.
+        messages: one update per client.
+        hostile: [n] mask of malicious clients.
         factor: how far back; 0 sends zeros. What overflows stops at the largest number.
         of: what is turned.
+
+    Returns:
+        The messages, with attacked updates.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> sent = messages([[1.0], [3.0], [9.0]])
+        >>> sign_flip(sent, sent.client == 2).update.tolist()
+        [[1.0], [3.0], [-9.0]]
     """
     _crowd.finite("sign_flip", "factor", factor, 0, "1 turns the update, 0 sends 0")
     if of == "benign":

@@ -1,7 +1,6 @@
 """Rows times factors and rows mixed with rows, in double precision by columns.
 
-So nothing overflows or vanishes on the way that the result can hold, and extra memory
-stays small beside the matrix.
+So nothing overflows or vanishes that the result can hold, and little memory is needed.
 """
 
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from troth import numerics
 
 
 def scaled(factor: Tensor, rows: Tensor) -> Tensor:
-    """[n, d]: row i times factor_i; a factor of 1 keeps its row bit for bit."""
+    """Return [n, d]: row i times factor_i; a factor of 1 keeps its row bit for bit."""
     found = torch.empty_like(rows)
     for part, there in blocks(rows, found):
         there.copy_(part * factor[:, None])
@@ -21,7 +20,7 @@ def scaled(factor: Tensor, rows: Tensor) -> Tensor:
 
 
 def mixed(weight: Tensor, rows: Tensor) -> Tensor:
-    """[m, d]: Σ_j weight_ij·rows_j for weights [m, n]."""
+    """Return [m, d]: Σ_j weight_ij·rows_j for weights [m, n]."""
     found = rows.new_empty(len(weight), rows.shape[1])
     for part, there in blocks(rows, found):
         there.copy_(weight @ part.double())
@@ -29,6 +28,6 @@ def mixed(weight: Tensor, rows: Tensor) -> Tensor:
 
 
 def blocks(rows: Tensor, found: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Columns of what is read, and of where the result goes."""
+    """Yield blocks of columns of the input and of the result."""
     for block in numerics.blocks(rows):
         yield rows[:, block], found[:, block]

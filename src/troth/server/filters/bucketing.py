@@ -17,22 +17,31 @@ from troth.types import Messages, Refusal
 def bucketing(
     messages: Messages, key: Tensor, note: Note = silent, *, s: int = 2
 ) -> Messages:
-    """The rows in a random order, the mean of every s of them one row (Algorithm 1).
+    """Average every s rows of a random order into one (Algorithm 1).
 
     `extra` and `loss` are averaged too, sizes added up, and a bucket bears the lowest
-    of its client ids. Whose row falls into which bucket depends on the round and the
-    ids, not on the order of the rows.
+    of its client ids. Buckets depend on the round and the ids, not on the order of the
+    rows.
 
-    Guarantee: at most f buckets hold a hostile row, of ⌈n/s⌉: a rule behind it
+    Guarantee: at most f of ⌈n/s⌉ buckets hold a malicious row: a rule behind it
     withstands f of n rows if it withstands f of ⌈n/s⌉, and benign rows differ less.
 
     Departs: a last bucket of fewer rows is their mean, not their sum over s.
 
     Args:
-        messages: of the round.
+        messages: one update per client.
         key: of the round's draws.
-        note: is told whose row went into that of another.
+        note: receives the client whose bucket each row went into.
         s: rows in a bucket; 1 only changes their order.
+
+    Returns:
+        The messages, one per bucket.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> left = bucketing(messages([[1.0], [2.0], [9.0]]), torch.tensor(0), s=3)
+        >>> left.update.tolist()
+        [[4.0]]
     """
     if s < 1:
         raise Refusal(f"bucketing's s = {s} must be at least 1, which merges nothing")
@@ -56,7 +65,7 @@ def bucketing(
 def _each(
     field: Tensor, order: Tensor, s: int, merge: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """A field [n, …] bucket by bucket: `merge` gets [buckets, s, …]."""
+    """Merge a field [n, …] bucket by bucket: `merge` gets [buckets, s, …]."""
     whole = len(order) // s * s
     found = merge(field[order[:whole]].reshape(whole // s, s, *field.shape[1:]))
     if whole == len(order):
@@ -65,7 +74,7 @@ def _each(
 
 
 def _means(rows: Tensor, order: Tensor, s: int) -> Tensor:
-    """The means of rows, by columns and in double precision lest they overflow."""
+    """Average buckets of rows, in double precision lest they overflow."""
     found = rows.new_empty(-(-len(order) // s), rows.shape[1])
     for part, there in _rows.blocks(rows, found):
         there.copy_(_each(part, order, s, lambda x: x.mean(dim=1, dtype=torch.float64)))
@@ -73,7 +82,7 @@ def _means(rows: Tensor, order: Tensor, s: int) -> Tensor:
 
 
 def _sums(sizes: Tensor) -> Tensor:
-    """Sums of sizes; what is absurd stays below where whole numbers overflow."""
+    """Add up sizes; absurd ones stay below where whole numbers overflow."""
     limit = (2**63 - 1) // sizes.shape[1]
     wide = sizes if sizes.is_floating_point() else sizes.long()
     return wide.clamp(-limit, limit).sum(dim=1).to(sizes.dtype)

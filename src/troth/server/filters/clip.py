@@ -14,20 +14,28 @@ from troth.types import Messages, Refusal
 
 
 def clip(messages: Messages, note: Note = silent, *, radius: float = 0.0) -> Messages:
-    """Updates longer than the radius are scaled down to it: u·min(1, radius/‖u‖).
+    """Shorten updates longer than the radius to it: u·min(1, radius/‖u‖).
 
     By default the radius is the median length of the cohort's updates (on even counts
     the mean of the middle two), as in Ditto's experiments (Appendix G.6). What travels
     beside the updates (`extra`: control variates, running statistics) stays.
 
-    Guarantee: with a radius, what a row adds to the mean is no longer than radius/n,
-    whatever it says; by the median length, where fewer than half of the rows are
-    hostile, no row is longer than the longest benign one.
+    Guarantee: with a radius, a row adds to the mean no more than radius/n; with the
+    median length, if fewer than half of the rows are malicious, no row is longer than
+    the longest benign one.
 
     Args:
-        messages: of the round.
-        note: is told whose update was scaled down.
-        radius: longest that an update may be; 0: the median length.
+        messages: one update per client.
+        note: receives a mask of the shortened rows.
+        radius: longest allowed update; 0: the median length.
+
+    Returns:
+        The messages, with shortened updates.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> clip(messages([[1.0], [2.0], [-9.0]])).update.tolist()
+        [[1.0], [2.0], [-2.0]]
     """
     if not 0 <= radius < math.inf:
         raise Refusal(

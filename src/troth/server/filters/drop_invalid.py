@@ -7,13 +7,26 @@ from troth.types import Broadcast, Messages
 
 
 def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
-    """Rows that hold NaN or infinity, or have the wrong length, go.
+    """Drop rows that hold NaN or infinity, or have the wrong length.
 
     Always the first filter; the round names and counts what it removed. A deployment
     receives rows one by one: `update` and `extra` may be a list of vectors of any
     length, and become a matrix here.
 
     Guarantee: every row that is left is finite and as long as w.
+
+    Args:
+        broadcast: what was sent to the clients, for its lengths.
+        messages: one update per client.
+
+    Returns:
+        The messages that are left.
+
+    Example:
+        >>> from troth.server.rules import broadcast, messages
+        >>> sent = messages([[1.0], [torch.nan], [2.0]])
+        >>> drop_invalid(broadcast([0.0]), sent).client.tolist()
+        [0, 2]
     """
     if not _matrices(broadcast, messages):
         messages = _stacked(broadcast, messages)
@@ -24,9 +37,10 @@ def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
 
 
 def all_finite(broadcast: Broadcast, messages: Messages) -> torch.Tensor:
-    """Whether all rows are finite: [1], on the device; [0] where rows are a list.
+    """Return whether all rows are finite: [1], on the device; [0] if rows are a list.
 
-    A server that knows it skips the filter. It stands first because it says so.
+    A server that knows it skips the filter. It stands first because it has this
+    function.
     """
     if not _matrices(broadcast, messages):
         return broadcast.w.new_zeros(0, dtype=torch.bool)
@@ -34,7 +48,7 @@ def all_finite(broadcast: Broadcast, messages: Messages) -> torch.Tensor:
 
 
 def _matrices(broadcast: Broadcast, messages: Messages) -> bool:
-    """Whether messages are matrices already, as wide as what was sent."""
+    """Return whether messages are matrices already, as wide as what was sent."""
     pairs = zip(messages[:2], broadcast[:2], strict=True)
     return all(isinstance(m, torch.Tensor) and m.shape[1:] == b.shape for m, b in pairs)
 
@@ -44,7 +58,7 @@ def _finite(messages: Messages) -> torch.Tensor:
 
 
 def _stacked(broadcast: Broadcast, messages: Messages) -> Messages:
-    """Lists of vectors → matrices of those that fit."""
+    """Stack lists of vectors into matrices of those that fit."""
     w, extra = broadcast.w, broadcast.extra
     pairs = zip(messages.update, messages.extra, strict=True)
     fits = [u.shape == w.shape and x.shape == extra.shape for u, x in pairs]

@@ -13,22 +13,29 @@ from troth.types import Messages
 
 
 def nnm(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Messages:
-    """Nearest-neighbour mixing: each update becomes the mean of its n − f nearest.
+    """Replace each update by the mean of its n − f nearest: nearest-neighbor mixing.
 
-    It counts among them itself; of equally near ones those with the lower client id.
-    What travels beside the updates (`extra`) is mixed by the same neighbors.
+    A row counts among its own nearest; of equally near ones the lower client id is
+    taken. What travels beside the updates (`extra`) is mixed by the same neighbors.
 
     Guarantee: for 2f < n, a rule behind it that is (f, κ)-robust (`median`, `krum`,
-    `geometric_median`, `trimmed_mean`) becomes (f, κ')-robust with
-    κ' ≤ 8f/(n − f)·(κ + 1): the squared distance of the result from the mean of any
-    n − f rows is at most κ' times their variance (Lemma 1). Where f/n stays below a
-    half, so that κ is bounded, no rule does better but for a constant. By itself it
-    promises nothing.
+    `geometric_median`, `trimmed_mean`) becomes (f, κ')-robust with κ' ≤ 8f/(n − f)·(κ +
+    1): the squared distance of the result from the mean of any n − f rows is at most κ'
+    times their variance (Lemma 1). Where f/n stays below a half, so that κ is bounded,
+    no rule does better but for a constant. Alone it promises nothing.
 
     Args:
-        messages: of the round.
-        f: rows that may be hostile; 0 makes every row the mean.
+        messages: one update per client.
+        f: rows that may be malicious; 0 makes every row the mean.
         strict: refuse 2f ≥ n; false goes on, and leaves a row alone where f ≥ n − 1.
+
+    Returns:
+        The messages, with mixed updates and extras.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> nnm(messages([[1.0], [2.0], [9.0]]), f=1).update.tolist()
+        [[1.5], [1.5], [5.5]]
     """
     n = len(messages.update)
     f = count("nnm", f, n, (2, 1), strict and n > 0)
@@ -42,7 +49,7 @@ def nnm(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Messag
 
 
 def _nearest(messages: Messages, k: int) -> Tensor:
-    """[n, n]: 1/k for the k rows nearest to a row, itself first; otherwise 0.
+    """Return [n, n]: 1/k for the k rows nearest to a row, itself first; otherwise 0.
 
     Distances are rounded to 30 bits, so that ties go by client id and not by rounding.
     """

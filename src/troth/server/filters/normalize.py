@@ -13,16 +13,24 @@ from troth.types import Messages, Refusal
 
 
 def normalize(messages: Messages, *, length: float = 1.0) -> Messages:
-    """Every update is scaled to the same length, up or down: u·length/‖u‖.
+    """Scale every update to the same length, up or down: u·length/‖u‖.
 
-    An update of zeros stays as it is. What travels beside the updates (`extra`: control
+    An update of zeros stays. What travels beside the updates (`extra`: control
     variates, running statistics) stays too.
 
-    Guarantee: what a row adds to the mean is no longer than length/n, whatever it says.
+    Guarantee: a row adds to the mean no more than length/n.
 
     Args:
-        messages: of the round.
+        messages: one update per client.
         length: of every update from then on, above 0.
+
+    Returns:
+        The messages, with scaled updates.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> normalize(messages([[3.0, 4.0], [0.0, -9.0]]), length=10.0).update.tolist()
+        [[6.0, 8.0], [0.0, -10.0]]
     """
     if not 0 < length < math.inf:
         raise Refusal(f"normalize's length = {length} must be a positive number")

@@ -1,4 +1,4 @@
-r"""Replies that no honest client can send are ignored.
+"""Messages that no honest client can send are dropped.
 
 References: farhadkhani2022equivalence.
 """
@@ -16,19 +16,27 @@ def plausible(
     radius: float | Literal["auto"] = "auto",
     slack: float = 1e-5,
 ) -> Messages:
-    """Rows outside GRAD(ρ) are dropped (Section 2.2), and the record names them.
+    """Drop updates outside GRAD(ρ), which no honest client can send (Section 2.2).
 
     GRAD(ρ) holds all gradients −∇_ρR(ρ, θ) that some θ gives: for `l2` and `smooth_l2`
     the ball of radius λ, for `l2sq` everything. A client of personalizer `coupled` that
-    computes what it should is never outside.
+    computes what it should is never outside. The record names who was dropped.
 
     Guarantee: no row that is left is longer than radius·(1 + slack).
 
     Args:
-        messages: of the round.
-        radius: of the ball; "auto": λ times how long the regularizer's gradient can be,
+        messages: one update per client.
+        radius: of the ball; "auto": λ times the longest gradient of the regularizer,
             from the experiment's personalizer `coupled` and its regularizer.
-        slack: by which share a row may be longer, for rounding.
+        slack: share by which a row may be longer, for rounding.
+
+    Returns:
+        The messages that are left.
+
+    Example:
+        >>> from troth.server.rules import messages
+        >>> plausible(messages([[0.5], [-1.0], [3.0]]), radius=1.0).client.tolist()
+        [0, 1]
     """
     if radius == "auto":
         raise Refusal(

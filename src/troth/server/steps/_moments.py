@@ -1,4 +1,4 @@
-"""What servers share: the step, and the moments that adapt it."""
+"""Shared by server steps: the step itself, and the moments that adapt it."""
 
 from collections.abc import Callable
 
@@ -12,11 +12,7 @@ Second = Callable[[Tensor, Tensor], Tensor]
 
 
 def moved(w: Tensor, step: Tensor, lr: float) -> Tensor:
-    """The next model, w + lr·step; w itself where lr is 0.
-
-    Raises:
-        Refusal: lr is no number that w can hold, or below 0.
-    """
+    """Return the next model, w + lr·step; w itself if lr is 0."""
     if not 0 <= lr <= torch.finfo(w.dtype).max:
         raise Refusal(
             f"server.lr = {lr} must be a finite number of at least 0; "
@@ -35,9 +31,9 @@ def adapted(
     beta1: float,
     tau: float,
 ) -> tuple[Tensor, Tensor]:
-    """Algorithm 2 of the paper: m ← β₁m + (1 − β₁)Δ, w ← w + lr·m/(√v + τ).
+    """Step as Algorithm 2: m ← β₁m + (1 − β₁)Δ, w ← w + lr·m/(√v + τ).
 
-    What is kept is √v: squares of large steps would overflow, and a v that is infinite
+    √v is kept, not v: squares of large steps would overflow, and a v that is infinite
     once stops its coordinate for good. The memory is m and √v [2, d]; empty: zeros.
     """
     limits = torch.finfo(w.dtype)

@@ -19,7 +19,7 @@ def adagrad(
     beta1: float = 0.0,
     tau: float = 1e-3,
 ) -> tuple[Tensor, Tensor]:
-    """FedAdagrad: v ← v + Δ², w ← w + lr·m/(√v + τ), m as in `adam`.
+    """Take a FedAdagrad step: v ← v + Δ², w ← w + lr·m/(√v + τ), m as in `adam`.
 
     Algorithm 2 of the paper: steps shrink for coordinates that have moved much.
 
@@ -28,10 +28,20 @@ def adagrad(
     Args:
         broadcast: what the round began with.
         step: Δ, the aggregated update.
-        memory: [2, d] m and √v; zeros at first.
+        memory: [2, d] m and √v; empty at first.
         lr: of the server.
         beta1: of the first moment; 0 keeps none, 1 never moves.
         tau: τ > 0, how much adaptivity: w moves by lr·m/τ where v is small beside τ².
+
+    Returns:
+        The next shared model [d], and the memory.
+
+    Example:
+        >>> from troth.server.rules import broadcast
+        >>> sent = broadcast([0.0, 0.0])
+        >>> w, memory = adagrad(sent, torch.tensor([3.0, -0.1]), torch.zeros(0))
+        >>> [round(x, 3) for x in w.tolist()]
+        [0.1, -0.099]
     """
     check(tau, beta1=beta1)
     given = broadcast.w, step, memory

@@ -20,22 +20,33 @@ def adam(
     beta2: float = 0.99,
     tau: float = 1e-3,
 ) -> tuple[Tensor, Tensor]:
-    """FedAdam: m ← β₁m + (1−β₁)Δ, v ← β₂v + (1−β₂)Δ², w ← w + lr·m/(√v + τ).
+    """Take a FedAdam step: w ← w + lr·m/(√v + τ).
 
-    Algorithm 2 of the paper, without bias correction, as there. With both moments off
+    m ← β₁m + (1−β₁)Δ and v ← β₂v + (1−β₂)Δ², as Algorithm 2 of the paper, without bias
+    correction, as there. With both moments off
     (beta1 = 0, beta2 = 1, tau = 1) it is exactly `sgd`. Running statistics of batch
-    normalisation are not adapted.
+    normalization are not adapted.
 
     Departs: v starts at 0 (the paper: at τ² or above).
 
     Args:
         broadcast: what the round began with.
         step: Δ, the aggregated update.
-        memory: [2, d] m and √v; zeros at first.
+        memory: [2, d] m and √v; empty at first.
         lr: of the server.
         beta1: of the first moment; 0 keeps none, 1 never moves.
         beta2: of the second; 1 never changes it from 0.
         tau: τ > 0, how much adaptivity: w moves by lr·m/τ where v is small beside τ².
+
+    Returns:
+        The next shared model [d], and the memory.
+
+    Example:
+        >>> from troth.server.rules import broadcast
+        >>> sent = broadcast([0.0, 0.0])
+        >>> w, memory = adam(sent, torch.tensor([3.0, -0.1]), torch.zeros(0))
+        >>> [round(x, 3) for x in w.tolist()]
+        [0.1, -0.091]
     """
     check(tau, beta1=beta1, beta2=beta2)
 

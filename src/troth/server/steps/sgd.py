@@ -16,7 +16,7 @@ def sgd(
     lr: float = 1.0,
     momentum: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """A plain step: w ← w + lr·step (Ditto's Algorithm 2, line 8, has lr = 1).
+    """Take a plain step: w ← w + lr·step (Ditto's Algorithm 2, line 8, has lr = 1).
 
     With momentum, m ← momentum·m + step and w ← w + lr·m (FedAvgM: Hsu, Qi and Brown,
     arXiv 1909.06335, Section 4.3).
@@ -24,9 +24,20 @@ def sgd(
     Args:
         broadcast: what the round began with.
         step: the aggregated update.
-        memory: m, where there is momentum.
+        memory: m, with momentum; empty at first.
         lr: how much of the step is taken; 1 all of it, 0 none.
         momentum: how much of the steps before is kept; 0 none, below 1.
+
+    Returns:
+        The next shared model [d], and the memory.
+
+    Example:
+        >>> import torch
+        >>> from troth.server.rules import broadcast
+        >>> sent = broadcast([1.0, 1.0])
+        >>> w, memory = sgd(sent, torch.tensor([2.0, -2.0]), torch.zeros(0), lr=0.5)
+        >>> w.tolist()
+        [2.0, 0.0]
     """
     if not 0 <= momentum < 1:
         raise Refusal(
@@ -39,5 +50,5 @@ def sgd(
 
 
 def known(options: Options) -> dict[str, Any]:
-    """What an attack may know of it: whether w moves by the step alone."""
+    """Return what an attack may know of it: whether w moves by the step alone."""
     return {"infers": not options["momentum"]}

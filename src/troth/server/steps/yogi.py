@@ -20,7 +20,7 @@ def yogi(
     beta2: float = 0.99,
     tau: float = 1e-3,
 ) -> tuple[Tensor, Tensor]:
-    """FedYogi: v ← v − (1−β₂)·Δ²·sign(v − Δ²), the rest as `adam`.
+    """Take a FedYogi step: v ← v − (1−β₂)·Δ²·sign(v − Δ²), the rest as `adam`.
 
     Algorithm 2 of the paper: the second moment moves by steps of the size of Δ², so it
     forgets large updates more slowly than Adam does.
@@ -30,11 +30,21 @@ def yogi(
     Args:
         broadcast: what the round began with.
         step: Δ, the aggregated update.
-        memory: [2, d] m and √v; zeros at first.
+        memory: [2, d] m and √v; empty at first.
         lr: of the server.
         beta1: of the first moment; 0 keeps none, 1 never moves.
         beta2: of the second; 1 never changes it from 0.
         tau: τ > 0, how much adaptivity: w moves by lr·m/τ where v is small beside τ².
+
+    Returns:
+        The next shared model [d], and the memory.
+
+    Example:
+        >>> from troth.server.rules import broadcast
+        >>> sent = broadcast([0.0, 0.0])
+        >>> w, memory = yogi(sent, torch.tensor([3.0, -0.1]), torch.zeros(0))
+        >>> [round(x, 3) for x in w.tolist()]
+        [0.1, -0.091]
     """
     check(tau, beta1=beta1, beta2=beta2)
 
