@@ -40,8 +40,8 @@ __all__ = [
 
 _ASIDE = ("resolved", "engine", "checkpoint", "output", "deployment", "name")
 """Sections that change no number of a run."""
-_MAY_BE_NONE = ("corruption", "attack")  # "none" is the name of no member there
-_RENAMED = {
+MAY_BE_NONE = ("corruption", "attack")  # "none" is the name of no member there
+RENAMED = {
     ("model", "normalise"): "normalize",
     ("features", "centre"): "center",
     ("aggregator", "neighbours"): "neighbors",
@@ -120,7 +120,7 @@ def _values(
                     )
                 ]
         elif kinds:
-            default = _default(f)
+            default = default_part(f)
             if f.name in table or default:
                 given = table.get(f.name, {})
                 values[f.name] = _part(f.name, inner, given, kinds[0], default)
@@ -136,12 +136,12 @@ def _is_part(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, Part)
 
 
-def _default(f: Field[Any]) -> dict[str, Any]:
+def default_part(f: Field[Any]) -> dict[str, Any]:
     """The part that a field holds when nothing is said; empty where it has none."""
     if f.default_factory is MISSING:
         return {}
     part = f.default_factory()
-    return {"name": part.name, **part.options}
+    return {"name": part.name, **part.options} if isinstance(part, Part) else {}
 
 
 def _table(where: str, value: Any) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _part(
 
 def _todays(kind: str, table: dict[str, Any]) -> dict[str, Any]:
     """A section whose renamed keys have their names of today; each is said once."""
-    for (section, old), new in _RENAMED.items():
+    for (section, old), new in RENAMED.items():
         if kind == section and old in table:
             if new in table:
                 raise Refusal(
@@ -192,7 +192,7 @@ def _options(
     kind: str, name: str, given: dict[str, Any], common: list[str]
 ) -> dict[str, Any]:
     """A member's options, complete and typed; a default counts as if it were given."""
-    if kind in _MAY_BE_NONE and name == "none":
+    if kind in MAY_BE_NONE and name == "none":
         for key in given:
             raise Refusal(
                 f"{kind} 'none' has no option '{key}'; set {kind}.name to the "
@@ -202,7 +202,7 @@ def _options(
     try:
         known = lookup.options(lookup.find(kind, name))
     except Refusal as refusal:
-        hint = "; 'none' leaves it out" if kind in _MAY_BE_NONE else ""
+        hint = "; 'none' leaves it out" if kind in MAY_BE_NONE else ""
         raise Refusal(f"{refusal}{hint}") from None
     for key in given:
         hint = lookup.nearest(str(key), common)
@@ -242,7 +242,7 @@ def fingerprint(experiment: Experiment) -> str:
     enter by their first names, so that runs of before keep their fingerprints.
     """
     tree = {k: v for k, v in to_dict(experiment).items() if k not in _ASIDE}
-    for (section, old), new in _RENAMED.items():
+    for (section, old), new in RENAMED.items():
         if new in tree.get(section, {}):
             tree[section][old] = tree[section].pop(new)
     text = json.dumps(tree, sort_keys=True, default=str)
@@ -255,7 +255,7 @@ def parts(owner: Any) -> Iterator[tuple[str, Part]]:
         value = getattr(owner, f.name)
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, Part) and not (
-                f.name in _MAY_BE_NONE and item.name == "none"
+                f.name in MAY_BE_NONE and item.name == "none"
             ):
                 yield f.name, item
             if is_dataclass(item):

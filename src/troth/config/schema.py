@@ -282,7 +282,7 @@ class Train:
 
     rounds: int = 100
     cohort: int = 0
-    sampling: str = "uniform"
+    sampling: str = field(default="uniform", metadata={"kind": "sampler"})
     steps: int = 0
     epochs: int = 0
     batch: int = 32
@@ -510,6 +510,28 @@ class Experiment:
     Attributes:
         seed: everything random follows from it.
         name: what progress and tables call the run.
+        data: where the examples come from.
+        partition: who holds what, and how each client divides it.
+        features: how the inputs of a table are filled in and standardized.
+        model: what is trained.
+        train: how the shared model is trained.
+        evaluate: when, and on whom.
+        availability: who is there, who answers, and how far each gets.
+        solver: how a client trains the shared model.
+        personalizer: how a client gets its own model.
+        regularizer: what pulls a personal model towards the shared one.
+        adversarial: how adversarial inputs are found, for personalizers that ask.
+        adversary: which clients are malicious.
+        corruption: what malicious clients do to their data.
+        attack: what malicious clients send.
+        filter: what the server does to the updates before it aggregates them.
+        aggregator: how the server combines the updates.
+        server: how the server moves the shared model.
+        engine: how the work is done; none of it changes what is computed.
+        checkpoint: how often a run is saved.
+        output: what a run leaves in its folder beside the tables.
+        deployment: the sites of a real federation.
+        resolved: what a run wrote about itself; not read.
     """
 
     seed: int = 0

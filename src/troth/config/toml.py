@@ -99,7 +99,7 @@ def _lines(table: dict[str, Any], path: str, header: str) -> Iterator[str]:
     """The lines of a table: its own values first, then the tables in it."""
     given = {k: v for k, v in table.items() if v is not None}
     nested = {k: v for k, v in given.items() if isinstance(v, dict) or _tables(v)}
-    own = [f"{key(k)} = {_inline(v)}" for k, v in given.items() if k not in nested]
+    own = [f"{key(k)} = {inline(v)}" for k, v in given.items() if k not in nested]
     if header and (own or not nested or header.startswith("[[")):
         yield ""
         yield header
@@ -127,8 +127,8 @@ def key(name: Any) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
 
 
-def _inline(value: Any) -> str:
-    """A value on one line."""
+def inline(value: Any) -> str:
+    """Return a value as TOML writes it on one line."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -141,10 +141,10 @@ def _inline(value: Any) -> str:
         case datetime.date() | datetime.time():
             return value.isoformat()
         case list() | tuple():
-            return "[" + ", ".join(_inline(item) for item in value) + "]"
+            return "[" + ", ".join(inline(item) for item in value) + "]"
         case dict():
             pairs = ((k, v) for k, v in value.items() if v is not None)
-            return "{" + ", ".join(f"{key(k)} = {_inline(v)}" for k, v in pairs) + "}"
+            return "{" + ", ".join(f"{key(k)} = {inline(v)}" for k, v in pairs) + "}"
     raise Refusal(
         f"{value!r} cannot be written as TOML: it holds texts, numbers, true, false, "
         "dates, lists and tables"

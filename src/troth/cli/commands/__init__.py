@@ -6,7 +6,7 @@ not.
 """
 
 ORDER = (
-    *("run", "resume", "data", "list", "cite"),
+    *("new", "run", "resume", "data", "list", "cite", "schema"),
     *("predict", "personalize", "certify", "audit", "advise", "poison"),
     *("report", "ui", "reproduce"),
     *("server", "client", "bench"),

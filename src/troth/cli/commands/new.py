@@ -1,0 +1,74 @@
+"""`troth new`."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument
+from typer import Option as Flag
+
+from troth.cli.commands._completing import members
+from troth.cli.commands._flags import Settings
+
+File = Annotated[Path, Argument(metavar="FILE", help="The file to write; - prints it.")]
+
+
+def new(
+    file: File = Path("experiment.toml"),
+    data: Annotated[
+        str, Flag(help="Data set.", autocompletion=members("data/datasets"))
+    ] = "digits",
+    partition: Annotated[
+        str,
+        Flag(
+            help="How examples are split among clients.",
+            autocompletion=members("data/partitions"),
+        ),
+    ] = "dirichlet",
+    model: Annotated[
+        str, Flag(help="Network.", autocompletion=members("networks/models"))
+    ] = "mlp",
+    personalizer: Annotated[
+        str,
+        Flag(
+            help="How a client gets its own model.",
+            autocompletion=members("client/personalizers"),
+        ),
+    ] = "ditto",
+    attack: Annotated[
+        str,
+        Flag(
+            help="What malicious clients send.",
+            autocompletion=members("server/attacks"),
+        ),
+    ] = "none",
+    aggregator: Annotated[
+        str,
+        Flag(
+            help="How the server combines updates.",
+            autocompletion=members("server/aggregators"),
+        ),
+    ] = "mean",
+    settings: Settings = None,
+    full: Annotated[bool, Flag("--full", help="Write every section.")] = False,
+) -> None:
+    """Write an experiment file with every key explained.
+
+    Keys that are set stand as they are; all others are comments that show the default.
+    """
+    from troth import files
+    from troth.cli import tables
+    from troth.config.template import template
+    from troth.types import Refusal
+
+    names: dict[str, Any] = {"data": data, "partition": partition, "model": model}
+    names |= {"personalizer": personalizer, "attack": attack, "aggregator": aggregator}
+    text = template(names, settings or [], full)
+    if str(file) == "-":
+        print(text, end="")
+        return
+    if file.exists():
+        raise Refusal(f"{file} exists already; give another name, or remove it first")
+    files.write(file, text)
+    path = shlex.quote(str(file))
+    tables.say(f"Wrote {path}; train it with: troth run {path}")

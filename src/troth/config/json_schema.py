@@ -1,0 +1,242 @@
+"""JSON Schema of the experiment file, for editors; made from `schema` and from members.
+
+Nothing is listed by hand: sections and keys are the fields of `Experiment`, members and
+their options come from `lookup`, descriptions from the docstrings of both.
+"""
+
+import inspect
+import json
+import math
+import re
+import types as pytypes
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import lru_cache
+from typing import Any
+
+from troth import lookup
+from troth.config import reader
+from troth.config.schema import Experiment, Part
+
+Schema = dict[str, Any]
+
+_TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
+_OWN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"  # package.module:function
+
+
+def json_schema() -> Schema:
+    """Return the JSON Schema (draft 7) of an experiment file.
+
+    A section that names a member may be the bare name or a table with the member's
+    options. A key of before that was renamed is marked as deprecated.
+
+    Returns:
+        The schema, a plain dict: `json.dumps` writes it.
+
+    Example:
+        >>> from troth.config.json_schema import json_schema
+        >>> json_schema()["properties"]["train"]["properties"]["rounds"]["default"]
+        100
+    """
+    definitions: Schema = {}
+    properties = _properties(Experiment, definitions)
+    properties["grid"] = _grid(properties, definitions)
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Experiment of Troth",
+        "description": "A federation, how it is trained, attacked and defended.",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        "definitions": definitions,
+    }
+
+
+def summary(thing: Any) -> str:
+    """Return the first line of a docstring."""
+    return (inspect.getdoc(thing) or "").split("\n")[0]
+
+
+@lru_cache(maxsize=512)
+def descriptions(thing: Any) -> dict[str, str]:
+    """Return what a docstring says of each argument or attribute, on one line."""
+    text = inspect.getdoc(thing) or ""
+    section = re.search(r"\n(?:Args|Attributes):\n(.*?)(?=\n\S|\Z)", text, re.S)
+    if section is None:
+        return {}
+    entries = re.findall(
+        r"^    \*{0,2}(\w+):(.*?)(?=^    \S|\Z)", section[1] + "\n", re.M | re.S
+    )
+    return {name: " ".join(said.split()) for name, said in entries}
+
+
+def kind_of(field: Field[Any]) -> str:
+    """Return the kind whose members a field names."""
+    return str(field.metadata.get("kind", field.name))
+
+
+def _properties(section: type, definitions: Schema) -> dict[str, Schema]:
+    """Return the schema of every key of a section."""
+    hints, said = lookup.hints(section), dict[str, str]()
+    for base in reversed(section.__mro__):  # the keys of `Part` are said there
+        said |= descriptions(base)
+    return {
+        f.name: _key(f, hints[f.name], said.get(f.name, ""), definitions)
+        for f in fields(section)
+        if f.name not in ("name", "options") or not issubclass(section, Part)
+    }
+
+
+def _key(field: Field[Any], hint: Any, said: str, definitions: Schema) -> Schema:
+    """Return the schema of one key: a member, a section or a value."""
+    parts = [h for h in (hint, *typing.get_args(hint)) if _is_part(h)]
+    if list[Part] in (hint, *typing.get_args(hint)):
+        one = _reference(field, Part, definitions)
+        return _about({"anyOf": [one, {"type": "array", "items": one}]}, said)
+    if parts:  # draft 7 ignores what stands beside a reference
+        return _about({"allOf": [_reference(field, parts[0], definitions)]}, said)
+    if is_dataclass(hint):
+        return {
+            "type": "object",
+            "description": _sentence(said),
+            "properties": _properties(typing.cast(type, hint), definitions),
+            "additionalProperties": False,
+        }
+    if "kind" in field.metadata:
+        names = lookup.names(kind_of(field))
+        schema: Schema = {"anyOf": [{"enum": names}, {"pattern": _OWN}]}
+    else:
+        schema = _type(hint)
+    default = field.default
+    if field.default_factory is not MISSING:
+        default = field.default_factory()
+    return _about(schema, said, default)
+
+
+def _is_part(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Part)
+
+
+def _about(schema: Schema, said: str, default: Any = MISSING) -> Schema:
+    """Add a description and a default that JSON can hold."""
+    if said:
+        schema["description"] = _sentence(said)
+    empty = (MISSING, inspect.Parameter.empty, None)
+    if not any(default is nothing for nothing in empty) and _finite(default):
+        schema["default"] = json.loads(json.dumps(default))
+    return schema
+
+
+def _sentence(said: str) -> str:
+    return said[:1].upper() + said[1:]
+
+
+def _finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _reference(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
+    """Return a reference to the members of a kind, which are described once."""
+    key = f"{kind_of(field)} of {part.__name__}"
+    if key not in definitions:
+        definitions[key] = {}  # a part may hold parts
+        definitions[key] = _member(field, part, definitions)
+    return {"$ref": f"#/definitions/{key}"}
+
+
+def _member(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
+    """Return the schema of a named member: its bare name, or a table."""
+    kind, common = kind_of(field), _properties(part, definitions)
+    default = reader.default_part(field)
+    functions = {name: lookup.find(kind, name) for name in lookup.names(kind)}
+    tables, bare = [], []
+    for name, function in functions.items():
+        options = lookup.options(function).values()
+        required = [o.name for o in options if o.default is o.empty]
+        if not required:
+            bare.append(name)
+        constant = {"const": name, "description": summary(function)}
+        if name == default.get("name"):
+            constant["default"] = name
+            required = [key for key in required if key not in default]
+        else:
+            required.insert(0, "name")
+        keys = _with_renamed(kind, {**_options(function), **common})
+        tables.append(_table({"name": constant, **keys}, required))
+        tables[-1] |= {"title": name, "description": summary(function)}
+    if kind in reader.MAY_BE_NONE:
+        bare.append("none")
+        tables.append(_table({"name": {"const": "none"}, **common}, ["name"]))
+    own = {"name": {"type": "string", "pattern": _OWN}}
+    tables.append({**_table(own, ["name"]), "additionalProperties": True})
+    names: Schema = {"anyOf": [{"enum": sorted(bare)}, {"pattern": _OWN}]}
+    return {
+        "description": f"One of: {', '.join(functions)}.",
+        "anyOf": [{"type": "string", **names}, *tables],
+    }
+
+
+def _table(properties: dict[str, Schema], required: list[str]) -> Schema:
+    table: Schema = {"type": "object", "properties": properties}
+    table |= {"additionalProperties": False}
+    return table | ({"required": required} if required else {})
+
+
+def _options(function: Callable[..., Any]) -> dict[str, Schema]:
+    """Return the schema of every option of a member."""
+    plain = inspect.unwrap(function)
+    said, hints = descriptions(plain), lookup.hints(plain)
+    return {
+        name: _about(_type(hints.get(name, Any)), said.get(name, ""), option.default)
+        for name, option in lookup.options(function).items()
+    }
+
+
+def _with_renamed(kind: str, keys: dict[str, Schema]) -> dict[str, Schema]:
+    """Add the names that keys had before; they are still read, with a notice."""
+    renamed = {
+        before: {**keys[today], "description": f"Now {today}.", "deprecated": True}
+        for (section, before), today in reader.RENAMED.items()
+        if section == kind and today in keys
+    }
+    return keys | renamed
+
+
+def _type(hint: Any) -> Schema:
+    """Return the schema of a Python type."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return {"enum": [*inner]}
+    if origin in (typing.Union, pytypes.UnionType):
+        options = [_type(one) for one in inner if one is not type(None)]
+        return options[0] if len(options) == 1 else {"anyOf": options}
+    if (origin or hint) in (list, tuple):
+        return {"type": "array", **({"items": _type(inner[0])} if inner else {})}
+    if (origin or hint) is dict:
+        return {"type": "object"}
+    return {"type": _TYPES[hint]} if hint in _TYPES else {}
+
+
+def _grid(properties: dict[str, Schema], definitions: Schema) -> Schema:
+    """Return the schema of `[grid]`: keys of the file, each with a list of values."""
+    axes = {key: one for key, one in properties.items() if key != "resolved"}
+    for section, schema in properties.items():
+        for reference in schema.get("allOf", []):
+            schema = definitions[reference["$ref"].rpartition("/")[2]]
+        for table in schema.get("anyOf", [schema]):
+            for key, value in table.get("properties", {}).items():
+                same = axes.setdefault(f"{section}.{key}", {"anyOf": []})["anyOf"]
+                bare = {k: v for k, v in value.items() if k != "default"}
+                if bare not in same:
+                    same.append(bare)
+    return {
+        "type": "object",
+        "description": "Keys to vary, each with a list of values; every combination "
+        'is a run. A key is dotted ("train.lr"), a whole section or plain (seed).',
+        "properties": {
+            key: {"type": ["array", "object"], "items": value, "minItems": 1}
+            for key, value in axes.items()
+        },
+        "additionalProperties": {"type": ["array", "object"]},
+    }

@@ -1,0 +1,148 @@
+"""An experiment file to start from: every key with what it means, made from the schema.
+
+Keys that are set stand as they are; the others are comments that show the default.
+"""
+
+import inspect
+import re
+import textwrap
+import typing
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, Literal
+
+from troth import lookup
+from troth.config import grid, reader, toml
+from troth.config.json_schema import descriptions
+from troth.config.schema import Experiment, Part
+
+_WIDTH, _COLUMN = 100, 32
+_START: dict[str, Any] = {
+    "seed": 0,
+    "train": {"rounds": 100, "cohort": 10, "batch": 16, "lr": 0.1},
+    "personalizer": {},
+    "adversary": {"fraction": 0.0},
+}
+"""What a new file sets beside the names of members."""
+
+_NEEDED: dict[str, Any] = {
+    "clients": 20,
+    "sizes": [100, 50],
+    "label": "label",
+    "every": 30,
+    "target": "target.npy",
+}
+"""Values for options without a default; a `path` is named after its member."""
+
+_HEAD = """\
+# An experiment of Troth. Train it with:  troth run FILE
+# What it would take, without training:   troth run FILE --dry-run
+# Keys behind a # have the value that they have when they are left out.
+"""
+_GRID = """
+# Every combination of these is a run of its own:
+# [grid]
+# personalizer = ["none", "local", { name = "ditto", lam = 0.1 }]
+# seed = [0, 1, 2]
+"""
+
+
+def template(names: dict[str, str], settings: list[str], full: bool = False) -> str:
+    """Return the text of an experiment file in which every key is explained.
+
+    Args:
+        names: section → the member to start with, such as {"model": "mlp"}.
+        settings: further keys, as `--set` takes them: "train.rounds=20".
+        full: write all sections; else those that most experiments set.
+
+    Raises:
+        Refusal: the experiment is not sound.
+    """
+    tree = {**_START, **{kind: _chosen(kind, name) for kind, name in names.items()}}
+    if names.get("attack", "none") != "none":
+        tree["adversary"] = {"fraction": 0.2}
+    tree = grid.override(tree, settings)
+    reader.from_dict(tree)
+    blocks = [_HEAD]
+    for field in fields(Experiment):
+        if field.name in tree or (full and field.name not in ("resolved", "name")):
+            blocks.append("\n".join(_section(field, tree.get(field.name, {}))) + "\n")
+    return "\n".join(blocks) + _GRID
+
+
+def _chosen(kind: str, name: str) -> dict[str, Any]:
+    """Return a member's table with a value for every option that it needs."""
+    if name == "none" and kind in reader.MAY_BE_NONE:
+        return {"name": name}
+    known = lookup.options(lookup.find(kind, name)).values()
+    needed = [o.name for o in known if o.default is o.empty]
+    return {"name": name} | {key: _NEEDED.get(key, f"{kind}.{name}") for key in needed}
+
+
+def _section(field: Field[Any], given: Any) -> Iterator[str]:
+    """Yield the lines of one section, or of one plain key."""
+    said = descriptions(Experiment)[field.name]
+    default = field.default
+    if field.default_factory is not MISSING:
+        default = field.default_factory()
+    if not is_dataclass(default) and not isinstance(default, list):
+        yield _line(field.name, {field.name: given}, default, said)
+        return
+    yield f"# {said[0].upper()}{said[1:]}"
+    if isinstance(default, list):
+        yield from _several(field.name, given or [])
+        return
+    yield f"[{field.name}]"
+    if isinstance(default, Part):
+        yield from _member(field.name, given.get("name", default.name), given)
+    yield from _keys(default, given)
+
+
+def _several(kind: str, given: str | list[Any]) -> Iterator[str]:
+    """Yield the lines of a section that may be given several times, or never."""
+    chosen = [given] if isinstance(given, str) else given
+    tables = [{"name": one} if isinstance(one, str) else one for one in chosen]
+    yield f"# Any of {', '.join(lookup.names(kind))}; each is a table:"
+    yield f'# [[{kind}]]\n# name = "{lookup.names(kind)[0]}"'
+    if tables:
+        yield toml.dumps({kind: tables}).strip()
+
+
+def _member(kind: str, name: str, given: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for a member's name and for each of its options."""
+    others = [n for n in lookup.names(kind) if n != name]
+    yield _line("name", {"name": name}, name, f"or {', '.join(others)}")
+    if name == "none" and kind in reader.MAY_BE_NONE:
+        return
+    function = inspect.unwrap(lookup.find(kind, name))
+    said, hints = descriptions(function), lookup.hints(function)
+    for key, option in lookup.options(function).items():
+        yield _line(key, given, option.default, said.get(key, ""), hints.get(key))
+
+
+def _keys(section: Any, given: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for every key of a section's class."""
+    kind: Any = type(section)
+    said, hints = descriptions(kind), lookup.hints(kind)
+    for field in fields(section):
+        if field.name not in ("name", "options") or not isinstance(section, Part):
+            default = getattr(section, field.name)
+            default = default.name if isinstance(default, Part) else default
+            text, hint = said[field.name], hints[field.name]
+            yield _line(field.name, given, default, text, hint)
+
+
+def _line(
+    key: str, given: dict[str, Any], default: Any, said: str, hint: Any = None
+) -> str:
+    """Return a key with its description; a comment where it is not set."""
+    value = given.get(key, default)
+    text = f"{key} = {toml.inline(value)}" if value is not None else f"{key} ="
+    text = text if key in given else f"#{text}"
+    said = re.split(r"(?<=[^.])\.(?: |$)", said)[0]  # its first sentence
+    choices = [c for c in typing.get_args(hint) if typing.get_origin(hint) is Literal]
+    if any(f"{choice}" not in said for choice in choices):
+        said += f": {', '.join(map(repr, choices))}"
+    first, *rest = textwrap.wrap(said, _WIDTH - _COLUMN - 2) or [""]
+    lines = [f"{text} ".ljust(_COLUMN) + f"# {first}"] if said else [text]
+    return "\n".join([*lines, *(f"{'':<{_COLUMN}}# {more}" for more in rest)])
