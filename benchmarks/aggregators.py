@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-import peers
+import byzfl_rules
 from troth import lookup
 from troth.server import rules
 from troth.types import Broadcast, Messages, Refusal
@@ -86,7 +86,7 @@ def ours(name: str, update: torch.Tensor) -> Callable[[], Any]:
 
 def theirs(name: str, update: torch.Tensor, form: str) -> Callable[[], Any]:
     """The same rule of byzfl's."""
-    modules = peers.byzfl()
+    modules = byzfl_rules.byzfl()
     assert modules is not None
     rule, options = PEERS[name]
     given = update.numpy() if form == "numpy" else update
@@ -167,7 +167,7 @@ def attempt(name: str, of: str, given: argparse.Namespace) -> dict[str, Any]:
 def compare(name: str, given: argparse.Namespace) -> dict[str, Any]:
     """A row of the table: ours, and the faster of byzfl's two ways."""
     row: dict[str, Any] = {"rule": name, "troth": attempt(name, "troth", given)}
-    if name in PEERS and peers.byzfl() and not given.alone:
+    if name in PEERS and byzfl_rules.byzfl() and not given.alone:
         both = given.device == "cpu" and name in SORTS
         forms = ["torch", "numpy"] if both else ["torch"]
         found = [{"as": form, **attempt(name, form, given)} for form in forms]

@@ -27,7 +27,7 @@ from troth.server.filters.bucketing import bucketing
 from troth.server.filters.clip import clip
 from troth.server.filters.nnm import nnm
 
-PEERS = Path(__file__).parents[3] / "benchmarks" / "peers.py"
+PEERS = Path(__file__).parents[3] / "benchmarks" / "byzfl_rules.py"
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,99 @@
+"""Time FedAvg in Troth and in other systems, each in a process of its own.
+
+    python benchmarks/peers/run.py --out benchmarks/results/peers_cpu.json
+
+A system that is not installed is left out; `--python pfl=PATH` names the interpreter of
+another environment for one. Systems take turns, so that a busy moment hits all of them.
+"""
+
+import argparse
+import importlib
+import itertools
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from workloads import ABOUT, WARM, WORKLOADS, client_steps
+
+HERE = Path(__file__).parent
+NEEDS = {"troth": "troth", "loop": "torch", "pfl": "pfl", "fedjax": "fedjax"}
+
+
+def measure(system: str, work: str, device: str, precision: str) -> None:
+    """Print what one system takes, as one line of JSON; runs in its own process."""
+    began = time.perf_counter()
+    module = importlib.import_module("loop" if system == "loop" else f"{system}_")
+    ends = module.seconds(work, device, precision)
+    ends = ends[-WORKLOADS[work].rounds :]  # a watcher may be called before the first
+    rounds = [b - a for a, b in itertools.pairwise(ends)][WARM - 1 :]
+    if os.environ.get("RANK", "0") == "0":
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        per_step = statistics.median(rounds) / client_steps(work) * 1e6
+        found = {"system": system, "workload": work, "rounds_s": rounds}
+        found |= {"us_per_client_step": per_step, "peak_gb": peak}
+        print(json.dumps(found | {"first_round_s": ends[0] - began}), flush=True)
+
+
+def started(system: str, work: str, given: argparse.Namespace) -> dict[str, object]:
+    """Measure one system in a process of its own; empty where it is not installed."""
+    python = dict(pair.split("=") for pair in given.python).get(system, sys.executable)
+    probe = subprocess.run(
+        [python, "-c", f"import {NEEDS[system]}"], capture_output=True
+    )
+    if probe.returncode:
+        return {}
+    command = [python, str(HERE / "run.py"), "--one", system, work]
+    command += ["--device", given.device, "--precision", given.precision]
+    variables = dict(os.environ)
+    if system == "pfl" and given.processes > 1:
+        several = ["-m", "torch.distributed.run", f"--nproc-per-node={given.processes}"]
+        command[1:1] = several
+        variables["OMP_NUM_THREADS"] = "1"
+    done = subprocess.run(command, capture_output=True, text=True, env=variables)
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"system"')]
+    if not lines:
+        sys.exit(f"{system} on {work} failed:\n{done.stderr[-2000:]}")
+    return json.loads(lines[-1])  # type: ignore[no-any-return]
+
+
+def main() -> None:
+    """Measure what was asked for, print a table, write raw numbers."""
+    ask = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    ask.add_argument("--out", type=Path, help="write raw numbers here, as JSON")
+    ask.add_argument("--systems", nargs="*", default=[*NEEDS])
+    ask.add_argument("--workloads", nargs="*", default=[*WORKLOADS])
+    ask.add_argument("--repeats", type=int, default=1)
+    ask.add_argument("--device", default="auto")
+    ask.add_argument("--precision", default="float32", help="tf32 on a GPU")
+    ask.add_argument("--processes", type=int, default=2, help="of pfl-research")
+    ask.add_argument("--python", nargs="*", default=[], metavar="SYSTEM=PATH")
+    ask.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    given = ask.parse_args()
+    if given.one:
+        measure(*given.one, given.device, given.precision)
+        return
+    found = []
+    for work in given.workloads:
+        print(f"{work}: {ABOUT[work]}")
+        for _ in range(given.repeats):
+            for system in given.systems:
+                one = started(system, work, given)
+                if one:
+                    found.append(one)
+                    print(
+                        f"  {system:7} {one['us_per_client_step']:10.1f} µs per client-"
+                        f"step, first round after {one['first_round_s']:.1f} s, "
+                        f"{one['peak_gb']:.2f} GB",
+                        flush=True,
+                    )
+    if given.out:
+        given.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""What every system trains: three networks, their data, and how long a round is."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Workload(NamedTuple):
+    """FedAvg with plain SGD, all clients asked in every round.
+
+    Attributes:
+        shape: of one example.
+        clients: asked in a round, all there are.
+        batch: examples in a step.
+        steps: of a client in a round: one epoch.
+        rounds: of which the first three are not timed.
+    """
+
+    shape: tuple[int, ...]
+    clients: int
+    batch: int
+    steps: int
+    rounds: int
+    lr: float = 0.05
+
+
+WORKLOADS = {
+    "W1": Workload((784,), 100, 10, 6, 33),
+    "W2": Workload((1, 28, 28), 10, 16, 2, 13),
+    "W3": Workload((3, 32, 32), 50, 10, 5, 8),
+}
+ABOUT = {
+    "W1": "linear 784→10, cohort 100, batch 10, 6 steps",
+    "W2": "conv5×5-32, pool, conv5×5-64, pool, FC 1024, cohort 10, batch 16, 2 steps",
+    "W3": "conv3×3-32, conv3×3-64, pool, FC 128, cohort 50, batch 10, 5 steps",
+}
+WARM = 3
+
+
+def data(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs [clients, examples, …] and labels of ten classes."""
+    work, generator = WORKLOADS[name], np.random.default_rng(0)
+    size = (work.clients, work.batch * work.steps)
+    x = generator.standard_normal((*size, *work.shape), dtype=np.float32)
+    return x, generator.integers(0, 10, size)
+
+
+def client_steps(name: str) -> int:
+    """Return how many steps all clients make in a round."""
+    return WORKLOADS[name].clients * WORKLOADS[name].steps
