@@ -2,8 +2,8 @@
 
     python benchmarks/hospitals.py FOLDER [--out FILE.json]
 
-The example of docs/deployment.md. In the drill one hospital sends A3 and another is
-killed in round 3 and started again; in the clean run nobody is hostile or killed.
+The example of docs/how-to/deployment.md. In the drill one hospital sends A3 and another
+is killed in round 3 and started again; in the clean run nobody is hostile or killed.
 Needs `troth[flower]` and the data of heart disease.
 """
 

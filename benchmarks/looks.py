@@ -4,7 +4,7 @@ python benchmarks/looks.py
 
 Ten radii evenly over [0, 3σ], α = .001, tiles of 1,000, over 4,000 simulated inputs
 whose Φ⁻¹(p_A) is drawn from three laws; beside 100,000 fixed samples of each. The table
-is that of docs/derivations/certify.md.
+is that of docs/explanation/derivations/certify.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The borders of docs/architecture.md: what the imports of all modules say.
+"""The borders of docs/explanation/architecture.md: what the imports of all modules say.
 
 Each test lists all offenders. A node is a root module, a room (the modules that lie in
 it directly) or a folder within a room, such as `server.aggregators`.

@@ -1,4 +1,4 @@
-"""docs/data.md has every data set, and says of each what its module says."""
+"""docs/how-to/data.md has every data set, and says of each what its module says."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from troth.data import catalogue
 from troth.data.datasets import _files
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "data.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "data.md").read_text("utf-8")
 ROWS = {
     cells[1].strip().strip("`"): [cell.strip() for cell in cells[2:-1]]
     for line in PAGE.splitlines()
@@ -24,7 +24,7 @@ def test_every_data_set_has_its_row():
 
 @pytest.mark.parametrize("name", lookup.names("data"))
 def test_a_row_says_what_the_module_says(name):
-    assert name in ROWS, f"docs/data.md lacks a row for {name}"
+    assert name in ROWS, f"docs/how-to/data.md lacks a row for {name}"
     entry = catalogue.entry(name)
     what, folder, licence, how = ROWS[name]
     assert what

@@ -1,4 +1,4 @@
-"""docs/personalizers has a page for every personalizer, and the pages say what is."""
+"""Every personalizer has a page in docs/reference, and the pages say what is."""
 
 import importlib.util
 import re
@@ -19,7 +19,7 @@ from troth.networks import task as tasks
 from troth.networks.flat import Masks
 from troth.types import Batch, Broadcast, Client, Personal
 
-HERE = Path(__file__).parents[1] / "docs" / "personalizers"
+HERE = Path(__file__).parents[1] / "docs" / "reference" / "personalizers"
 INDEX = HERE / "README.md"
 NAMES = lookup.names("personalizer")
 HEADINGS = ["Objective", "Algorithm", "Options", "What the server learns", "Cost"]

@@ -17,8 +17,10 @@ from troth.config import reader, schema
 from troth.engine import plan
 
 ROOT = Path(__file__).parents[1]
-README, USAGE = ROOT / "README.md", ROOT / "docs" / "usage.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+README, DOCS = ROOT / "README.md", ROOT / "docs"
+USAGE = DOCS / "how-to" / "usage.md"
+PAGES = [README]
+PAGES += sorted(page for at in ("*.md", "*/*.md") for page in DOCS.glob(at))
 
 
 def blocks(page, language):

@@ -13,7 +13,8 @@ from scipy import stats
 from troth import lookup
 from troth.server import rules
 
-PAGE = (Path(__file__).parents[1] / "docs" / "threat-model.md").read_text("utf-8")
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "explanation" / "threat-model.md").read_text("utf-8")
 
 
 def named(section):

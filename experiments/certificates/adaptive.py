@@ -4,9 +4,10 @@
 
 Ten radii evenly over [0, 3σ] (over [0, σ] for rotations, which end there) are asked of
 the same images; all are answered from one sequence of samples, at most a tenth more
-than n (`--more`): its last look has half of α (docs/derivations/certify.md). `small` is
-the model of machines.py; the others are those of client 0 after `mnist_nominal` and
-`cifar10_nominal` for noise, which run.py leaves under `models/`.
+than n (`--more`): its last look has half of α, as
+docs/explanation/derivations/certify.md derives. `small` is the model of machines.py;
+the others are those of client 0 after `mnist_nominal` and `cifar10_nominal` for noise,
+which run.py leaves under `models/`.
 """
 
 from __future__ import annotations

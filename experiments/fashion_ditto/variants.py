@@ -4,8 +4,9 @@
     python experiments/fashion_ditto/variants.py
 
 The first trains what is not there yet of one change, the second prints all there is.
-Most cells of the table are as in the paper after 2,900 rounds (docs/results.md), and so
-some changes are trained for that many. `repeated.py` has the noise that repeats itself.
+Most cells of the table are as in the paper after 2,900 rounds, as
+docs/reference/results.md says, and so some changes are trained for that many.
+`repeated.py` has the noise that repeats itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/results.md says what committed files say, and nothing else."""
+"""docs/reference/results.md says what committed files say, and nothing else."""
 
 import copy
 import re
@@ -15,7 +15,7 @@ from troth.reproduce.store import TABLE, Store, named
 pytestmark = pytest.mark.slow("makes the page of all results anew")
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
-PAGE = ROOT / "docs" / "results.md"
+PAGE = ROOT / "docs" / "reference" / "results.md"
 
 
 @pytest.fixture(scope="module")

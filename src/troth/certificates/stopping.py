@@ -1,6 +1,6 @@
 """When samples are counted, and when there are enough of them.
 
-The proofs are in docs/derivations/certify.md.
+The proofs are in docs/explanation/derivations/certify.md.
 """
 
 import math

@@ -5,7 +5,7 @@ federated learning (`counter_gradient`) is turned into a model that reports it h
 (`model_attack`), and that into data from which the model is learned: one example of a
 linear regression (`single_example`), examples near the indifference subspace of a
 linear classifier (`data_attack`), or of the last layer of a deep network
-(`embeddings`). `docs/derivations/poison.md` derives every line.
+(`embeddings`). `docs/explanation/derivations/poison.md` derives every line.
 
 λ is this library's: R = λ·½‖ρ − θ‖² for `l2sq`, so that the paper's λ‖ρ − θ‖² is twice
 its λ here; `l2` and `smooth_l2` are the same in both.

@@ -193,8 +193,8 @@ def examples_needed(head: Head, target: Head, *, lam: float, nu: float = 0.0) ->
     Weights count as so many examples. It is (λ⟨θ♠ − θ†, θ♠⟩ + 2ν‖θ♠‖²)/κ with
     κ = W((k − 1)/e), Lambert's W: .2785 for two classes, 1.12 for ten. The pull to the
     shared model, multiplied by θ♠, is what the labels must make up for, and one example
-    makes up for κ at most, wherever it lies (docs/derivations/poison.md). For inputs
-    near V with labels of θ♠ itself it takes more: `weight_needed`.
+    makes up for κ at most, wherever it lies: docs/explanation/derivations/poison.md.
+    For inputs near V with labels of θ♠ itself it takes more: `weight_needed`.
 
     Args:
         head: θ♠.

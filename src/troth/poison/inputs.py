@@ -302,9 +302,10 @@ def _into_box(
 
     The projection is clip(x − normalsᵀμ) with the μ that solves the r equations.
     Dykstra's alternating projections are the steps μ += normals·z − offset, which is
-    gradient ascent on the dual (`docs/derivations/poison.md`). These are Newton steps
-    on it: over the features that are not at their bounds, damped by a little of
-    Dykstra's step where too few are left, and halved where the dual does not grow.
+    gradient ascent on the dual (`docs/explanation/derivations/poison.md`). These are
+    Newton steps on it: over the features that are not at their bounds, damped by a
+    little of Dykstra's step where too few are left, and halved where the dual does not
+    grow.
     """
     normals, r = space.normals, len(space.normals)
     products = (normals[:, None] * normals).reshape(r * r, x.shape[1]).T

@@ -56,7 +56,7 @@ def single_example(
 
     does it: (qᵀθ♠ − a)q = −r. The loss is strictly convex where ν > 0 or the pooled
     queries span R^d, so this stationary point is its only minimum.
-    `docs/derivations/poison.md` has every step.
+    `docs/explanation/derivations/poison.md` has every step.
 
     Args:
         target: [d] θ†.

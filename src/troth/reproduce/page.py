@@ -1,4 +1,4 @@
-"""docs/results.md: what reproduces and what does not, from committed results alone."""
+"""The page of results: what reproduces and what does not, from committed results."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ from troth.reproduce.listing import entries
 
 _HEAD = """# Results
 
-*Made by `troth reproduce --page docs/results.md` from the files under
-[experiments/](../experiments); a test makes it again. Nothing is here that was not run.
-[How to run it](reproduce.md).*
+*Made by `troth reproduce --page docs/reference/results.md` from the files under
+[experiments/](../../experiments); a test makes it again. Nothing is here that was not
+run. [How to run it](../how-to/reproduce.md).*
 
 """
 _RULE = f"{judging.RULE}\n\n{tables.LEGEND}\n"

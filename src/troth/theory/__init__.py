@@ -3,7 +3,8 @@
 Federated point estimation and linear regression, where the best λ of Ditto, its error
 and its fairness can be written down. Names are the paper's: K clients, n training
 examples each, noise σ, spread of clients τ, K_a adversaries of spread τ_a, d parameters
-and designs with X_kᵀX_k = βI. `docs/derivations/theory.md` derives every line.
+and designs with X_kᵀX_k = βI. `docs/explanation/derivations/theory.md` derives
+every line.
 
 Of the coupled federation of the attack-equivalence paper: what no algorithm can promise
 (`resilience_limit`), what a run shows beside it (`resilience`), and how fast a client

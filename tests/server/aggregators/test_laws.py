@@ -1,8 +1,9 @@
 """What holds of every aggregator in the folder.
 
-Which laws hold for which rule is said once, in the table of docs/threat-model.md. Where
-it says yes, the law is checked over random rows; where it says no, some rows must break
-it, so that the table cannot say less than is true.
+Which laws hold for which rule is said once, in the table of
+docs/explanation/threat-model.md. Where it says yes, the law is checked over random
+rows; where it says no, some rows must break it, so that the table cannot say less than
+is true.
 """
 
 import math
@@ -19,7 +20,7 @@ from troth.server.aggregators.mean import mean
 from troth.types import Messages, Refusal
 
 NAMES = lookup.names("aggregator")
-PAGE = Path(__file__).parents[3] / "docs" / "threat-model.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "threat-model.md"
 CONDITIONS = {"–": (0, 1), "n ≥ f + 1": (1, 1), "n ≥ 2f + 1": (2, 1)}
 CONDITIONS |= {"n ≥ 2f + 3": (2, 3), "n ≥ 4f + 3": (4, 3)}
 """Of the table: for f > 0, n must be at least a·f + b."""

@@ -142,7 +142,8 @@ def _words(found: Found) -> list[str]:
         "model"
     )
     if s.transform != "pixel":
-        sure += ", for one resampling of the original image (docs/certificates.md)"
+        sure += ", for one resampling of the original image"
+        sure += " (docs/how-to/certificates.md)"
     lines = [
         "radius: mean over all examples, 0 where the class is wrong; if right: over "
         f"those that are right. Rounded down. Abstained: {none} of {len(found.rows)}",

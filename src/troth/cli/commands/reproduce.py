@@ -51,7 +51,8 @@ def reproduce(
         bool, Flag("--apart", help="One run after another, never as one matrix.")
     ] = False,
     page: Annotated[
-        Path | None, Flag(help="Write docs/results.md anew, from committed results.")
+        Path | None,
+        Flag(help="Write docs/reference/results.md anew, from committed results."),
     ] = None,
     pack: Annotated[
         bool, Flag("--pack", help="Pack the results in --out into one table.")

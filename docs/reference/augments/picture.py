@@ -1,7 +1,7 @@
-"""Draw the picture of docs/augments.md: what every augment makes of one image.
+"""Draw the picture of augments.md: what every augment makes of one image.
 
-`python docs/augments/picture.py` needs CIFAR-10 and MNIST (`troth data` says where
-from) and writes `picture.png` beside itself.
+`python docs/reference/augments/picture.py` needs CIFAR-10 and MNIST (`troth data` says
+where from) and writes `picture.png` beside itself.
 """
 
 from __future__ import annotations

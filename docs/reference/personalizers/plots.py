@@ -1,8 +1,8 @@
 """Draw the picture of every personalizer's page: how well each client is served.
 
-`python docs/personalizers/plots.py` trains the example of every page on one small
-federation, a few seconds each, and writes the pictures beside the pages; with names,
-only these.
+`python docs/reference/personalizers/plots.py` trains the example of every page on one
+small federation, a few seconds each, and writes the pictures beside the pages; with
+names, only these.
 """
 
 from __future__ import annotations

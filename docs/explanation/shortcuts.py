@@ -1,6 +1,6 @@
 """Draw shortcuts.png: test pictures of three clients, and the same, recoloured.
 
-`python docs/shortcuts.py` needs MNIST, as `data = "colored"` does.
+`python docs/explanation/shortcuts.py` needs MNIST, as `data = "colored"` does.
 """
 
 from __future__ import annotations
