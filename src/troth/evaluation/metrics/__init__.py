@@ -2,9 +2,9 @@
 
 A member asks for any of these by name:
 
-    values: [n] one number per client, NaN if it has none.
-    size: [n] how many examples stand behind each.
-    higher_is_better: True for an accuracy, False for a loss or an error.
+- `values`: [n] one number per client, NaN if it has none.
+- `size`: [n] how many examples stand behind each.
+- `higher_is_better`: True for an accuracy, False for a loss or an error.
 """
 
 import numpy as np

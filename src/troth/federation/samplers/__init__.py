@@ -2,11 +2,11 @@
 
 A member asks for any of these by name:
 
-    seed: of the experiment.
-    n: how many clients there are.
-    cohort: how many are asked; n asks all that are present.
-    size: [n] how many training examples each has.
-    there: round, ids → which of them are present, a mask; None: everybody, always.
+- `seed`: of the experiment.
+- `n`: how many clients there are.
+- `cohort`: how many are asked; n asks all that are present.
+- `size`: [n] how many training examples each has.
+- `there`: round, ids → which of them are present, a mask; None: everybody, always.
 """
 
 from collections.abc import Callable

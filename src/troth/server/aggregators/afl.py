@@ -27,11 +27,12 @@ def afl(
     Stochastic-AFL (Section 4): the step is Σ λ_k·u_k, and then λ becomes the point of
     the simplex nearest to λ + lr·F(w). λ starts equal and is remembered by client id.
     With all clients in every round this is the paper's algorithm. With a part of them:
-        * the simplex is that of the clients seen so far. A new client gets the share
-          1/K of then K, and the others shrink in proportion: all stay equal at first.
-        * the step divides by the sum of λ of those present (equal if all are 0).
-        * the loss of an absent client counts as the mean of those present. A constant
-          on all losses does not move λ, so absence neither helps nor harms.
+
+    - The simplex is that of the clients seen so far. A new client gets the share 1/K of
+      then K, and the others shrink in proportion: all stay equal at first.
+    - The step divides by the sum of λ of those present (equal if all are 0).
+    - The loss of an absent client counts as the mean of those present. A constant on
+      all losses does not move λ, so absence neither helps nor harms.
 
     Guarantee: for convex losses and small steps, the average of w over the rounds nears
     the minimax value (Section 4); the last w may circle around it.
