@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto
 
-.PHONY: run test test-all lint bench clean
+.PHONY: run test test-all lint docs bench clean
 
 run: .venv/ready
 	$(BIN)/troth run --report
@@ -21,13 +21,17 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The documentation: warnings are errors. Open build/docs/index.html.
+docs: .venv/ready
+	$(BIN)/sphinx-build -W --keep-going -n -q -E -d build/doctrees docs build/docs
+
 bench: .venv/ready
 	$(BIN)/python benchmarks/engine.py
 
 # Built once; again only when what it is built from changes.
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test,flower]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test,flower,docs]'
 # An independent implementation that tests compare with. Without what it depends on
 # (torchvision, seaborn, …): its rules need none of that.
 	$(BIN)/pip install --quiet --no-deps --constraint constraints.txt byzfl
