@@ -1,6 +1,7 @@
 """The README and the pages in docs/ say what is: their code runs, their tables hold."""
 
 import dataclasses
+import importlib.util
 import re
 import sys
 import tomllib
@@ -112,23 +113,72 @@ def test_links_lead_somewhere():
                 assert anchor in places | {*re.findall(r'<a id="(.*?)"></a>', text)}
 
 
-def test_what_exists():
-    """Every kind has its row, and all that it names exists; `troth list` has all."""
-    table = {row[0].strip("`"): row[1] for row in rows(part(README, "## What exists"))}
-    assert list(table) == list(lookup.FOLDERS)
-    for kind, members in table.items():
-        named = re.findall(r"`(\w+)`", members)
-        assert named
-        assert set(named) <= set(lookup.names(kind))
-
-
 COMMANDS = typer.main.get_command(app.app).commands  # type: ignore[attr-defined]
 
 
-def test_commands():
-    table = rows(part(README, "## The command line"))
-    named = [re.match(r"`troth (\w+)", row[0]) for row in table]
-    assert [match.group(1) for match in named if match] == list(COMMANDS)
+def test_the_readme_is_short_and_its_commands_exist():
+    text = README.read_text("utf-8")
+    assert text.count("\n") <= 200
+    named = {*re.findall(r"`troth ([a-z]\w*)", text)}
+    assert {"new", "list", "audit", "certify", "poison", "server"} <= named
+    assert named <= {*COMMANDS}
+    targets = {*re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M)}
+    assert {*re.findall(r"^make ([\w-]+)", text, re.M)} <= targets
+
+
+def counted(system):
+    """A column of the table of other systems: row → cell."""
+    text = part(README, "## Beside other systems")
+    heads = next(line for line in text.splitlines() if line.startswith("| |"))
+    (column,) = [
+        i for i, head in enumerate(heads.split("|")[2:]) if system in head.strip()
+    ]
+    return {row[0]: row[column + 1] for row in rows(text) if len(row) > 5}
+
+
+def test_what_this_and_other_systems_ship():
+    found, kinds = counted("Troth"), ("aggregator", "filter", "attack", "personalizer")
+    sizes = {kind: len(lookup.names(kind)) for kind in kinds}
+    assert found["aggregators and filters"] == "{aggregator} + {filter}".format(**sizes)
+    assert found["attacks by malicious clients"] == str(sizes["attack"])
+    assert found["personalizers"] == str(sizes["personalizer"])
+
+
+def test_what_flower_ships():
+    flwr = pytest.importorskip("flwr")
+    assert f"Flower {flwr.__version__}".startswith("Flower 1.41")
+    import flwr.serverapp.strategy as strategies
+
+    rules = ["FedAvg", "FedMedian", "FedTrimmedAvg", "Krum", "MultiKrum", "Bulyan"]
+    assert all(hasattr(strategies, rule) for rule in [*rules, "QFedAvg"])
+    assert counted("Flower")["aggregators and filters"] == "7 + 0"
+
+
+def test_what_byzfl_ships():
+    modules = {}
+    for name in ("aggregators/aggregators", "aggregators/preaggregators"):
+        modules[name] = _classes("byzfl", f"{name}.py")
+    attacks = _classes("byzfl", "attacks/attacks.py")
+    found = counted("ByzFL")
+    sizes = [len(names) for names in modules.values()]
+    assert found["aggregators and filters"] == " + ".join(map(str, sizes))
+    assert found["attacks by malicious clients"] == str(len(attacks))
+
+
+def _classes(package, file):
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        pytest.skip(f"{package} is not installed")
+    text = (Path(spec.submodule_search_locations[0]) / file).read_text("utf-8")
+    return re.findall(r"^class (\w+)", text, re.M)
+
+
+def test_the_numbers_of_table_8_are_those_of_the_results():
+    text = " ".join(README.read_text("utf-8").split())
+    said = re.search(r"Table 8 in (\d+) of (\d+) cells", text)
+    page = (DOCS / "reference" / "results.md").read_text("utf-8")
+    (row,) = [r for r in rows(page) if r[0].startswith("[`ditto/table8`]")]
+    assert row[-1] == f"{said[1]} of {said[2]}"
 
 
 def test_flags_exist():
@@ -142,7 +192,7 @@ def test_flags_exist():
 
 
 def test_files_of_a_run():
-    text = part(README, "## What a run leaves")
+    text = (DOCS / "reference" / "run.md").read_text("utf-8")
     files = {row[0].strip("`") for row in rows(text)}
     constants = ("EXPERIMENT", "ROUNDS", "CLIENTS", "SUMMARY", "SHARED", "PERSONAL")
     expected = {getattr(folder, name) for name in (*constants, "FEATURES")}
