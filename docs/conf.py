@@ -26,7 +26,8 @@ source_suffix = {
     ".rst": "restructuredtext",
     ".ipynb": "notebook",
 }
-exclude_patterns = ["_ext"]
+exclude_patterns = ["_ext", "**/.ipynb_checkpoints"]
+suppress_warnings = ["misc.highlighting_failure"]  # commands in notebooks
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
 

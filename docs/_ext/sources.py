@@ -10,7 +10,6 @@ import tomllib
 from pathlib import Path
 
 from myst_parser.parsers.sphinx_ import MystParser
-from pygments.lexers import TextLexer
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -60,7 +59,8 @@ def _output(output: dict) -> str:
         image = "".join(data["image/png"]).replace("\n", "")
         return f"![output of the cell above](data:image/png;base64,{image})"
     text = "".join(output.get("text") or data.get("text/plain") or "")
-    return _fenced("text", re.sub(r"\x1b\[[\d;]*m", "", text)) if text else ""
+    text = re.sub(r"\x1b\[[\d;]*m", "", text)
+    return _fenced("{code-block} text\n:class: output\n", text) if text else ""
 
 
 def _fenced(language: str, text: str) -> str:
@@ -79,5 +79,4 @@ def setup(app) -> dict[str, bool]:
     app.connect("source-read", relink)
     app.connect("html-page-context", focusable)
     app.add_source_parser(Notebook)
-    app.add_lexer("csv", TextLexer)
     return {"parallel_read_safe": True}
