@@ -108,8 +108,9 @@ def test_links_lead_somewhere():
             assert target.exists(), f"{page.name}: {link}"
             if anchor:
                 text = target.read_text("utf-8")
-                heads = re.findall(r"^#+ (.*)$", text, re.M)
-                places = {head.lower().replace(" ", "-") for head in heads}
+                heads = re.findall(r"^#+ (.*)$", text.lower(), re.M)
+                words = [re.sub(r"[^\w\- ]", "", head) for head in heads]
+                places = {head.replace(" ", "-") for head in words}
                 assert anchor in places | {*re.findall(r'<a id="(.*?)"></a>', text)}
 
 
