@@ -58,9 +58,18 @@ def golden(tmp_path: Path) -> Path:
 
 @pytest.mark.slow("the whole quickstart")
 @same_machine
-def test_the_quickstart_gives_the_same_bytes(tmp_path: Path) -> None:
-    command("run", "--out", tmp_path / "quickstart", "--quiet")
+def test_the_quickstart_gives_the_same_bytes_and_the_table_of_the_readme(
+    tmp_path: Path,
+) -> None:
+    done = command("run", "--out", tmp_path / "quickstart", "--quiet")
     check("quickstart", tmp_path / "quickstart")
+    readme = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
+    table = readme.partition("```\nAccuracy of")[2].partition("```")[0]
+    lines, printed = table.splitlines()[1:], done.stderr.splitlines()
+    missing = [  # the last column, seconds, is left out there
+        line for line in lines if not any(row.startswith(line) for row in printed)
+    ]
+    assert len(lines) == 5 and not missing
 
 
 @same_machine
