@@ -9,7 +9,7 @@ from troth.client.solvers.fedavg import fedavg
 from troth.types import Budget, Task
 
 from ..hand import BOWL, F64, INF, NAN, ONE, batch, by, number, sent, stepped, worked
-from ..small import PLANS, agrees, built, gradient, models, told, written_out
+from ..small import THREADS, agrees, built, gradient, models, told, written_out
 
 
 @pytest.mark.parametrize(
@@ -159,12 +159,11 @@ def test_near_its_ends_it_is_near_them(tree, alpha, other, adaptive):
     assert (found - end).abs().max() <= (1e-7 if adaptive else 1e-11)
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
 @pytest.mark.parametrize("mix", ["moving", "shared"])
 @pytest.mark.parametrize("adaptive", [True, False])
-def test_written_out(tree, plan, mix, adaptive):
+def test_written_out(tree, mix, adaptive):
     own = {"name": "apfl", "alpha": 0.4, "mix": mix, "adaptive": adaptive, "lr": 0.2}
-    made = built(tree("plain", own), plan, 0)
+    made = built(tree("plain", own), THREADS, 0)
     v, alpha = made.federation.broadcast.w.repeat(6, 1), [0.4] * 6
 
     def local(k, w, r, slots):

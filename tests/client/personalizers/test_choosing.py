@@ -1,6 +1,5 @@
 """λ chosen by each client: `ditto` with lam = "auto", by all three rules."""
 
-import json
 import math
 
 import numpy as np
@@ -8,10 +7,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import troth
-from troth.cli import app
 from troth.client.personalizers._choosing import Asked, _choice, largest, tried
 from troth.client.personalizers.ditto import ditto
 from troth.client.personalizers.local import local
@@ -365,28 +362,6 @@ def test_in_a_file_by_override_and_in_a_grid(data, tmp_path):
     grid = {"personalizer.lam": [0.5, 2, "auto"]}
     runs = troth.run(tree(data, {"lam": 1.0}, grid=grid, **how), out=tmp_path / "grid")
     assert ["lam" in run.clients for run in runs] == [False, False, True]
-
-
-def test_the_command_line_refuses_and_lists(data, tmp_path):
-    file = tmp_path / "experiment.toml"
-    file.write_text(reader.dumps(tree(data, {"lam": 1.0})))
-
-    def call(*words):
-        return CliRunner().invoke(app.app, [*words])
-
-    out = "--out", str(tmp_path / "out")
-    result = call("run", str(file), "--set", "personalizer.lam=otto", *out)
-    words = "personalizer.lam = 'otto' is a text; it must be a number or 'auto'"
-    assert result.exit_code == 2 and words in " ".join(result.stderr.split())
-    assert not (tmp_path / "out").exists()
-    dry = "--dry-run", "--json", "--set", "personalizer.lam=auto"
-    result = call("run", str(file), *dry)
-    assert result.exit_code == 0, result.output
-    [run] = json.loads(result.stdout)["runs"]
-    assert run["experiment"]["personalizer"]["lam"] == "auto"
-    listed = json.loads(call("list", "personalizer", "--json").stdout)["kinds"]
-    [options] = [m["options"] for m in listed["personalizer"] if m["name"] == "ditto"]
-    assert options["candidates"]["default"] == [0.1, 1.0, 2.0]
 
 
 # The weights of `transfer`

@@ -88,11 +88,10 @@ def test_trains_on_from_the_shared_model(path, plan):
     assert (found - w).abs().amax(1).min() > 1e-3
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
 @pytest.mark.parametrize("keep", ["best", "accurate"])
-def test_the_best_on_validation_is_kept(path, plan, keep):
+def test_the_best_on_validation_is_kept(path, keep):
     """By hand: the first of the best of all; without validation data the last."""
-    ready, found, _ = trained(path, {"steps": 12, "lr": 0.9, "keep": keep}, plan)
+    ready, found, _ = trained(path, {"steps": 12, "lr": 0.9, "keep": keep})
     task, feed = ready.federation.engine.task, ready.federation.engine.feed
     sizes, places = ready.data.valid.size.tolist(), set()
     assert 0 in sizes and sum(size > 0 for size in sizes) > 2

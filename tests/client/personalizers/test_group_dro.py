@@ -14,7 +14,7 @@ from troth.networks import task
 from troth.types import Batch, Budget, Groups, Refusal, Task
 
 from ..hand import F64, by, number, sent
-from ..small import PLANS, built, done, draws
+from ..small import built, done, draws
 
 N, ONE = 5, 3  # clients, and the one with examples of one group only
 
@@ -42,10 +42,9 @@ def step(ready, v, loss):
     return v - 0.1 * torch.cat([g.reshape(-1) for g in grad])
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
-def test_algorithm_1(grouped, plan):
+def test_algorithm_1(grouped):
     """On the same batches, in plain torch."""
-    ready = built(grouped(own(step=0.5), "three"), plan)
+    ready = built(grouped(own(step=0.5), "three"))
     found = done(ready)
     for k in range(N):
         v, q = ready.federation.broadcast.w, np.full(3, 1 / 3)

@@ -13,7 +13,7 @@ from troth.federation import newcomers
 from troth.types import Budget
 
 from ..hand import BOWL, by, number, round_
-from ..small import PLANS, agrees, built, gradient, models, own, quadratics, written_out
+from ..small import agrees, built, gradient, models, own, quadratics, written_out
 
 BOTH = pytest.mark.parametrize("variant", ["partial", "randomised"])
 
@@ -134,13 +134,12 @@ def test_the_published_solver_comes_near_it_and_nearer_with_shorter_steps():
     assert 1e-3 < away[0] < 0.2 and away[1] < away[0] / 2
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
 @BOTH
-def test_written_out(tree, plan, variant):
+def test_written_out(tree, variant):
     """The same coin for all clients of a step; a running mean of personal models."""
     lam, lr, p = 0.7, 0.1, 0.4
     wanted = own("l2sgd", lam=lam, variant=variant, p=p)
-    ready = built(tree("linear", wanted), plan, 0)
+    ready = built(tree("linear", wanted), rounds=0)
     v, seen = ready.federation.broadcast.w.repeat(6, 1), set()
 
     def local(k, w, r, slots):

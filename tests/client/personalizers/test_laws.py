@@ -246,7 +246,7 @@ def test_plans_agree_with_the_loop(tree, plans, own, sections):
         pairs = [(done(found), end), (states(found), states(expected))]
         pairs += [(found.federation.broadcast.w, expected.federation.broadcast.w)]
         for a, b in pairs:
-            torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
 
 
 LOCAL, NONE, TUNED = map(own, ("local", "none", "finetune"))

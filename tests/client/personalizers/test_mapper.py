@@ -6,7 +6,7 @@ from troth.client.personalizers.mapper import mapper
 from troth.types import Budget
 
 from ..hand import BOWL, INF, NAN, by, number, round_
-from ..small import PLANS, agrees, built, gradient, loss, models, told, written_out
+from ..small import THREADS, agrees, built, gradient, loss, models, told, written_out
 
 
 def client(weights, lr=0.1, **more):
@@ -111,11 +111,10 @@ def test_at_convergence_every_client_has_its_own_minimiser():
     assert found == pytest.approx(targets, abs=1e-5)
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
-def test_written_out(tree, plan):
+def test_written_out(tree):
     weights = [0.1, 0.5, 0.9]
     own = {"name": "mapper", "weights": weights, "lr": 0.3}
-    made = built(tree("plain", own), plan, 0)
+    made = built(tree("plain", own), THREADS, 0)
     v = made.federation.broadcast.w.repeat(6, 1)
     lams, taken = [0.0] * 6, set()
 

@@ -11,7 +11,7 @@ from troth.networks import flat
 from troth.types import Budget
 
 from ..hand import BOWL, by, number, round_
-from ..small import PLANS, agrees, built, gradient, models, quadratics, written_out
+from ..small import THREADS, agrees, built, gradient, models, quadratics, written_out
 
 
 def made(how=None, share=1.0, **options):
@@ -92,14 +92,13 @@ def test_from_the_mean_too_where_a_round_is_long_enough():
     assert np.abs(short.v - short.coupled(0.5, 1.0)).max() > 1e-3
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
 @pytest.mark.parametrize(
     ("start", "distance"), [("own", "sum"), ("mean", "sum"), ("own", "mean")]
 )
-def test_written_out(tree, plan, start, distance):
+def test_written_out(tree, start, distance):
     lam, lr = 0.3, 0.1
     own = {"name": "mixture", "lam": lam, "start": start, "distance": distance}
-    ready = built(tree("plain", own), plan, 0)
+    ready = built(tree("plain", own), THREADS, 0)
     sizes = torch.tensor(flat.layout(ready.network).sizes)
     divisor = sizes.repeat_interleave(sizes) if distance == "mean" else 1.0
     theta = ready.federation.broadcast.w.repeat(6, 1)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ..small import LOOP, THREADS, built, done
+from ..small import THREADS, built, done
 
 
 @pytest.mark.parametrize(("keep", "regularizer"), [("best", "l2sq"), ("last", "l2")])
@@ -11,10 +11,9 @@ def test_is_ditto_finetune_with_kl_exactly(tree, keep, regularizer):
     first = tree("linear", {"name": "skl", **own}, regularizer=regularizer)
     second = tree("linear", {"name": "ditto_finetune", **own}, regularizer="kl")
     free = tree("linear", {"name": "finetune", "steps": 5, "lr": 0.2})
-    for plan in (LOOP, THREADS):
-        found, same, other = (done(built(t, plan)) for t in (first, second, free))
-        assert torch.equal(found, same)
-        assert not torch.allclose(found, other, 0, 1e-5)
+    found, same, other = (done(built(t, THREADS)) for t in (first, second, free))
+    assert torch.equal(found, same)
+    assert not torch.allclose(found, other, 0, 1e-5)
 
 
 def test_keeps_predictions_near(tree):
@@ -22,7 +21,7 @@ def test_keeps_predictions_near(tree):
     away = []
     for lam in (0.0, 0.5, 2.0):
         own = {"name": "skl", "lam": lam, "steps": 30, "lr": 0.05}
-        ready = built(tree("linear", own))
+        ready = built(tree("linear", own), THREADS)
         predict, x = ready.federation.engine.task.predict, ready.data.x
         each = torch.stack([predict(v, x).softmax(1) for v in done(ready)])
         p = predict(ready.federation.broadcast.w, x).softmax(1)

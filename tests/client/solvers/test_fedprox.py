@@ -82,7 +82,7 @@ def test_what_float32_cannot_hold_stops_nothing(classify):
     assert all(record.broadcast.w.isfinite().all() for record in f.train())
 
 
-@pytest.mark.parametrize(("mu", "steps"), [(0.5, 5), (4.0, 5), (4.0, 1), (4.0, 20)])
+@pytest.mark.parametrize(("mu", "steps"), [(0.0, 5), (0.5, 5), (4.0, 1), (4.0, 20)])
 def test_ends_where_its_updates_cancel(quadratic, mu, steps):
     """With many steps a round, μ = 0 ends far from it, and the more μ the nearer."""
     train = {"steps": steps, "rounds": 200 // steps + 100}
