@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from troth import numerics, seeding
+from troth import lookup, numerics, seeding
 from troth.data import labels
 from troth.networks.batchnorm import BatchNorm, Dropout, adapt
 from troth.networks.convolution import Apart, Together
@@ -30,7 +30,6 @@ from troth.networks.flat import (
     ties,
     unflatten,
 )
-from troth.networks.losses._suited import suited
 from troth.types import Batch, Refusal, Task
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -44,13 +43,9 @@ class Objective(nn.Module):
     of a module in it, else the one that suits y (`losses/auto`). A `penalty()` defined
     in the same way is added.
 
-    Args:
-        net: the network with its normalization; its batch normalizations and dropouts
-            are replaced by ours (`batchnorm`), which keep names and tensors.
-        classes: number of classes; 0 is regression.
-        loss: of outputs and labels, one value per example; None chooses.
-        padded: whether batches may hold rows of weight 0; without any, batch
-            normalization is torch's own, which is faster.
+    Batch normalizations and dropouts are replaced by ours (`batchnorm`), which keep
+    names and tensors. `padded`: whether batches may hold rows of weight 0; without any,
+    batch normalization is torch's own, which is faster.
     """
 
     def __init__(
@@ -63,6 +58,7 @@ class Objective(nn.Module):
         super().__init__()
         self.net = adapt(net)
         self.classes, self.loss, self.padded = classes, loss, padded
+        self.suited: Loss = lookup.find("loss", "auto")
         self.losing = _defines(net, "loss")  # names, lest a module be held twice
         self.penalising = _defines(net, "penalty")
         self.parts = list(self.net.modules())  # in lists, lest they be registered
@@ -100,7 +96,7 @@ class Objective(nn.Module):
                 )
             model = cast(Any, self.net.get_submodule(self.losing))
             return cast(Tensor, model.loss(outputs, y))
-        return suited(outputs, y)
+        return self.suited(outputs, y)
 
     def check(self, batch: Batch) -> None:
         """Refuse, before training, data that do not suit the loss or the network."""
@@ -132,12 +128,9 @@ class Objective(nn.Module):
 
 
 def expect_outputs(outputs: Tensor, y: Tensor, classes: int) -> None:
-    """Refuse a model whose number of outputs does not fit the data.
+    """Refuse a model whose number of outputs, [b, k], does not fit the data.
 
-    Args:
-        outputs: [b, k] of the model.
-        y: [b] labels or targets, [b, classes] shares, or [b, labels] of 0 and 1.
-        classes: number of classes; 0 is regression.
+    y are [b] labels or targets, [b, classes] shares, or [b, labels] of 0 and 1.
     """
     allowed = {0: (1,), 2: (1, 2)}.get(classes, (classes,))
     what = f"{classes} classes" if classes else "regression"
@@ -190,11 +183,7 @@ class _Lowered(nn.Module):
 
 
 def at(objective: Objective, precision: str) -> Objective:
-    """Return the objective in a precision; bfloat16 lowers the network alone.
-
-    Raises:
-        Refusal: an unknown precision.
-    """
+    """Return the objective in a precision; bfloat16 lowers the network alone."""
     if precision == "bfloat16":
         lowered = _Lowered(objective.net)
         return Objective(lowered, objective.classes, objective.loss, objective.padded)
@@ -224,11 +213,11 @@ def functional(
     """Return pure functions of a flat vector, for vmap, compilation and tracing.
 
     While one of them runs, the objective's module holds its tensors: two threads must
-    not share an objective.
+    not share an objective. Buffers of another floating type than the vector are
+    converted on the way.
 
     Args:
-        objective: left unchanged; buffers of another floating type than the vector are
-            converted on the way.
+        objective: left unchanged.
         precision: bfloat16 computes the network in bfloat16 and all else (outputs,
             loss, penalty, gradient) in the type of the vector; the others compute all
             in the type of the vector (`tf32`: see `kernels.precision`).
@@ -320,11 +309,7 @@ def in_place(objective: Objective, precision: str = "float32") -> Task:
     channels-last (a step of Ditto's Fashion CNN takes 19 ms instead of 26). `grad`
     returns one buffer that its next call overwrites: use it at once. The functions
     cannot be traced, lifted or differentiated through; every thread needs a Task of its
-    own.
-
-    Args:
-        objective: copied; the original stays unchanged.
-        precision: as in `functional`.
+    own. The objective is copied.
     """
     own = _InPlace(copy.deepcopy(at(objective, precision)))
     d, tail = own.place.d, own.place.tail

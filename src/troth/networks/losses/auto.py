@@ -2,7 +2,10 @@
 
 from torch import Tensor
 
-from troth.networks.losses._suited import suited
+from troth.data import labels
+from troth.networks.losses.cross_entropy import cross_entropy
+from troth.networks.losses.multi_label import multi_label
+from troth.networks.losses.squared import squared
 
 
 def auto(outputs: Tensor, y: Tensor) -> Tensor:
@@ -17,4 +20,8 @@ def auto(outputs: Tensor, y: Tensor) -> Tensor:
     Returns:
         One value per example, [b].
     """
-    return suited(outputs, y)
+    if y.is_floating_point() and not labels.soft(y):
+        return squared(outputs, y)
+    if y.dim() == 1 or labels.soft(y):
+        return cross_entropy(outputs, y)
+    return multi_label(outputs, y)
