@@ -34,9 +34,6 @@ def network(
         x: [m, ...] training rows.
         scale: the value of x that stands for 1.
         given: whether `model.weights` is read; not for a trained model.
-
-    Returns:
-        Normalization and model.
     """
     model = _initialised(e, shape, classes)
     if given and e.model.weights:
@@ -79,14 +76,6 @@ def freeze(model: nn.Module, patterns: list[str]) -> None:
 
     Parameters lose `requires_grad`. A layer whose running statistics are chosen is
     marked `frozen_statistics`: it normalizes by them in training too, and they stay.
-
-    Args:
-        model: changed in place.
-        patterns: as in `weights.matched`; empty freezes nothing.
-
-    Raises:
-        Refusal: a pattern matches nothing, nothing is left to train, or only one of a
-            layer's two statistics is chosen.
     """
     if not patterns:
         return
@@ -122,13 +111,11 @@ _STATISTICS = ("running_mean", "running_var")
 
 def facts(part: ModelPart, net: nn.Module) -> dict[str, Any]:
     """Return what a run records about its network's origin."""
-    found: dict[str, Any] = {}
     frozen = sum(p.numel() for p in net.parameters() if not p.requires_grad)
-    if frozen:
-        found["frozen_parameters"] = frozen
+    facts: dict[str, Any] = {"frozen_parameters": frozen} if frozen else {}
     if part.weights:
-        found["weights_sha256"] = weights.digest(part.weights)
-    return found
+        facts["weights_sha256"] = weights.digest(part.weights)
+    return facts
 
 
 def unchanged(part: ModelPart, noted: dict[str, Any]) -> None:

@@ -49,21 +49,17 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def layout(module: nn.Module) -> Layout:
-    """Return the layout of a module: `named_parameters`, then the tail.
-
-    Raises:
-        Refusal: it has no trainable parameter.
-    """
+    """Return the layout of a module: `named_parameters`, then the tail."""
     if not _trainable(module):
         raise Refusal(
             f"{type(module).__name__} has 0 trainable parameters; a model needs at "
             "least one with requires_grad = True"
         )
-    found = tensors(module)
-    sizes = tuple(t.numel() for t in found.values())
-    shapes = tuple(t.shape for t in found.values())
+    held = tensors(module)
+    sizes = tuple(t.numel() for t in held.values())
+    shapes = tuple(t.shape for t in held.values())
     tail = sum(t.numel() for t in _statistics(module).values())
-    return Layout(tuple(found), shapes, sizes, sum(sizes), tail)
+    return Layout(tuple(held), shapes, sizes, sum(sizes), tail)
 
 
 def flatten(module: nn.Module) -> Tensor:
@@ -94,14 +90,8 @@ def call(
     """Call the module with these tensors in place of its own.
 
     A tensor that several modules share is given once, under its first name. (torch's
-    own way to tie them loses a module that is itself in several places.)
-
-    Args:
-        module: unchanged afterwards.
-        given: tensors by name.
-        args: positional arguments.
-        kwargs: keyword arguments; None: no.
-        tied: its `ties`, if they are known already.
+    own way to tie them loses a module that is itself in several places.) `tied` are its
+    `ties`, if they are known already.
     """
     known = ties(module) if tied is None else tied
     more = {name: given[first] for name, first in known.items() if first in given}
@@ -165,28 +155,11 @@ class Masks:
         return list(self._layers)
 
     def matching(self, option: str, patterns: list[str]) -> Tensor:
-        """Return the mask of what the patterns choose, as in `model.freeze`.
-
-        Args:
-            option: name for refusals.
-            patterns: names of tensors, or of modules around them, such as "4",
-                "4.weight", "features", "layer?.*.bn1"; an empty list chooses nothing.
-
-        Raises:
-            Refusal: a pattern that chooses nothing; lists the names.
-        """
+        """Return the mask of what the patterns choose (`matched`), maybe of nothing."""
         return self._mask(matched(option, patterns, self.names))
 
     def last(self, option: str, number: int) -> Tensor:
-        """Return the mask of the last layers: 1 is the head, 0 nothing.
-
-        Args:
-            option: name for refusals.
-            number: how many layers.
-
-        Raises:
-            Refusal: the model has fewer.
-        """
+        """Return the mask of so many last layers: 1 is the head, 0 nothing."""
         if not 0 <= number <= len(self.layers):
             raise Refusal(
                 f"{option} = {number} must be at least 0 and at most "
@@ -195,11 +168,7 @@ class Masks:
         return self._in(self.layers[len(self.layers) - number :])
 
     def norms(self) -> Tensor:
-        """Return the mask of normalization layers, with their running statistics.
-
-        Raises:
-            Refusal: the model has none.
-        """
+        """Return the mask of normalization layers, with their running statistics."""
         found = [n for n, m in self._layers.items() if isinstance(m, _NORMS)]
         if not found:
             raise Refusal(

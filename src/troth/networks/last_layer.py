@@ -93,13 +93,8 @@ def least_squares(
     """Fit each client's own least squares ŵ_k (Ditto, Eq. 14) and the residual σ².
 
     tr Cov(e_k) is σ² tr(X_kᵀX_k)⁻¹ (Eq. 13). Clients with no more examples than
-    parameters, or with inputs that do not identify them, are left out.
-
-    Args:
-        net: the shared model.
-        layer: its last layer, with one output.
-        data: what the clients hold.
-        hostile: [n] clients whose residuals do not count.
+    parameters, or with inputs that do not identify them, are left out, and residuals of
+    `hostile` clients, [n], do not count. The layer has one output.
     """
     p, rows, loose, client = layer.width, [], [], []
     left, free = 0.0, 0
@@ -126,12 +121,7 @@ def slopes(net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray) -> Hea
     To first order g_k = H_k(w − w_k) + noise, so that between clients tr Cov(g) = τ² E
     tr H_k² and within a client the noise is the spread of its examples' gradients.
     Cross-entropy is a negative log-likelihood: σ² = 1; 1/L for the mean over L labels.
-
-    Args:
-        net: the shared model.
-        layer: its last layer.
-        data: what the clients hold.
-        hostile: [n] clients whose curvature does not count.
+    The curvature of `hostile` clients, [n], does not count.
     """
     rows, noise, client, curved = [], [], [], []
     labels = 1

@@ -50,11 +50,6 @@ class Features(nn.Module):
     It stands before the network of a finished run, which then takes inputs as the data
     had them, missing values included. Its buffers are float64, as in training, because
     a large mean leaves float32 few digits; `.float()` is for devices without it.
-
-    Args:
-        fill: replaces a missing value, feature by feature.
-        mean: is subtracted.
-        std: is divided by.
     """
 
     fill: Tensor
@@ -134,12 +129,8 @@ def dense(
 ) -> list[nn.Module]:
     """Return fully connected layers with ReLU between them.
 
-    Args:
-        inputs: of the first layer.
-        widths: of the hidden layers; may be empty.
-        outputs: of the last layer.
-        dropout: for every layer, the last one too, the probability that an input is
-            dropped; None, or 0, makes no dropout layer.
+    `dropout` holds for every layer, the last one too, the probability that an input is
+    dropped; None, or 0, makes no dropout layer.
     """
     positive("model.widths", widths)
     drops = dropout or [0.0] * (len(widths) + 1)

@@ -11,12 +11,7 @@ from troth.types import Refusal
 
 
 def read(path: str, size: int) -> Tensor:
-    """Read a vector of `size` numbers.
-
-    Args:
-        path: .npy, or .npz with an array `target`.
-        size: number of the model's parameters.
-    """
+    """Read the model's `size` numbers from .npy, or .npz with an array `target`."""
     file = Path(path).expanduser()
     if not file.is_file():
         raise Refusal(

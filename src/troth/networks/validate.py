@@ -27,15 +27,9 @@ def check(module: nn.Module, x: Tensor) -> None:
 
     The network runs once to record what each layer is given. Then each layer is tried
     on its own, innermost first, with the parameters of two clients stacked. One refusal
-    lists every layer that fails; a module around them is tried only once they all pass.
-
-    Args:
-        module: the network, unchanged afterwards. Batch normalization and dropout are
-            tried as the engine uses them (`batchnorm`).
-        x: [b, ...] a batch of its inputs.
-
-    Raises:
-        Refusal: names every offending layer, its type and the reason.
+    lists every layer that fails, its type and the reason; a module around them is tried
+    only once they all pass. Batch normalization and dropout are tried as the engine
+    uses them (`batchnorm`). The network itself is left unchanged.
     """
     if not any(p.requires_grad for p in module.parameters()):
         raise Refusal(

@@ -24,10 +24,7 @@ def matched(option: str, patterns: list[str], names: Iterable[str]) -> set[str]:
 
     A pattern is a file pattern (`*`, `?`, `[abc]`; `*` matches dots too). It chooses a
     tensor by its own name or by that of a module around it: `features`, `fc.bias`,
-    `layer?.*.bn1`.
-
-    Raises:
-        Refusal: a pattern that chooses nothing; lists the names.
+    `layer?.*.bn1`. A pattern that chooses nothing is refused.
     """
     known = list(names)
     found: set[str] = set()
@@ -101,9 +98,6 @@ def read(path: str) -> dict[str, Tensor]:
     Takes .safetensors, and .pt or .pth with a `state_dict`, alone or as the only table
     of tensors in a checkpoint; never code. Of a run's own `shared.safetensors` only the
     model is taken: normalization belongs to the experiment.
-
-    Raises:
-        Refusal: it does not exist, is damaged, or holds something else.
     """
     file = _file(path)
     try:
@@ -172,15 +166,9 @@ def _bare(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def put(model: nn.Module, path: str, skip: list[str]) -> None:
-    """Set all of a model's parameters and buffers from a file.
+    """Set a model's parameters and buffers from a file, in the model's precision.
 
-    Args:
-        model: keeps its precision.
-        path: the file.
-        skip: patterns of tensors that stay as initialized.
-
-    Raises:
-        Refusal: names or shapes do not fit, or a number is not finite.
+    What the patterns of `skip` choose stays as it is initialized.
     """
     tensors = read(path)
     state = {n: t for n, t in model.state_dict().items() if isinstance(t, Tensor)}

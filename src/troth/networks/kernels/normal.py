@@ -56,12 +56,7 @@ def _normal(
 
 
 def normal(keys: Tensor, count: int) -> Tensor:
-    """Draw [n, count] standard normal numbers in float32, one row per key.
-
-    Args:
-        keys: [n] int64.
-        count: numbers per row.
-    """
+    """Draw [n, count] standard normal numbers in float32, one row per int64 key."""
     out = torch.empty(len(keys), count, device=keys.device)
     ones = torch.ones(len(keys), dtype=torch.float64, device=keys.device)
     fill(out, torch.arange(len(keys), device=keys.device), keys, ones, 0 * ones)
@@ -69,14 +64,9 @@ def normal(keys: Tensor, count: int) -> Tensor:
 
 
 def fill(out: Tensor, rows: Tensor, keys: Tensor, std: Tensor, mean: Tensor) -> None:
-    """Fill some rows of a float32 matrix with normal numbers.
+    """Fill some rows [f] of a float32 matrix [n, count] with normal numbers.
 
-    Args:
-        out: [n, count], contiguous within a row.
-        rows: [f] their indices, int64.
-        keys: [f] one per row, int64.
-        std: [f] one per row, float64.
-        mean: [f] one per row, float64.
+    Keys (int64), std and mean (float64) are one per row; rows are contiguous.
     """
     count = out.shape[1]
     half = (count + 1) // 2

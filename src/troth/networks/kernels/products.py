@@ -89,13 +89,7 @@ def fits(a: Tensor, b: Tensor) -> bool:
 
 
 def multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
-    """Multiply [n, i, k] × [n, k, j] → [n, i, j].
-
-    Args:
-        a: the left matrices.
-        b: the right matrices.
-        exact: never in TF32, whatever is allowed.
-    """
+    """Multiply [n, i, k] × [n, k, j] → [n, i, j]; `exact`: never in TF32."""
     (n, i, k), j = a.shape, b.shape[2]
     parts = _parts(i, k, j)
     if parts == 1:
@@ -110,13 +104,9 @@ def multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
 
 
 def add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
-    """Add rate·(a × b) to `out`, in place.
+    """Add rate·(a × b), one rate or one per client, to `out` [n, i, j] in place.
 
-    Args:
-        out: [n, i, j], contiguous within a row.
-        a: [n, i, k].
-        b: [n, k, j].
-        rate: one number, or one per client.
+    `out` is contiguous within a row.
     """
     _launch(a, b, out, rate.reshape(-1).expand(len(a)))
 

@@ -56,12 +56,7 @@ def fits(rows: Tensor) -> bool:
 
 
 def sums(rows: Tensor, center: Tensor) -> Tensor:
-    """Compute Σ(x − c) and Σ(x − c)² of every row: [n, 2] in float64.
-
-    Args:
-        rows: [n, d].
-        center: [n] c of each row.
-    """
+    """Compute Σ(x − c) and Σ(x − c)² of each row [n, d], c [n]: [n, 2] in float64."""
     rows = rows if rows.stride(1) == 1 else rows.contiguous()
     n, d = rows.shape
     parts = triton.cdiv(d, _BLOCK * _STEPS)

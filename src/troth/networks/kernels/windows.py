@@ -126,11 +126,8 @@ def _weigh(
 def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
     """Convolve [n, b, h, w, c] with weights [n, p, q, c, o] → [n, b, h', w', o].
 
-    Args:
-        x: inputs of n clients, channels last.
-        w: their weights.
-        above: rows of zeros above and below; a negative number cuts rows off.
-        left: the same for columns.
+    `above` rows of zeros are added above and below, `left` columns on both sides; a
+    negative number cuts them off.
     """
     n, b, h, wide, c = x.shape
     p, q, o = w.shape[1], w.shape[2], w.shape[4]
@@ -150,13 +147,7 @@ def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
 def weigh(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor:
     """Return the gradient of `convolve` in the weights: [n, p, q, c, o].
 
-    Args:
-        x: [n, b, h, w, c].
-        g: [n, b, h', w', o] the gradient in the result.
-        p: the kernel's height.
-        q: its width.
-        above: rows of zeros, as in `convolve`.
-        left: columns of zeros.
+    g is the gradient in the result, [n, b, h', w', o]; the kernel is p by q.
     """
     n, b, h, wide, c = x.shape
     high, broad, o = g.shape[2:]
