@@ -1,8 +1,4 @@
-"""A client: a solver and a personalizer side by side, serving both models.
-
-`maker` gives them their learning rates, losses and regularizers; `beside` lets both see
-the same batches.
-"""
+"""Make a client of a solver and a personalizer, which see the same batches."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,7 +33,7 @@ from troth.types import (
 
 
 def as_it_is(batch: Batch) -> Batch:
-    """No change."""
+    """Return the batch unchanged."""
     return batch
 
 
@@ -47,12 +43,11 @@ def beside(
     budgets: tuple[Budget, Budget],
     augments: tuple[Augment, Augment] = (as_it_is, as_it_is),
 ) -> Client:
-    """Ditto's modularity (E.1): any solver for w, and v beside it on the same batches.
+    """Train w by any solver, and v next to it on the same batches (Ditto, E.1).
 
     In every step the solver moves its w_k first, and the personal model then sees both
     the w that the round began with and this w_k (FMTL's Algorithm 1, line 5). Budgets
-    and augments are those of solver and personalizer; with the same augment both see
-    the same changes.
+    and augments are those of solver and personalizer.
     """
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
@@ -94,7 +89,7 @@ def beside(
 
 
 def seen_through(client: Client, augments: tuple[Augment, Augment]) -> Client:
-    """A client that owns its reply, with a change made to every batch that it sees.
+    """Augment the batches of a client that makes its own update.
 
     The augments are those of the rounds and of what comes after the last one.
     """
@@ -103,7 +98,7 @@ def seen_through(client: Client, augments: tuple[Augment, Augment]) -> Client:
 
 
 def _through(phase: Phase, augment: Augment) -> Phase:
-    """A phase that sees its batches changed."""
+    """Augment the batches of a phase."""
 
     def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
         return phase.step(broadcast, carry, augment(batch), valid)
@@ -112,7 +107,7 @@ def _through(phase: Phase, augment: Augment) -> Phase:
 
 
 def _of_own(phase: Phase, augment: Augment) -> Phase:
-    """A phase of the personalizer's state as one of the whole client's."""
+    """Turn a phase of the personalizer's state into one of the whole client's."""
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
         return phase.begin(broadcast, state[1])
@@ -127,7 +122,7 @@ def _of_own(phase: Phase, augment: Augment) -> Phase:
 
 
 def compose(parts: Sequence[Part], scale: float) -> Augment:
-    """Augments one after another; each draws once for every example and step.
+    """Chain augments; each draws once for every example and step.
 
     Draws are keyed by (seed, round, client, step, place in the list, example), so they
     are the same however clients step. `scale` is the value of x that stands for 1.
@@ -156,24 +151,20 @@ def compose(parts: Sequence[Part], scale: float) -> Augment:
 
 
 def tried(augment: Augment, batch: Batch) -> Batch:
-    """What an augment makes of a batch.
-
-    Raises:
-        Refusal: it makes something else of it the second time.
-    """
-    found, again = augment(batch), augment(batch)
-    if not torch.allclose(found.x, again.x, rtol=0, atol=0, equal_nan=True):
+    """Augment a batch, and refuse an augment that differs the second time."""
+    augmented, again = augment(batch), augment(batch)
+    if not torch.allclose(augmented.x, again.x, rtol=0, atol=0, equal_nan=True):
         raise Refusal(
             "an augment gives other results for the same key: it must draw all it "
             "needs from `key` by troth.seeding, or no run can be had again"
         )
-    return found
+    return augmented
 
 
 def descent(part: Part, lr: float, weight_decay: float, tail: int = 0) -> Descent:
-    """An optimiser with its learning rate; weight_decay·v is added to the gradient.
+    """Give an optimizer its learning rate; weight_decay·v is added to the gradient.
 
-    The last `tail` numbers of v are running statistics: the optimiser does not see
+    The last `tail` numbers of v are running statistics: the optimizer does not see
     them, and they take the whole step that the gradient holds.
     """
     optimizer: Optimizer = _made("optimizer", part)
@@ -193,7 +184,7 @@ def descent(part: Part, lr: float, weight_decay: float, tail: int = 0) -> Descen
 
 
 def _off_tail(regularizer: Regularizer, task: Task) -> Regularizer:
-    """The regularizer without a pull on running statistics."""
+    """Remove the regularizer's pull on running statistics."""
 
     def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         return numerics.off_tail(regularizer.grad(v, w, batch), task.tail)
@@ -202,17 +193,14 @@ def _off_tail(regularizer: Regularizer, task: Task) -> Regularizer:
 
 
 def adversarial(part: Part, task: Task, scale: float) -> Adversarial:
-    """How worst-case inputs are made, which raise the task's losses.
-
-    `scale` is the value of x that stands for 1.
-    """
+    """Make the maker of worst-case inputs; `scale` is the value of x that means 1."""
     made: Adversarial = _made("adversarial", part, task=task, scale=scale)
     return made
 
 
-def _made(kind: str, part: Part, **given: Any) -> Any:
-    """What a member makes of its options and of what it asks for."""
-    return lookup.call(lookup.find(kind, part.name), part.options, **given)
+def _made(kind: str, part: Part, **available: Any) -> Any:
+    """Call a member with its options and with what it asks for of what there is."""
+    return lookup.call(lookup.find(kind, part.name), part.options, **available)
 
 
 def maker(
@@ -222,14 +210,14 @@ def maker(
     masks: Masks | None = None,
     groups: Groups | None = None,
 ) -> Callable[[Task], Client]:
-    """How this experiment makes a client of a task.
+    """Return the function that makes this experiment's client of a task.
 
-    Personalizers are given by name what they ask for: `task`, `descent` (their own),
-    `regularizer`, `adversarial` (how inputs are made worse), `budget` (how long they
-    work where `[personalizer]` says so, else None), `groups`; and those that own their
-    reply also `solving` (the descent of `[train]`), `work` (how long a client works in
-    a round), `share`, `masks` and `batch`, the number of examples in one (0: all that a
-    client has).
+    Personalizers get by name what they ask for: `task`, `descent` (their own),
+    `regularizer`, `adversarial` (makes worst-case inputs), `budget` (how long they work
+    where `[personalizer]` sets it, else None), `groups`; and those that make the update
+    themselves also `solving` (the descent of `[train]`), `work` (how long a client
+    works in a round), `share`, `masks` and `batch`, the number of examples in one (0:
+    all that a client has).
 
     Args:
         e: the experiment.

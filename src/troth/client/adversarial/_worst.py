@@ -1,4 +1,4 @@
-"""What a way to worst-case inputs is, and what it gives."""
+"""Types of worst-case inputs and of what makes them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from troth.types import Batch
 
 
 class Worst(NamedTuple):
-    """Inputs made against a model, and what the model says of them."""
+    """Inputs made against a model, with its losses and outputs there."""
 
     x: Tensor  # [b, …] fractions, in the units of the data
     loss: Tensor  # [b] of the model there
@@ -25,15 +25,12 @@ class Adversarial(NamedTuple):
 
 
 def rows(mask: Tensor, x: Tensor) -> Tensor:
-    """One value per example, [b], with as many axes as x has."""
+    """Reshape one value per example, [b], to as many axes as x has."""
     return mask.reshape(-1, *[1] * (x.dim() - 1))
 
 
 def worse(new: Worst, old: Worst) -> Worst:
-    """Of two inputs for each example the one with the higher loss; if equal, the old.
-
-    A loss that is not a number is never higher.
-    """
+    """Keep for each example the input of the higher loss; if equal or NaN, the old."""
     higher = new.loss > old.loss
     pairs = zip(new, old, strict=True)
     return Worst(*(torch.where(rows(higher, a), a, b) for a, b in pairs))

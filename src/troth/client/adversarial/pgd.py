@@ -87,7 +87,7 @@ def pgd(
 
 
 class _Ball(NamedTuple):
-    """All that is near an input, in a norm and within the data's range."""
+    """The inputs near one, in a norm and within the data's range."""
 
     norm: Norm
     radius: float
@@ -95,7 +95,7 @@ class _Ball(NamedTuple):
     high: float
 
     def steepest(self, g: Tensor) -> Tensor:
-        """The direction of length 1 that climbs most; 0 where nothing does."""
+        """Return the direction of length 1 that climbs most; 0 where nothing does."""
         return g.sign() if self.norm == "linf" else g / _length(g)
 
     def inside(self, x: Tensor, away: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class _Ball(NamedTuple):
         return (x + near).clamp(self.low, self.high)
 
     def drawn(self, x: Tensor, batch: Batch) -> Tensor:
-        """A displacement for every example, uniform in the ball."""
+        """Draw a displacement for every example, uniform in the ball."""
         each = torch.arange(x.shape[0], device=x.device)
         step = seeding.fold(seeding.fold(batch.key, batch.t), _START)
         key, d = seeding.fold(step, each), x.shape[1:].numel()
@@ -124,7 +124,7 @@ class _Ball(NamedTuple):
 
 
 def _length(g: Tensor) -> Tensor:
-    """[b, 1, …] of every example, however small its numbers; 1 where all are 0."""
+    """Compute each example's norm, [b, 1, …], never underflowing; 1 where it is 0."""
     flat = g.flatten(1)
     largest = flat.abs().amax(dim=1, keepdim=True)
     largest = torch.where(largest > 0, largest, torch.ones_like(largest))

@@ -1,4 +1,4 @@
-"""How far predicted probabilities are from those of another model (Eq. 2)."""
+"""Distance of predicted probabilities from those of another model (Eq. 2)."""
 
 from collections.abc import Callable
 
@@ -11,12 +11,12 @@ from troth.types import Batch
 
 
 def disagreement(of_w: Tensor, batch: Batch) -> Callable[[Tensor], Tensor]:
-    """−Σ_i [z_i·log p_i + (1 − z_i)·log(1 − p_i)], averaged over the batch.
+    """Return −Σ_i [z_i·log p_i + (1 − z_i)·log(1 − p_i)], averaged over the batch.
 
-    z are the probabilities that are held fixed, p those of the outputs that are given.
+    z are the fixed probabilities of the outputs `of_w` [b, k], p those of its argument.
     They are over the classes; a model with one output (a margin) has two of them, and
     where an example may have several labels, each has a probability of its own. It is
-    least, though not 0, where p = z. `of_w` are the outputs [b, k] held fixed.
+    least, though not 0, where p = z.
     """
     single = batch.y.dim() == 1 or labels.soft(batch.y)
     z = _logs(of_w.detach(), single)[0].exp()
@@ -30,7 +30,7 @@ def disagreement(of_w: Tensor, batch: Batch) -> Callable[[Tensor], Tensor]:
 
 
 def _logs(outputs: Tensor, single: bool) -> tuple[Tensor, Tensor]:
-    """[b, K] log p and log(1 − p), both to full precision."""
+    """Return log p and log(1 − p), [b, K], both to full precision."""
     if not single:
         return logsigmoid(outputs), logsigmoid(-outputs)
     if outputs.shape[1] == 1:

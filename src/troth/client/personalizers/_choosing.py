@@ -1,13 +1,14 @@
-"""Weights chosen by every client, by its validation data: λ of `ditto`, w₁ and w₂."""
+"""Choose weights by each client's validation data: λ of `ditto`, w₁ and w₂."""
 
 import itertools
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from troth.client.personalizers import _lam
 from troth.client.personalizers._own import Towards, place, pulled
+from troth.client.regularizers import _pull
 from troth.types import (
     Anchor,
     Batch,
@@ -35,7 +36,7 @@ class Asked(NamedTuple):
 
     @property
     def lams(self) -> list[float]:
-        """All that are tried: candidates in order, then a fallback that is none."""
+        """All that are tried: candidates in order, then the fallback if it is none."""
         every = sorted({*self.candidates})
         return every if self.fallback in every else [*every, self.fallback]
 
@@ -58,9 +59,9 @@ class Asked(NamedTuple):
 def auto(
     task: Task, descent: Descent, regularizer: Regularizer, asked: Asked
 ) -> Personal:
-    """A personalizer that chooses among candidates for λ.
+    """Choose λ among candidates.
 
-    Its state ends with which of `asked.lams` was taken last, at first the fallback.
+    The state ends with the number of the λ that was taken last, at first the fallback.
     """
     if not asked.candidates:
         raise Refusal(
@@ -68,8 +69,8 @@ def auto(
             "[0.1, 1.0, 2.0], or set lam to a number"
         )
     for i, lam in enumerate(asked.candidates):
-        _lam.check("ditto", lam, descent, regularizer.curvature, f"candidates[{i}]")
-    _lam.check("ditto", asked.fallback, descent, regularizer.curvature, "fallback")
+        _pull.check("ditto", lam, descent, regularizer.curvature, f"candidates[{i}]")
+    _pull.check("ditto", asked.fallback, descent, regularizer.curvature, "fallback")
     if asked.few < 0:
         raise Refusal(f"ditto's few = {asked.few} must be at least 0; the paper has 4")
     if asked.rule == "code":
@@ -87,10 +88,9 @@ def _exact(lam: float) -> Tensor:
 
 
 def _choice(models: list[Tensor], task: Task, valid: Batch, asked: Asked) -> Tensor:
-    """Whose validation loss is lowest; of equal ones, that of the smallest λ.
+    """Return the λ's number with the lowest validation loss; of equal ones, the first.
 
-    The fallback where there are too few examples, or where no loss is finite. There is
-    a model for each of `asked.lams`.
+    The fallback where there are too few examples, or where no loss is finite.
     """
     losses = torch.stack([task.loss(v, valid) for v in models[: asked.among]])
     finite = losses.isfinite()
@@ -99,18 +99,18 @@ def _choice(models: list[Tensor], task: Task, valid: Batch, asked: Asked) -> Ten
     return torch.where(enough & finite.any(), best, asked.first)
 
 
-def pick(options: list[Tensor], at: Tensor) -> Tensor:
-    """The option of that number, without a stack of all."""
-    found = options[0]
+def pick(options: Sequence[Any], at: Tensor) -> Tensor:
+    """Return the option of that number, without a stack of all; the first a tensor."""
+    picked: Tensor = options[0]
     for i, option in enumerate(options[1:], 1):
-        found = torch.where(at == i, option, found)
-    return found
+        picked = torch.where(at == i, option, picked)
+    return picked
 
 
 def _side_by_side(
     task: Task, descent: Descent, regularizer: Regularizer, asked: Asked
 ) -> Personal:
-    """A model for each λ in the client's state; the best by validation is the client's.
+    """Train a model for each λ; the best by validation is the client's.
 
     Which is best is asked only where the model is read, not in every round.
 
@@ -148,7 +148,7 @@ def _side_by_side(
 def _every_step(
     task: Task, descent: Descent, regularizer: Regularizer, asked: Asked
 ) -> Personal:
-    """One model; every step tries each λ and keeps what validation likes best.
+    """Train one model; every step tries each λ and keeps the best by validation.
 
     State: v, its moments, and which λ was taken last.
     """
@@ -164,7 +164,7 @@ def _every_step(
         pull = regularizer.grad(v, place(anchor, asked.towards), batch)
         g = task.grad(v, batch)
         tried = [
-            descent.step(v, _lam.plus(g, pull, lam), tuple(moments), scale)
+            descent.step(v, _pull.plus(g, pull, lam), tuple(moments), scale)
             for lam in asked.lams
         ]
         at = _choice([made for made, _ in tried], task, valid, asked)
@@ -190,14 +190,7 @@ class Weights(NamedTuple):
 def tried(
     w1: Weight, w2: Weight, candidates: list[float], descent: Descent
 ) -> list[Weights]:
-    """All pairs that are tried, from the weakest to the strongest.
-
-    "auto" stands for all candidates. Their order is that of w1·w2, and of equal ones
-    that of w1.
-
-    Raises:
-        Refusal: a weight that is negative or not finite, or on which a step diverges.
-    """
+    """List all pairs to try, by w1·w2 and then by w1; "auto" is all candidates."""
     if "auto" in (w1, w2) and not candidates:
         raise Refusal(
             "transfer's candidates = [] leave no weight to choose; give some, such as "
@@ -207,19 +200,18 @@ def tried(
     for name, weight, curvature in (("w1", w1, 0.0), ("w2", w2, 2.0)):
         named = listed if weight == "auto" else {name: weight}
         for option, value in named.items():
-            _lam.check("transfer", float(value), descent, curvature, option)
+            _pull.check("transfer", float(value), descent, curvature, option)
     each = [sorted({*candidates}) if w == "auto" else [w] for w in (w1, w2)]
     pairs = [Weights(float(a), float(b)) for a, b in itertools.product(*each)]
     return sorted(pairs, key=lambda pair: (pair.w1 * pair.w2, *pair))
 
 
 def largest(right: list[Tensor], reference: Tensor) -> Tensor:
-    """Which is the last that does not lower validation accuracy; the first if all do.
+    """Find the last pair that does not lower validation accuracy; else the first.
 
-    The paper's rule (Section 4.1): how many examples are right with each pair of
-    weights, in order, and with what must not be lowered.
+    The paper's rule (Section 4.1), of how many examples are `right` with each pair.
     """
     at = torch.zeros_like(reference)
-    for i, found in enumerate(right):
-        at = torch.where(found >= reference, torch.full_like(at, i), at)
+    for i, count in enumerate(right):
+        at = torch.where(count >= reference, torch.full_like(at, i), at)
     return at

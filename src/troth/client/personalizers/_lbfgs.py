@@ -1,4 +1,4 @@
-r"""L-BFGS, a step at a time, without a branch: it can be lifted over clients.
+r"""L-BFGS one step at a time, without branches: it can be lifted over clients.
 
 References: liu1989limited.
 """
@@ -28,7 +28,7 @@ def step(
     value: Callable[[Tensor], Tensor],
     gradient: Callable[[Tensor], Tensor],
 ) -> Carry:
-    """One step from v; where no length helps, v stays.
+    """Take one step from v; where no length helps, v stays.
 
     The carry: v, where it was before, the gradient there, the last differences of both
     (the newest last), and how many steps were taken.
@@ -36,24 +36,23 @@ def step(
     v, before, slope, moves, bends, count = carry
     g = gradient(v).clone()  # the task may use its buffer again
     move, bend = v - before, g - slope
-    told = (count > 0) & (move @ bend > 1e-14 * (bend @ bend))
-    moves = torch.where(told, torch.cat([moves[1:], move[None]]), moves)
-    bends = torch.where(told, torch.cat([bends[1:], bend[None]]), bends)
+    useful = (count > 0) & (move @ bend > 1e-14 * (bend @ bend))
+    moves = torch.where(useful, torch.cat([moves[1:], move[None]]), moves)
+    bends = torch.where(useful, torch.cat([bends[1:], bend[None]]), bends)
     down = -_direction(g, moves, bends)
     here = value(v)
     made = v
     taken = torch.zeros_like(here, dtype=torch.bool)
     for length in LENGTHS:
         tried = v + length * down
-        found = value(tried)
-        good = (found <= here + _LEVEL * here.abs()) & ~taken
+        good = (value(tried) <= here + _LEVEL * here.abs()) & ~taken
         made = torch.where(good, tried, made)
         taken = taken | good
     return made, v, g, moves, bends, count + 1
 
 
 def _direction(g: Tensor, moves: Tensor, bends: Tensor) -> Tensor:
-    """H·g by the two loops; pairs of zeros tell nothing."""
+    """Compute H·g by the two loops; pairs of zeros count for nothing."""
     inner = (moves * bends).sum(dim=1)
     there = inner > 0
     rho = torch.where(there, 1 / torch.where(there, inner, 1.0), 0.0)

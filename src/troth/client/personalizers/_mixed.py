@@ -7,7 +7,7 @@ from torch import Tensor
 def mixed(
     v: Tensor, w: Tensor, weight: Tensor | float, tail: int, inside: bool = False
 ) -> Tensor:
-    """weight·v + (1 − weight)·w; at 0 exactly w and at 1 exactly v, whatever the other.
+    """Return weight·v + (1 − weight)·w; exactly w at 0 and v at 1, whatever the other.
 
     What layers see between two models is not between what they see in either, so that
     running statistics, the tail, are not mixed: v keeps those of the mixed model. A
@@ -24,7 +24,7 @@ def mixed(
 
 
 def through(g: Tensor, at: Tensor, part: Tensor, share: Tensor, tail: int) -> Tensor:
-    """The gradient in one of the two models, by the chain rule: share·g.
+    """Return the gradient in one of the two models, by the chain rule: share·g.
 
     `part` is the one that is to move, `at` the mixed model, of which it is that share.
     A step takes running statistics to those of the mixed model.

@@ -5,7 +5,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from troth.client.personalizers import _lam
+from troth.client.regularizers import _pull
 from troth.types import Anchor, Batch, Carry, Descent, Personal, Regularizer, Task
 
 Towards = Literal["shared", "moving"]
@@ -15,10 +15,7 @@ Towards = Literal["shared", "moving"]
 def own(
     descent: Descent, gradient: Callable[[Tensor, Anchor, Batch], Tensor]
 ) -> Personal:
-    """A personalizer whose state is v and its optimiser's moments.
-
-    v follows the gradient of the personal objective at (v, anchor, batch).
-    """
+    """Keep v and its optimizer's moments; v follows the gradient at its arguments."""
 
     def init(w0: Tensor) -> Carry:
         return w0, *descent.init(w0)
@@ -37,13 +34,13 @@ def own(
 def pulled(
     task: Task, descent: Descent, regularizer: Regularizer, lam: float, towards: Towards
 ) -> Personal:
-    """One that follows ∇F(v) + λ∇R(v, w)."""
-    along = _lam.gradient(task, regularizer, lam)
+    """Follow ∇F(v) + λ∇R(v, w)."""
+    along = _pull.gradient(task, regularizer, lam)
     return own(
         descent, lambda v, anchor, batch: along(v, place(anchor, towards), batch)
     )
 
 
 def place(anchor: Anchor, towards: Towards) -> Tensor:
-    """The model that a personal one is pulled towards."""
+    """Return the model that a personal one is pulled towards."""
     return anchor.w if towards == "shared" else anchor.moving

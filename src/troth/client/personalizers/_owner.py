@@ -1,4 +1,4 @@
-"""Clients that make their reply themselves: their work in a round is a solver's."""
+"""Clients that make their update themselves: their work in a round is a solver's."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -29,10 +29,10 @@ def owner(
     shares: bool = True,
     **more: Any,
 ) -> Client:
-    """A whole client of a solver, which does not look at validation data.
+    """Make a whole client of a solver, which does not look at validation data.
 
-    `model` is what it predicts with, of w and its state; `shares`: its reply gives that
-    away; `more` are other fields of the client.
+    It predicts with `model`, of w and its state, which its update reveals if `shares`;
+    `more` are other fields of the client.
     """
 
     def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
@@ -55,7 +55,7 @@ def sent(
     share: float = 1.0,
     start: Start = "own",
 ) -> Client:
-    """A client whose v follows a gradient, and whose reply is share·(v − wᵗ).
+    """Make a client whose v follows a gradient, and whose update is share·(v − wᵗ).
 
     So the shared model is a running mean of personal ones; with all clients in every
     round, under the plain `mean`, it is their mean exactly. With start = "own" v and

@@ -25,22 +25,21 @@ from troth.types import (
 )
 
 Turns = Callable[[Batch], tuple[Tensor | None, Tensor | None]]
-"""Whether in this step (the client's own, the shared) numbers move; None: they do."""
+"""Batch → whether its (own, shared) numbers move in this step; None: they do."""
 
 
 def chosen(masks: Masks, layers: list[str], last: int) -> Tensor:
-    """Which numbers are personal: those of the layers named, else the last layers'."""
+    """Return the mask of the layers named, else of the last layers."""
     if layers:
         return masks.matching("personalizer.layers", layers)
     return masks.last("personalizer.last", last)
 
 
 class Runs:
-    """A mask as stretches of own and of shared numbers.
+    """A mask of the client's own numbers, [d] of bool, as stretches.
 
     Vectors are taken apart and put together by `split` and `cat`, which move whole
-    stretches and lift over clients like any other function. The mask, [d] of bool, says
-    which numbers are the client's own; d may be 0.
+    stretches and lift over clients like any other function.
     """
 
     def __init__(self, mask: Tensor) -> None:
@@ -50,13 +49,13 @@ class Runs:
         self.own = [bool(mask[a]) for a in cuts[:-1]]
 
     def take(self, v: Tensor, own: bool) -> Tensor:
-        """The client's own numbers of a vector, or the shared ones."""
+        """Return the client's own numbers of a vector, or the shared ones."""
         runs = zip(torch.split(v, self.sizes), self.own, strict=True)
         pieces = [piece for piece, mine in runs if mine == own]
         return pieces[0] if len(pieces) == 1 else torch.cat([v[:0], *pieces])
 
     def weave(self, own: Tensor, shared: Tensor) -> Tensor:
-        """The vector that has these own and these shared numbers."""
+        """Join own and shared numbers to a vector."""
         pieces = {
             mine: iter(torch.split(part, self._sizes(mine)))
             for mine, part in ((True, own), (False, shared))
@@ -64,7 +63,7 @@ class Runs:
         return torch.cat([own[:0], *(next(pieces[mine]) for mine in self.own)])
 
     def put(self, v: Tensor, own: Tensor) -> Tensor:
-        """The vector with these in place of the client's own numbers."""
+        """Replace the client's own numbers of a vector."""
         return self.weave(own, self.take(v, own=False))
 
     def _sizes(self, own: bool) -> list[int]:
@@ -91,11 +90,11 @@ class Halves:
             self._bare[own] = Runs(torch.cat([mine, statistics]))
 
     def half(self, v: Tensor, own: bool) -> Tensor:
-        """One of the two."""
+        """Return one of the two."""
         return self._half[own].take(v, own)
 
     def join(self, own: Tensor, shared: Tensor) -> Tensor:
-        """Both; each has its own layers' statistics."""
+        """Join both; each brings its own layers' statistics."""
         bare = self._bare[True].take(own, True), self._bare[False].take(shared, False)
         return self.whole.weave(*bare)
 
@@ -107,13 +106,13 @@ def split(
     works: tuple[Budget, Budget],
     by_turns: bool = False,
 ) -> Client:
-    """A client that keeps some of the model's numbers, and sends how the others moved.
+    """Keep some of the model's numbers, and send how the others moved.
 
-    Its state is its own numbers and their optimiser's moments, which live on between
-    rounds as those of `local` do; the moments of the shared numbers start anew in each,
-    as those of `fedavg` do. With nothing of its own the state is empty. `descents` and
-    `works` are those of its own and those of the shared numbers, which move in the same
-    steps by one gradient, or by turns: first its own, and then the shared ones.
+    The state is the client's own numbers and their optimizer's moments, which live on
+    between rounds as those of `local` do; the moments of the shared numbers start anew
+    in each, as those of `fedavg` do. With nothing of its own the state is empty.
+    `descents` and `works` are those of its own and those of the shared numbers, which
+    move in the same steps by one gradient, or by turns: first its own.
     """
     halves = Halves(mask, task.tail)
     has = halves.has
@@ -157,7 +156,7 @@ def split(
 def _schedule(
     works: tuple[Budget, Budget], has: tuple[bool, bool], by_turns: bool
 ) -> tuple[tuple[Budget, ...], Turns]:
-    """How long a client works, and when which numbers move.
+    """Return how long a client works, and which numbers move when.
 
     Where there are none of a sort, their steps are left out.
     """

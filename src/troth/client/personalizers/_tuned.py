@@ -26,12 +26,11 @@ EPOCHS = Budget(epochs=50)
 """How long, where `[personalizer]` does not say (Ditto, Appendix G.6)."""
 
 Keep = Literal["last", "best", "accurate"]
-"""Which of the models on the way is kept: the last; or, on the client's validation data
-and the shared model among them, the one with the lowest loss ("best") or the highest
-accuracy ("accurate"), of equal ones the first."""
+"""Which model on the way is kept: the last; or, by validation data and the shared one
+among them, the first with the lowest loss ("best") or highest accuracy ("accurate")."""
 
 Without = Literal["refuse", "finetune"]
-"""What becomes of clients whose training examples are all of one group."""
+"""How to treat clients whose training examples are all of one group."""
 
 Gradient = Callable[[Tensor, Tensor, Batch], Tensor]
 """Of the personal objective: at v, the shared model w* and a batch."""
@@ -51,7 +50,7 @@ class Way(NamedTuple):
     loss: Callable[[Tensor, Batch], Tensor]  # lowest of the one that is kept
 
     def begin(self, w: Tensor) -> Carry:
-        """At w*, with no best yet; zero-width where none is looked for."""
+        """Start at w*, with no best yet; zero-width where none is looked for."""
         best = w[:0] if self.keep == "last" else w
         return w, best, w.new_full((), torch.inf), *self.descent.init(w)
 
@@ -62,7 +61,7 @@ class Way(NamedTuple):
         valid: Batch,
         scale: Tensor,
     ) -> Carry:
-        """One step along a gradient."""
+        """Take one step along a gradient."""
         v, best, lowest, *moments = carry
         if self.keep != "last":  # as it stood before this step
             best, lowest = _better(v, best, lowest, self.loss(v, valid))
@@ -70,7 +69,7 @@ class Way(NamedTuple):
         return v, best, lowest, *rest
 
     def end(self, carry: Carry, valid: Batch) -> Tensor:
-        """The model that is kept; without validation data the last."""
+        """Return the model that is kept; without validation data the last."""
         v: Tensor = carry[0]
         if self.keep != "last":
             best, _ = _better(v, carry[1], carry[2], self.loss(v, valid))
@@ -79,13 +78,10 @@ class Way(NamedTuple):
 
 
 def criterion(task: Task, keep: str) -> Callable[[Tensor, Batch], Tensor]:
-    """What is lowest of the model that is kept: its loss, or less what it gets right.
+    """Return what the kept model minimizes: its loss, or minus what it gets right.
 
     Right ones are counted, so that equal accuracies are equal, and examples of negative
     weight count against the model.
-
-    Raises:
-        Refusal: a regression has no accuracy.
     """
     if keep in ("last", "best"):
         return task.loss
@@ -111,10 +107,10 @@ def tuned(
     weigh: tuple[Callable[[Tensor], Any], Weigh] | None = None,
     **phase: Any,
 ) -> Personal:
-    """After the last round v follows a gradient from w*, for 50 epochs unless told.
+    """Follow a gradient from w* after the last round, by default for 50 epochs.
 
-    The gradient is that of the loss unless there is another; `weigh` is what weights of
-    examples begin with, of w*, and how they go on; `phase` are other fields of the
+    The gradient is that of the loss unless there is another; `weigh` gives the first
+    weights of examples, from w*, and updates them; `phase` are other fields of the
     phase. Clients without validation data keep the last model.
     """
     way = Way(descent, keep, criterion(task, keep))
@@ -140,7 +136,7 @@ def tuned(
 
 
 def at_the_end(finish: Phase) -> Personal:
-    """Until then the client predicts with the shared model.
+    """Predict with the shared model until then.
 
     The state of the phase is v and whether it was trained (0 or 1).
     """
@@ -154,7 +150,7 @@ def at_the_end(finish: Phase) -> Personal:
 
 
 def kept(v: Tensor, broadcast: Broadcast, state: Carry) -> tuple[Reply, Carry]:
-    """What such a phase ends with: v is the client's model now."""
+    """End such a phase: v is the client's model now."""
     return Reply(v - broadcast.w, broadcast.extra), (v, torch.ones_like(state[1]))
 
 
@@ -166,11 +162,8 @@ def _better(
 
 
 def check_groups(name: str, groups: Groups | None, without: Without) -> None:
-    """Refuse data without groups and, if so wished, clients with only one.
-
-    Without data (`groups` is None) nothing is refused.
-    """
-    if groups is None:
+    """Refuse data without groups and, if so wished, clients with only one."""
+    if groups is None:  # there are no data yet
         return
     if groups.number == 0:
         raise Refusal(

@@ -77,8 +77,8 @@ def apfl(
         if adaptive:
             head = task.d - tail
             slope = ((v - w)[:head] * g[:head]).sum()
-            found = (a - descent.lr * scale * slope).clamp(0, 1)
-            a = torch.where((batch.t == 0) & ~found.isnan(), found, a)
+            new = (a - descent.lr * scale * slope).clamp(0, 1)
+            a = torch.where((batch.t == 0) & ~new.isnan(), new, a)
         return moved, a, *rest
 
     def model(w: Tensor, state: Carry) -> Tensor:
@@ -91,7 +91,7 @@ def apfl(
 
 
 def _shared() -> Personal:
-    """The shared model; the state is α, for a client that keeps nothing has no file."""
+    """Use the shared model; the state is α, so that clients have a file."""
     return Personal(
         init=lambda w0: (w0.new_zeros(()),),
         step=lambda state, anchor, batch, valid, scale: state,

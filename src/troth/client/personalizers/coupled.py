@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.client.personalizers import _lam, _lbfgs
+from troth.client.personalizers import _lbfgs
+from troth.client.regularizers import _pull
 from troth.types import (
     Batch,
     Broadcast,
@@ -94,9 +95,9 @@ def coupled(
 
     def gradient(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         pull = regularizer.grad(v, w, batch)
-        g = _lam.times(task.grad(v, batch), many(batch), task.tail)
+        g = _pull.times(task.grad(v, batch), many(batch), task.tail)
         ridge = numerics.off_tail(v, task.tail)
-        return _lam.plus(_lam.plus(g, ridge, 2 * nu), pull, lam)
+        return _pull.plus(_pull.plus(g, ridge, 2 * nu), pull, lam)
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
         if solve == "exact":
@@ -117,8 +118,8 @@ def coupled(
     def end(
         broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
     ) -> tuple[Reply, Carry]:
-        told = carry[0] if report == "after" else state[0]
-        pull = regularizer.grad(told, broadcast.w, valid)
+        theta = carry[0] if report == "after" else state[0]
+        pull = regularizer.grad(theta, broadcast.w, valid)
         kept = carry[:1] if solve == "exact" else carry
         return Reply(lam * pull, broadcast.extra), kept
 
@@ -150,5 +151,5 @@ def _check(lam: float, nu: float, unit: float, regularizer: Regularizer) -> None
 
 
 def known(options: Options, reach: Callable[[], float]) -> dict[str, float]:
-    """What an attack or a filter may know of it: λ, and the longest honest reply."""
+    """Return what attacks and filters may know: λ, and the longest honest update."""
     return {"lam": options["lam"], "radius": options["lam"] * reach()}

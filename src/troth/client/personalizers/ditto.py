@@ -5,8 +5,9 @@ References: li2021ditto, li2020multitask.
 
 from typing import Literal
 
-from troth.client.personalizers import _choosing, _lam
+from troth.client.personalizers import _choosing
 from troth.client.personalizers._own import Towards, pulled
+from troth.client.regularizers import _pull
 from troth.types import Descent, Personal, Regularizer, Task
 
 
@@ -66,5 +67,5 @@ def ditto(
     if lam == "auto":
         asked = _choosing.Asked(choose, candidates, fallback, few, anchor)
         return _choosing.auto(task, descent, regularizer, asked)
-    _lam.check("ditto", lam, descent, regularizer.curvature)
+    _pull.check("ditto", lam, descent, regularizer.curvature)
     return pulled(task, descent, regularizer, lam, anchor)

@@ -3,8 +3,8 @@
 References: li2021ditto.
 """
 
-from troth.client.personalizers import _lam
 from troth.client.personalizers._tuned import Keep, tuned
+from troth.client.regularizers import _pull
 from troth.types import Budget, Descent, Personal, Regularizer, Task
 
 
@@ -31,6 +31,6 @@ def ditto_finetune(
         lam: λ ≥ 0; 0 is `finetune`, λ → ∞ the shared model.
         keep: "last", or "best" or "accurate" on the client's validation data.
     """
-    _lam.check("ditto_finetune", lam, descent, regularizer.curvature)
-    along = _lam.gradient(task, regularizer, lam)
+    _pull.check("ditto_finetune", lam, descent, regularizer.curvature)
+    along = _pull.gradient(task, regularizer, lam)
     return tuned(task, descent, budget, keep, along)

@@ -6,8 +6,8 @@ References: kirkpatrick2017overcoming.
 import torch
 
 from troth import numerics
-from troth.client.personalizers import _lam
 from troth.client.personalizers._tuned import EPOCHS, at_the_end, kept
+from troth.client.regularizers import _pull
 from troth.types import (
     Batch,
     Broadcast,
@@ -44,7 +44,7 @@ def ewc(
         lam: λ ≥ 0.
         batches: how many F is estimated from, at least 1; the authors' code takes 4.
     """
-    _lam.check("ewc", lam, descent)
+    _pull.check("ewc", lam, descent)
     if batches < 1:
         raise Refusal(
             f"ewc's batches = {batches} must be at least 1; the authors have 4"
@@ -59,7 +59,7 @@ def ewc(
         g = task.grad(v, batch)
         seen = root.hypot(numerics.off_tail(g, task.tail) / batches**0.5)
         if lam:
-            g = _lam.plus(g, root * (root * (v - broadcast.w)), lam)
+            g = _pull.plus(g, root * (root * (v - broadcast.w)), lam)
         moved, rest = descent.step(v, g, tuple(moments), broadcast.scale)
         measuring = batch.t < batches
         pairs = zip((v, seen, *moments), (moved, root, *rest), strict=True)

@@ -79,7 +79,7 @@ def group_dro(
 
 
 def _raised(task: Task, v: Tensor, logits: Tensor, batch: Batch, step: float) -> Tensor:
-    """The logarithm of q after a step, the largest being 0."""
+    """Return the logarithm of q after a step, the largest being 0."""
     if step == 0:
         return logits
     raised = []
@@ -94,7 +94,7 @@ def _raised(task: Task, v: Tensor, logits: Tensor, batch: Batch, step: float) ->
 
 
 def _weighted(logits: Tensor, batch: Batch) -> Batch:
-    """Every example counts as its group does; together they count 1 as before."""
+    """Weight every example as its group; together they weigh 1 as before."""
     q = logits.softmax(0)[batch.group]
     weight = batch.weight * q
     total = weight.sum()

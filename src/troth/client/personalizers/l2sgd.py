@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from troth import numerics, seeding
-from troth.client.personalizers import _lam
 from troth.client.personalizers._owner import sent
+from troth.client.regularizers import _pull
 from troth.types import Batch, Broadcast, Budget, Carry, Client, Descent, Refusal, Task
 
 
@@ -69,16 +69,16 @@ def l2sgd(
     """
     if variant == "randomised":
         _check_coin(task, descent, p)
-        _lam.check("l2sgd", lam, descent)
-        _lam.stable("l2sgd", descent, {"lam/p": lam / p})
+        _pull.check("l2sgd", lam, descent)
+        _pull.stable("l2sgd", descent, {"lam/p": lam / p})
     else:
-        _lam.check("l2sgd", lam, descent, 1.0)
+        _pull.check("l2sgd", lam, descent, 1.0)
 
     def gradient(broadcast: Broadcast, v: Tensor, batch: Batch) -> Tensor:
         if lam == 0:
             return task.grad(v, batch)
         pull = numerics.off_tail(v - broadcast.w, task.tail)
-        return _lam.plus(task.grad(v, batch), pull, lam)
+        return _pull.plus(task.grad(v, batch), pull, lam)
 
     def tossed(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
         v, scale = carry[0], broadcast.scale

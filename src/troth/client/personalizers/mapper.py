@@ -6,6 +6,7 @@ References: mansour2020three.
 import torch
 from torch import Tensor
 
+from troth.client.personalizers._choosing import pick
 from troth.client.personalizers._mixed import mixed, through
 from troth.client.personalizers._owner import owner
 from troth.types import (
@@ -78,8 +79,9 @@ def mapper(
         if len(every) > 1:
             tried = (mixed(v, w, lam, tail) for lam in every)
             total = total + torch.stack([task.loss(at, batch) for at in tried])
-        place = _lowest(total)
-        lam = _number(place, every, v.new_zeros(()))
+        finite = torch.where(total.isfinite(), total, torch.inf)
+        place = (finite.argmin() + 1).to(w.dtype)  # of equal ones, the first
+        lam = pick([v.new_zeros(()), *every], place)
         at = mixed(v, w, lam, tail, inside)
         g = task.grad(at, batch)
         pulls = through(g, at, v, lam, tail), through(g, at, w, 1 - lam, tail)
@@ -92,17 +94,17 @@ def mapper(
         return Reply(w - broadcast.w, broadcast.extra), own
 
     def model(w: Tensor, state: Carry) -> Tensor:
-        return mixed(state[0], w, _number(state[1], every, w.new_zeros(())), tail)
+        return mixed(state[0], w, pick([w.new_zeros(()), *every], state[1]), tail)
 
     def tell(state: Carry) -> Tensor:
-        return _number(state[1], every, torch.zeros(1, dtype=torch.float64))
+        return pick([torch.zeros(1, dtype=torch.float64), *every], state[1])
 
     solver = Solver(init, begin, step, end)
     return owner(solver, budget or work, model, columns=("weight",), tell=tell)
 
 
 def _checked(weights: list[float]) -> list[float]:
-    """In order, each once."""
+    """Sort the weights, each once."""
     if not weights:
         raise Refusal(
             "mapper's weights = [] leave nothing to choose; give some in [0, 1], such "
@@ -115,21 +117,3 @@ def _checked(weights: list[float]) -> list[float]:
                 "client's model is its own"
             )
     return sorted({*weights})
-
-
-def _lowest(losses: Tensor) -> Tensor:
-    """Which is lowest, counted from 1; of equal ones, or none finite, the first."""
-    place, least = torch.ones_like(losses[0]), losses[0]
-    least = torch.where(least.isfinite(), least, torch.inf)
-    for i, loss in enumerate(losses[1:].unbind(), 2):
-        less = loss < least
-        place, least = torch.where(less, i, place), torch.where(less, loss, least)
-    return place
-
-
-def _number(place: Tensor, every: list[float], zero: Tensor) -> Tensor:
-    """The weight at a place, in the precision of `zero`; at place 0, zero."""
-    found = zero
-    for i, lam in enumerate(every, 1):
-        found = torch.where(place == i, lam, found)
-    return found

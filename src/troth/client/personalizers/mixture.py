@@ -8,8 +8,8 @@ from typing import Literal
 from torch import Tensor
 
 from troth import numerics
-from troth.client.personalizers import _lam
 from troth.client.personalizers._owner import Start, sent
+from troth.client.regularizers import _pull
 from troth.networks.flat import Masks
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task
 
@@ -85,15 +85,15 @@ def mixture(
         assert masks is not None
         sizes = masks.sizes()
         factors["1/size of the smallest tensor"] = float(1 / sizes.min())
-    _lam.stable("mixture", descent, factors)
+    _pull.stable("mixture", descent, factors)
 
     def gradient(broadcast: Broadcast, v: Tensor, batch: Batch) -> Tensor:
         if lam == 1:
             return task.grad(v, batch)
         apart = v - broadcast.w if sizes is None else (v - broadcast.w) / sizes
         pull = numerics.off_tail(apart, task.tail)
-        g = _lam.times(task.grad(v, batch), lam, task.tail)
-        return _lam.plus(g, pull, 2 * (1 - lam))
+        g = _pull.times(task.grad(v, batch), lam, task.tail)
+        return _pull.plus(g, pull, 2 * (1 - lam))
 
     part = share if start == "own" else 1.0
     return sent(descent, gradient, budget or work, part, start)

@@ -121,7 +121,7 @@ def _enough(rows: int, many: int) -> None:
 
 
 def _parts(batch: Batch, many: int) -> list[Batch]:
-    """The batch, divided at random into so many of about equal size.
+    """Divide the batch at random into so many of about equal size.
 
     Where there are fewer examples than that, the first part stands in for empty ones.
     """
@@ -130,12 +130,12 @@ def _parts(batch: Batch, many: int) -> list[Batch]:
     there = batch.weight > 0
     key = seeding.fold(seeding.fold(batch.key, batch.t), _SPLIT)
     order = torch.where(there, seeding.uniform(key, rows), 2.0).argsort(stable=True)
-    found = []
+    parts = []
     for k in range(many):
         own = order[k::many]
         own = torch.where(there.sum() > k, own, order[::many][: len(own)])
         weight = batch.weight[own]
         total = weight.sum()
         weight = weight / torch.where(total > 0, total, 1.0)
-        found.append(batch._replace(x=batch.x[own], y=batch.y[own], weight=weight))
-    return found
+        parts.append(batch._replace(x=batch.x[own], y=batch.y[own], weight=weight))
+    return parts

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.client.personalizers import _lam
 from troth.client.personalizers._owner import owner
+from troth.client.regularizers import _pull
 from troth.types import (
     Batch,
     Broadcast,
@@ -73,15 +73,15 @@ def pfedme(
     can follow (2 for `sgd`); more diverges on any data and is refused.
     """
     _check(lam, inner, tol)
-    _lam.stable("pfedme", descent, {"lam": lam})
-    _lam.stable("pfedme", solving, {"lam": lam}, "train")
+    _pull.stable("pfedme", descent, {"lam": lam})
+    _pull.stable("pfedme", solving, {"lam": lam}, "train")
     tail, head = task.tail, task.d - task.tail
 
     def nearest(theta: Tensor, w: Tensor, batch: Batch, scale: Tensor) -> Tensor:
         moments = descent.init(theta)
         for _ in range(inner):
             pull = numerics.off_tail(theta - w, tail)
-            g = _lam.plus(task.grad(theta, batch), pull, lam)
+            g = _pull.plus(task.grad(theta, batch), pull, lam)
             moved, moments = descent.step(theta, g, moments, scale)
             if tol > 0:  # who once stays does so for good: it meets the same gradient
                 near = torch.linalg.vector_norm(g[:head]) <= tol
@@ -95,7 +95,7 @@ def pfedme(
     def step(broadcast: Broadcast, carry: Carry, batch: Batch) -> Carry:
         w, theta, *moments = carry
         theta = nearest(theta, w, batch, broadcast.scale)
-        g = _lam.times(w - theta, lam, tail)
+        g = _pull.times(w - theta, lam, tail)
         w, rest = solving.step(w, g, tuple(moments), broadcast.scale)
         return w, theta, *rest
 

@@ -3,9 +3,9 @@
 References: yu2020salvaging.
 """
 
-from troth.client.personalizers import _lam
 from troth.client.personalizers._tuned import Keep
 from troth.client.personalizers.ditto_finetune import ditto_finetune
+from troth.client.regularizers import _pull
 from troth.client.regularizers.kl import kl
 from troth.types import Budget, Descent, Personal, Task
 
@@ -34,5 +34,5 @@ def skl(
         keep: "last", or "best" or "accurate" on the client's validation data.
     """
     regularizer = kl(task)
-    _lam.check("skl", lam, descent, regularizer.curvature)
+    _pull.check("skl", lam, descent, regularizer.curvature)
     return ditto_finetune(task, descent, regularizer, budget, lam=lam, keep=keep)

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from troth import numerics
 from troth.client.adversarial._worst import Adversarial, Worst
-from troth.client.personalizers import _choosing, _lam
+from troth.client.personalizers import _choosing
 from troth.client.personalizers._agreement import disagreement
 from troth.client.personalizers._choosing import Weight, Weights, pick
 from troth.client.personalizers._tuned import EPOCHS, Way, at_the_end, criterion, kept
+from troth.client.regularizers import _pull
 from troth.data import labels
 from troth.types import (
     Batch,
@@ -123,7 +124,7 @@ def transfer(
 def _gradient(
     task: Task, w: Tensor, batch: Batch, seen: Worst | None
 ) -> Callable[[Weights, Tensor], Tensor]:
-    """Of the whole objective, with some weights at v; a term of weight 0 is left out.
+    """Return the gradient of the whole objective; a term of weight 0 is left out.
 
     `seen` is the batch, made worse for w; None where no weight asks for it.
     """
@@ -138,16 +139,17 @@ def _gradient(
             terms.append((numerics.off_tail(v - w, task.tail), 2 * weights.w2))
         g = task.grad(v, batch)
         for term, weight in terms:
-            g = _lam.plus(g, term, weight)
+            g = _pull.plus(g, term, weight)
         return g
 
     return along
 
 
 def _prepare(adversarial: Adversarial) -> Callable[[Broadcast, Batch], Batch]:
-    """Validation data and, with negative weights, adversarial examples of them.
+    """Append adversarial examples to validation data, with negative weights.
 
-    What of these is right is what transferability has lost, but for a number.
+    The number of these that are right is what transferability has lost, but for a
+    constant.
     """
 
     def prepare(broadcast: Broadcast, valid: Batch) -> Batch:
@@ -161,13 +163,13 @@ def _prepare(adversarial: Adversarial) -> Callable[[Broadcast, Batch], Batch]:
 
 
 def _right(task: Task, v: Tensor, valid: Batch) -> Tensor:
-    """How many validation examples are right, adversarial ones left out."""
+    """Count the validation examples that are right, adversarial ones left out."""
     right = labels.right(task.predict(v, valid.x), valid.y)
     return (valid.weight.sign().clamp(min=0) * right).sum()
 
 
 def _tell(tried: list[Weights]) -> Callable[[Carry], Tensor]:
-    """The weights that a client has chosen; NaN before."""
+    """Return the weights that a client has chosen; NaN before."""
     nothing = torch.full((2,), torch.nan, dtype=torch.float64)
     each = [torch.tensor(pair, dtype=torch.float64) for pair in tried]
     return lambda state: pick([nothing, *each], state[1])

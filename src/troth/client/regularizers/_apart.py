@@ -1,4 +1,4 @@
-"""How far two models lie apart, whatever the size of their numbers."""
+"""Differences of two models and their lengths, whatever the size of their numbers."""
 
 import torch
 from torch import Tensor
@@ -8,13 +8,13 @@ from troth.types import Task
 
 
 def apart(v: Tensor, w: Tensor, task: Task) -> Tensor:
-    """The difference v − w; 0 for running statistics, which nobody learns."""
+    """Return v − w; 0 for running statistics, which nobody learns."""
     return numerics.off_tail(v - w, task.tail)
 
 
 def length(away: Tensor) -> Tensor:
-    """‖away‖, finite where it can be: no square of a number is too large or small."""
+    """Compute ‖away‖ without overflow or underflow of squares."""
     most = away.detach().abs().amax()
     scale = torch.where(most > 0, most, 1)
-    found: Tensor = scale * torch.linalg.vector_norm(away / scale)
-    return found
+    norm: Tensor = scale * torch.linalg.vector_norm(away / scale)
+    return norm

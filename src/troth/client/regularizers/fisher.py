@@ -34,11 +34,11 @@ def fisher(task: Task, *, power: float = 1.0, batches: int = 1) -> Regularizer:
         raise Refusal(f"fisher's batches = {batches} must be at least 1")
 
     def root(w: Tensor, batch: Batch) -> Tensor:
-        """√F to the power, of which no square is too large."""
-        found = torch.zeros_like(w)
+        """Compute √F to the power, of which no square is too large."""
+        total = torch.zeros_like(w)
         for part, share in _parts(batch, batches):
-            found = found.hypot(task.grad(w, part) * share.sqrt())
-        return found**power
+            total = total.hypot(task.grad(w, part) * share.sqrt())
+        return total**power
 
     def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         return 0.5 * (root(w, batch) * (v - w)).square().sum()
@@ -51,14 +51,14 @@ def fisher(task: Task, *, power: float = 1.0, batches: int = 1) -> Regularizer:
 
 
 def _parts(batch: Batch, batches: int) -> list[tuple[Batch, Tensor]]:
-    """A batch cut into so many (fewer, where it is short), and what each weighs."""
+    """Cut a batch into so many (fewer, where it is short), each with its weight."""
     if batches == 1:
         return [(batch, torch.ones_like(batch.weight[0]))]
-    found = []
+    parts = []
     for i in range(min(batches, len(batch.weight))):
         weight = batch.weight[i::batches]
         share = weight.sum()
         whole = weight / torch.where(share > 0, share, 1)
         x, y = batch.x[i::batches], batch.y[i::batches]
-        found.append((batch._replace(x=x, y=y, weight=whole), share))
-    return found
+        parts.append((batch._replace(x=x, y=y, weight=whole), share))
+    return parts

@@ -45,7 +45,7 @@ def kl(task: Task) -> Regularizer:
 
 
 def _logs(outputs: Tensor, single: bool) -> Tensor:
-    """Log-probabilities: over classes [b, k], or of yes and no [b, k, 2]."""
+    """Return log-probabilities: over classes [b, k], or of yes and no [b, k, 2]."""
     if single:
         return outputs.log_softmax(dim=-1)
     return logsigmoid(torch.stack([outputs, -outputs], dim=-1))

@@ -1,4 +1,4 @@
-"""Local steps of a moving copy of w along some gradient: what solvers share."""
+"""Move a copy of w by local steps along some gradient: what solvers share."""
 
 from collections.abc import Callable
 
@@ -7,13 +7,13 @@ from torch import Tensor
 from troth.types import Batch, Broadcast, Carry, Descent, Reply, Solver
 
 Gradient = Callable[[Broadcast, Tensor, Batch], Tensor]
-"""What w_k follows: of the broadcast, w_k and the batch."""
+"""Broadcast, w_k and batch → the gradient that w_k follows."""
 
 
 def steps(descent: Descent, gradient: Gradient) -> Solver:
-    """w_k starts from wᵗ and follows the gradient; the reply is how far that led.
+    """Start from wᵗ, follow the gradient and reply w_k − wᵗ.
 
-    Ditto's Algorithm 2, lines 5 and 7. Nothing is kept between rounds: the optimiser's
+    Ditto's Algorithm 2, lines 5 and 7. Nothing is kept between rounds: the optimizer's
     moments start anew in each.
     """
 

@@ -6,9 +6,10 @@ References: li2020federated.
 from torch import Tensor
 
 from troth import numerics
+from troth.client.regularizers import _pull
 from troth.client.solvers._steps import steps
 from troth.client.solvers.fedavg import fedavg
-from troth.types import Batch, Broadcast, Descent, Refusal, Solver, Task
+from troth.types import Batch, Broadcast, Descent, Solver, Task
 
 
 def fedprox(task: Task, descent: Descent, *, mu: float = 0.01) -> Solver:
@@ -23,19 +24,9 @@ def fedprox(task: Task, descent: Descent, *, mu: float = 0.01) -> Solver:
         mu: μ ≥ 0; 0 is exactly `fedavg`, μ → ∞ never leaves wᵗ. lr·mu must stay below
             what the optimiser's step can follow (2 for `sgd`).
     """
-    if not 0 <= mu < float("inf"):
-        raise Refusal(
-            f"fedprox's mu = {mu} must be a finite number of at least 0; 0 is fedavg"
-        )
+    _pull.check("fedprox", mu, descent, 1.0, "mu", "train")
     if mu == 0:
         return fedavg(task, descent)
-    if descent.lr * mu >= descent.limit:
-        raise Refusal(
-            f"fedprox's step diverges: lr·mu = {descent.lr:g}·{mu:g} = "
-            f"{descent.lr * mu:g} must stay below {descent.limit:g}; "
-            f"set train.lr below {descent.limit:g}/{mu:g} = {descent.limit / mu:.4g}, "
-            "or solver.mu lower"
-        )
 
     def gradient(broadcast: Broadcast, w: Tensor, batch: Batch) -> Tensor:
         pull = numerics.off_tail(w - broadcast.w, task.tail)

@@ -1,4 +1,4 @@
-"""What λ may be, and how a pull is added to a gradient."""
+"""Check the weight of a pull, and add the pull to a gradient."""
 
 import math
 from collections.abc import Callable
@@ -16,11 +16,11 @@ def check(
     descent: Descent,
     curvature: float = 0.0,
     option: str = "lam",
+    section: str = "personalizer",
 ) -> None:
     """Refuse a λ that is no weight, or with which an explicit step diverges.
 
     A pull of curvature 0 has none that is bounded or known: no step is refused.
-    `option` is what a refusal calls the weight.
     """
     if not 0 <= lam < float("inf"):
         raise Refusal(
@@ -29,7 +29,7 @@ def check(
         )
     factors = {option: lam} | ({} if curvature == 1 else {"curvature": curvature})
     if lam > 0:
-        stable(name, descent, factors)
+        stable(name, descent, factors, section)
 
 
 def stable(
@@ -38,10 +38,9 @@ def stable(
     factors: dict[str, float],
     section: str = "personalizer",
 ) -> None:
-    """Refuse a learning rate with which explicit steps on a pull diverge.
+    """Refuse the `lr` of a section with which explicit steps on a pull diverge.
 
-    The factors of the pull's curvature go by what a refusal calls them; `section` is
-    whose `lr` it is.
+    `factors` are those of the pull's curvature, by name.
     """
     bend = math.prod(factors.values())
     if math.isinf(descent.limit) or descent.lr * bend < descent.limit:
@@ -58,7 +57,7 @@ def stable(
 def gradient(
     task: Task, regularizer: Regularizer, lam: float
 ) -> Callable[[Tensor, Tensor, Batch], Tensor]:
-    """∇F(v) + λ∇R(v, w) at (v, w, batch); at λ = 0 without the term: no w does harm."""
+    """Return ∇F(v) + λ∇R(v, w) at (v, w, batch); at λ = 0 no w does harm."""
 
     def along(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         if lam == 0:
@@ -70,7 +69,7 @@ def gradient(
 
 
 def times(g: Tensor, factor: float | Tensor, tail: int) -> Tensor:
-    """A gradient times a factor; running statistics keep their whole step."""
+    """Scale a gradient by a factor; running statistics keep their whole step."""
     if tail == 0:
         return factor * g
     return torch.cat([factor * g[:-tail], g[-tail:]])
@@ -88,6 +87,6 @@ def plus(g: Tensor, pull: Tensor, lam: float) -> Tensor:
 
 
 def _down(limit: float) -> str:
-    """A limit to four digits, never rounded up."""
+    """Format a limit to four digits, never rounded up."""
     short = Context(prec=4, rounding=ROUND_DOWN)
     return f"{float(short.create_decimal_from_float(limit * (1 + 1e-12))):g}"
