@@ -131,18 +131,10 @@ def test_personal_models_may_have_their_own(tmp_path):
     assert torch.equal(flip, same)
 
 
-@pytest.mark.parametrize(
-    ("augment", "words"),
-    [
-        ("flip", r"'flip' needs images"),
-        ("flop", r"no augment 'flop' \(did you mean 'flip'"),
-        ({"name": "flip", "q": 1}, r"has no option 'q'"),
-    ],
-)
-def test_an_augment_that_does_not_fit_is_refused_before_anything(augment, words):
+def test_an_augment_that_does_not_fit_is_refused_before_anything():
     flat = {"data": "linear_regression", "partition": "natural"}
-    with pytest.raises(Refusal, match=words):
-        built(flat | {"train": {"augment": [augment]}})
+    with pytest.raises(Refusal, match="'flip' needs images"):
+        built(flat | {"train": {"augment": ["flip"]}})
 
 
 STRANGER = """

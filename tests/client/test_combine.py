@@ -53,14 +53,6 @@ def test_budgets_are_each_ones_own(shared, own, per_epoch, ends):
     assert found == pytest.approx([AFTER[steps] for steps in ends])
 
 
-@pytest.mark.parametrize(("shared", "own", "expected"), [(3, 1, 3.4), (1, 3, 3.876)])
-def test_ditto_beside_a_solver_that_works_longer_or_shorter(shared, own, expected):
-    # v = 3: 3 − 0.1·((3 − 11) + 2·(3 − 1)) = 3.4, and no further; or
-    # 3.4 → 3.4 + 0.76 − 0.48 = 3.68 → 3.68 + 0.732 − 0.536 = 3.876
-    client = both(ditto(BOWL, SGD, l2sq(), lam=2.0), Budget(shared), Budget(own))
-    assert round_(client, 3, v=3.0) == pytest.approx((AFTER[shared], expected))
-
-
 def test_clients_with_other_epochs_in_one_matrix():
     client = both(LOCAL, Budget(epochs=2), Budget(steps=1))
     step = torch.func.vmap(client.local.step, in_dims=(None, 0, 0, 0))
@@ -80,14 +72,6 @@ def test_steps_of_a_budget():
     assert Budget(steps=3).in_steps(per_epoch).tolist() == [3, 3, 3]
     assert Budget(epochs=2).in_steps(per_epoch).tolist() == [2, 10, 14]
     assert Budget(steps=4, epochs=2).in_steps(per_epoch).tolist() == [6, 14, 18]
-
-
-def test_moments_stop_with_the_budget():
-    heavy = by(0.1, "momentum", beta=0.5)
-    client = both(local(BOWL, heavy), Budget(steps=3), Budget(steps=1))
-    seen = [batch(11.0, t=t) for t in range(3)]
-    _, (_, own) = worked(client.local, client.init(SENT.w), SENT, *seen)
-    assert [x.item() for x in own] == pytest.approx([2.0, -10.0])
 
 
 def recorder(seen):

@@ -141,10 +141,7 @@ def test_a_network_of_the_library_is_frozen_by_stage():
 @pytest.mark.parametrize(
     ("freeze", "words"),
     [
-        (["layer9"], "model.freeze: 'layer9' matches nothing … did you mean 'layer"),
-        (["fc", "feature"], "'feature' … conv1.weight … layer4.1.bn2.{weight, bias"),
-        (["1.conv1"], "'1.conv1' … did you mean 'conv1'?"),
-        ([""], "model.freeze: ''"),
+        (["fc", "layer9"], "model.freeze: 'layer9' matches nothing … did you mean 'la"),
         (["*"], "model.freeze = ['*'] freezes all 62 tensors … at least one"),
         (["conv1", "*.*", "fc"], "freezes all 62"),
         (["*mean"], "one of 'bn1.running_mean' and … 'bn1.running_*'"),
@@ -157,17 +154,9 @@ def test_refuses_bad_patterns(freeze, words):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        *[({"freeze": value}, r"model\.freeze") for value in ("fc", 3, [3], True)],
-        *[({"weights_skip": value}, r"l\.weights_skip") for value in ("fc", 3, [3], 1)],
-        ({"weights_skip": ["fc"]}, r"model\.weights_skip = \['fc'\] says what not"),
-    ],
-)
-def test_patterns_are_a_list_of_texts_and_skip_needs_weights(options, words):
-    with pytest.raises(Refusal, match=words):
-        reader.from_dict({"model": {"name": "linear", **options}})
+def test_skip_needs_weights():
+    with pytest.raises(Refusal, match=r"model\.weights_skip = \['fc'\] says what not"):
+        reader.from_dict({"model": {"name": "linear", "weights_skip": ["fc"]}})
 
 
 # training with frozen parts
@@ -312,23 +301,6 @@ def test_resuming_wants_the_same_file(place, started):
     for name in ("rounds.jsonl", "clients.csv", "shared.safetensors"):
         one, other = (place / run / name for run in ("whole", "run"))
         assert one.read_bytes() == other.read_bytes(), name
-
-
-def test_a_file_that_does_not_fit_leaves_no_folder(place):
-    torch.save({"weight": torch.zeros(3)}, "w.pt")
-    with pytest.raises(Refusal, match=r"does not hold 1\.weight.* and holds weight"):
-        trained(place, {"name": "linear", "weights": "w.pt"}, "run")
-    assert {p.name for p in place.iterdir() if p.is_dir()} <= {"__pycache__"}
-
-
-def test_a_grid_of_starts(place):
-    torch.save(made({"name": "linear"}, seed=3).state_dict(), "w.pt")
-    grid = {"model.weights": ["", "w.pt"], "model.freeze": [[], ["1.bias"]]}
-    found = troth.run(SMALL | {"model": "linear", "grid": grid}, out=place / "grid")
-    assert len({run.path.name for run in found}) == 4
-    facts = [run.experiment.resolved for run in found]
-    assert ["weights_sha256" in own for own in facts] == [False, False, True, True]
-    assert [own["parameters"] for own in facts] == [650, 640] * 2
 
 
 # networks of one's own

@@ -284,10 +284,3 @@ def test_patterns_that_match_nothing(pattern):
     assert text.startswith(f"model.freeze: '{pattern}' matches nothing")
     assert all(name in text for name in NAMES)
     assert "(did you mean 'layer1'?)" in text or pattern != "layer"
-
-
-def test_names_of_a_module_are_listed_together():
-    names = list(dict(resnet18((3, 8, 8), 2, width=1).named_parameters()))
-    words = r"layer4\.1\.bn2\.\{weight, bias\}, fc\.\{weight"
-    with pytest.raises(Refusal, match=words):
-        weights.matched("x", ["nothing"], names)

@@ -1,6 +1,5 @@
 import pytest
 
-from troth import lookup
 from troth.client.schedules.steps import steps
 from troth.types import Refusal
 
@@ -37,10 +36,3 @@ def test_refuses_to_grow_beyond_a_million():
     assert steps(19, every=1, factor=2.0) == 2.0**19
     with pytest.raises(Refusal, match="factor = 2.0 over 20 changes multiplies"):
         steps(20, every=1, factor=2.0)
-
-
-def test_needs_to_know_how_often():
-    with pytest.raises(Refusal, match="'steps' needs the option 'every'"):
-        lookup.check("schedule", "steps", {})
-    full = lookup.check("schedule", "steps", {"every": 200})
-    assert full == {"every": 200, "factor": 0.5, "floor": 0.0}

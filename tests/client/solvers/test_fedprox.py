@@ -48,9 +48,14 @@ def test_the_limit_is_where_it_diverges():
     [
         *((0.1, mu, "sgd", f"mu = {mu} must be a fini") for mu in (-0.1, math.nan)),
         (0.1, math.inf, "sgd", "mu = inf must be a finite number of at least"),
-        (0.1, 20.0, "sgd", r"lr·mu = 0.1·20 = 2 must stay below 2; .* 2/20 = 0.1,"),
-        (1.0, 3.0, "sgd", r"= 3 must .* set train.lr below 2/3 = 0.6667, or solver.mu"),
-        (1.0, 3.8, "momentum", r"must stay below 3.8; set train.lr below 3.8/3.8 = 1,"),
+        (
+            0.1,
+            20.0,
+            "sgd",
+            "lr·mu = 0.1·20 = 2 must stay below 2; set train.lr below 0.1",
+        ),
+        (1.0, 3.0, "sgd", "= 3 must stay below 2; set train.lr below 0.6666"),
+        (1.0, 3.8, "momentum", "must stay below 3.8; set train.lr below 1$"),
     ],
 )
 def test_refusals(lr, mu, optimizer, words):

@@ -244,9 +244,7 @@ def test_refuses_moments(classify, optimizer):
     assert classify(solver="scaffold", personalizer=own).federation.step().moved > 0
 
 
-def test_refuses_what_is_none():
+def test_refuses_a_rate_that_is_no_share():
     for rate in (-0.1, 1.1, math.nan, math.inf):
         with pytest.raises(Refusal, match=f"rate = {rate} must lie in .* 1 is the pap"):
             made(rate=rate)
-    with pytest.raises(Refusal, match="solver.option = 'III' is not one of 'I', 'II'"):
-        lookup.check("solver", "scaffold", {"option": "III"})

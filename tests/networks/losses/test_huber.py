@@ -94,35 +94,3 @@ def test_the_table_holds_the_loss_that_was_trained(tmp_path):
     loss, error = huber(f, y, delta=0.5).mean(), (f[:, 0] - y).square().mean()
     assert run.clients["shared_loss"][k] == pytest.approx(float(loss), rel=1e-5)
     assert run.clients["shared_error"][k] == pytest.approx(float(error), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("loss", "words"),
-    [
-        ({"name": "huber", "delta": 0}, "huber's delta = 0.0 must be"),
-        ({"name": "huber", "detla": 1}, "no option 'detla'"),
-        ("multi_label", "'multi_label' needs a row of 0 and 1"),
-        ("cross_entropy", "'cross_entropy' needs an output a class and one label"),
-        ("hubert", "did you mean 'huber'"),
-    ],
-)
-def test_refuses_before_anything_is_written(tmp_path, loss, words):
-    with pytest.raises(Refusal, match=words):
-        trained(tmp_path, loss)
-    assert [file.name for file in tmp_path.iterdir()] == ["data.npz"]
-
-
-@pytest.mark.slow("trains to the end")
-@pytest.mark.parametrize("name", ["huber", "absolute", "squared"])
-def test_made_data_without_outliers(tmp_path, name):
-    tree = {
-        "data": {"name": "linear_regression", "tau": 0.0, "sigma": 0.1},
-        "partition": {"name": "natural"},
-        "train": {"rounds": 40, "lr": 0.1, "loss": name},
-        "engine": {"how": "vmap", "device": "cpu"},
-    }
-    [run] = troth.run(tree, out=tmp_path / "run")
-    assert run.summary["shared"]["error_mean"] < 0.02  # of noise alone 0.01
-    with pytest.raises(Refusal, match=f"'{name}' needs one output and one target"):
-        troth.run({"train": {"loss": name}}, out=tmp_path / "digits")
-    assert not (tmp_path / "digits").exists()

@@ -118,7 +118,6 @@ REFUSED = [
     ("cnn", {"channels": [0]}, r"model\.channels = \[0\]"),
     ("cnn", {"channels": []}, r"model\.channels is empty"),
     ("cnn", {"widths": [-3]}, r"model\.widths = \[-3\]"),
-    ("cnn", {"init": "he"}, "'glorot', 'torch'"),
     *[
         ("cnn", {"widths": [5], "dropout": bad}, r"\.dropout = \[.* hold 2 numbers of")
         for bad in ([0.5], [0.5] * 3, [0.5, 1.0], [-0.1, 0.0], [math.nan] * 2)
@@ -140,7 +139,6 @@ REFUSED = [
     ("mlp", {"widths": [3, 0]}, r"model\.widths = \[3, 0\]"),
     ("resnet18", {"shape": (3, 32, 7)}, "at least 8, and these are 32 by 7; enlarge"),
     ("resnet18", {"width": 0}, r"model\.width = 0 must be a whole number of at"),
-    ("resnet18", {"norm": "layer"}, "'batch', 'group'"),
     *[("svm", {"classes": k}, "2 classes") for k in (0, 1, 3, 10)],
     *[("svm", {"l2": bad}, r"model\.l2") for bad in (-0.1, math.nan, math.inf)],
     ("vgg13_bn", {"shape": (1, 28, 28)}, "at least 32, and these are 28 by 28"),
