@@ -56,6 +56,17 @@ def own(name, **options):
     return {"name": name, **options}
 
 
+def on_file(path, personalizer, train, /, **sections):
+    """An experiment in float64 on a file's clients; sections replace what is usual.
+
+    Only `train` is put together, from its usual values and those of the sections.
+    """
+    train = {"precision": "float64"} | train | sections.pop("train", {})
+    usual = {"partition": own("natural", split="given"), "engine": {"device": "cpu"}}
+    named = {"data": own("npz", path=str(path)), "personalizer": personalizer}
+    return usual | named | sections | {"train": train}
+
+
 def rows(split, k):
     """The slots of one client."""
     return torch.arange(int(split.size[k])) + split.start[k]

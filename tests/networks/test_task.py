@@ -16,6 +16,7 @@ from troth.types import Batch, Refusal, Task
 
 F64 = torch.float64
 OPTIONS = {  # smaller than the defaults
+    "celeba_cnn": {"channels": 3, "blocks": 2},
     "cnn": {"channels": [3, 5], "widths": [7], "kernel": 3},
     "mlp": {"widths": [6, 5]},
     "resnet18": {"width": 2},

@@ -8,6 +8,7 @@ from troth.networks.validate import check
 from troth.types import Refusal
 
 X = torch.randn(4, 5)
+NARROW = {"resnet18": {"width": 2}, "vgg13_bn": {"width": 2, "widths": [6]}}
 
 
 def refusal(module, x=X):
@@ -64,7 +65,7 @@ class Own(nn.Module):
 def test_every_model_passes_on_bytes_and_is_left_alone(name):
     for classes in [2] if name == "svm" else [2, 0]:
         shape = (1, 32, 32) if name == "vgg13_bn" else (1, 8, 8)
-        model = lookup.find("model", name)(shape, classes)
+        model = lookup.find("model", name)(shape, classes, **NARROW.get(name, {}))
         net = nn.Sequential(Normalize(0.0, 255.0), model)
         before = {n: t.clone() for n, t in net.state_dict().items()}
         check(net, torch.zeros(2, *shape, dtype=torch.uint8))

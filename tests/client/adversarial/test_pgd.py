@@ -177,21 +177,6 @@ def test_is_what_plain_autograd_finds(norm):
         close(found.outputs, plain(found.x).detach(), 1e-9)
 
 
-@BOTH
-@STARTS
-def test_more_iterations_never_lower_the_loss(norm, start):
-    task, w = problem(small(5), 3)
-    seen = batch(inputs(20, 5), torch.arange(20) % 3)
-    before = task.climb(3 * w, seen.x, seen.y)[1]
-    last = before if start == "none" else torch.zeros(20, dtype=F64)
-    for count in (1, 2, 3, 5, 9, 30):
-        how = {"step": 0.4, "iterations": count, "norm": norm, "start": start}
-        loss = pgd(task, 1.0, eps=0.5, **how).worst(3 * w, seen).loss
-        assert (loss >= last).all()
-        last = loss
-    assert (last > before + 0.1).any()
-
-
 def test_of_equal_losses_the_first_is_kept_and_none_that_is_no_number():
     one, two = torch.zeros(4, 2), torch.ones(4, 2)
     first = Worst(one, torch.tensor([1.0, 1.0, 1.0, NAN]), one)

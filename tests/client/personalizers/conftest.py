@@ -15,7 +15,7 @@ from troth import build
 from troth.engine.engine import Plan
 from troth.networks import task as tasks
 
-from ..small import built, draws, models
+from ..small import built, draws, models, on_file, own
 
 TRAIN, VALID = [8, 14, 24, 6, 18, 11], [2, 0, 4, 1, 3, 2]  # examples of each client
 N, FEATURES, COHORT, BATCH = len(TRAIN), 5, 4, 4
@@ -97,20 +97,13 @@ def tree(guests):
 
     def made(model, personalizer, **sections):
         train = {"rounds": 3, "cohort": COHORT, "batch": BATCH, "steps": 5, "lr": 0.1}
-        train |= {"precision": "float64"} | sections.pop("train", {})
-        if "epochs" in train:
-            del train["steps"]
-        return {
-            "seed": 5,
-            "data": {"name": "npz", "path": str(guests / "clients.npz")},
-            "partition": {"name": "natural", "split": "given"},
-            "model": model if model == "linear" else f"layered:{model}",
-            "train": train,
-            "personalizer": personalizer,
-            "adversarial": {"bounds": []},
-            "engine": {"device": "cpu"},
-            **sections,
-        }
+        usual = {"seed": 5, "adversarial": {"bounds": []}}
+        usual["model"] = model if model == "linear" else f"layered:{model}"
+        file, sections = guests / "clients.npz", usual | sections
+        wanted = on_file(file, personalizer, train, **sections)
+        if "epochs" in wanted["train"]:
+            del wanted["train"]["steps"]
+        return wanted
 
     return made
 
@@ -235,13 +228,7 @@ def grouped(tmp_path_factory):
 
     def made(personalizer, groups="two", **sections):
         how = {"rounds": 3, "cohort": 4, "steps": 2, "batch": 6, "lr": 0.1}
-        return {
-            "seed": 2,
-            "data": {"name": "npz", "path": str(path / f"{groups}.npz")},
-            "partition": {"name": "natural", "split": [0.6, 0.2, 0.2]},
-            "personalizer": personalizer,
-            "engine": {"device": "cpu"},
-            "train": how | {"precision": "float64"} | sections.pop("train", {}),
-        } | sections
+        usual = {"seed": 2, "partition": own("natural", split=[0.6, 0.2, 0.2])}
+        return on_file(path / f"{groups}.npz", personalizer, how, **usual | sections)
 
     return made

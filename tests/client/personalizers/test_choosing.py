@@ -28,6 +28,7 @@ from ..small import (
     gradient,
     loss,
     models,
+    on_file,
     own,
     rows,
     states,
@@ -165,17 +166,9 @@ def data(tmp_path_factory):
 def tree(data, options, **sections):
     """An experiment; `options` are the personalizer's."""
     train = {"rounds": 4, "cohort": COHORT, "batch": 4, "lr": 0.1, "steps": 4}
-    return {
-        "seed": 3,
-        "data": own("npz", path=str(data)),
-        "partition": own("natural", split="given"),
-        "model": "linear",
-        "train": train | {"precision": "float64"} | sections.pop("train", {}),
-        "personalizer": own("ditto", **options),
-        "adversary": {"fraction": 0.2},
-        "attack": "model_replacement",
-        "engine": {"device": "cpu"},
-    } | sections
+    attack = {"adversary": {"fraction": 0.2}, "attack": "model_replacement"}
+    usual = {"seed": 3, "model": "linear"} | attack
+    return on_file(data, own("ditto", **options), train, **usual | sections)
 
 
 def asked(rule, **more):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ..hand import batch
-from ..small import VMAP, agrees, built, gradient, models, rows
+from ..small import VMAP, agrees, built, gradient, models, on_file, own, rows
 
 N, D = 4, 3
 
@@ -26,17 +26,10 @@ def data(tmp_path_factory):
 
 
 def tree(path, options, **more):
-    train = {"rounds": 200, "batch": 0, "precision": "float64", "lr": 0.01}
-    return {
-        "data": {"name": "npz", "path": str(path)},
-        "partition": {"name": "natural", "split": "given"},
-        "model": {"name": "linear", "normalize": "none"},
-        "train": train | more.pop("train", {}),
-        "personalizer": {"name": "coupled"} | options,
-        "aggregator": "sum",
-        "server": {"name": "sgd", "lr": 0.1},
-        "engine": {"device": "cpu"},
-    } | more
+    train = {"rounds": 200, "batch": 0, "lr": 0.01}
+    usual = {"model": own("linear", normalize="none")}
+    usual |= {"aggregator": "sum", "server": own("sgd", lr=0.1)}
+    return on_file(path, own("coupled", **options), train, **usual | more)
 
 
 @pytest.mark.slow("traces L-BFGS steps four times")
@@ -54,8 +47,8 @@ def test_on_quadratics_it_ends_at_the_minimiser(data, nu, fit):
     eye = torch.eye(D + 1, dtype=torch.float64)
     left, right, solved = 0 * eye, zero, []
     for k in range(N):
-        own = rows(data.train, k)
-        x, y = data.x[data.train.row[own]].double(), data.train.y[own].double()
+        mine = rows(data.train, k)
+        x, y = data.x[data.train.row[mine]].double(), data.train.y[mine].double()
         q = torch.cat([x, torch.ones(len(x), 1).double()], dim=1)
         many = factor * (1.0 if fit == "sum" else 1 / len(x))
         inverse = torch.linalg.inv(many * q.T @ q + (2 * nu + lam) * eye)

@@ -104,20 +104,6 @@ def test_a_strong_pull_is_the_shared_model():
     assert found == pytest.approx(4.0, abs=1e-5)
 
 
-@pytest.mark.parametrize("lam", [0.01, 0.7, 3.0])
-def test_the_shared_anchor_bit_for_bit(lam):
-    """v − η(∇F(v) + λ(v − wᵗ)), each operation as it always was."""
-    d, task, lr = 6, bowl(1.3, d=6), 0.07
-    v, w, moving = drawn(3, d)
-    one = ditto(task, by(lr), l2sq(), lam=lam)
-    state = one.init(v)
-    for t in range(5):
-        b = vectors(*drawn(4, d, seed=t))
-        state = one.step(state, Anchor(w, moving + t, w), b, b, ONE)
-        v = torch.addcmul(v, task.grad(v, b).add(v - w, alpha=lam), -lr * ONE)
-        assert torch.equal(one.model(w, state), v)
-
-
 @pytest.mark.parametrize("steps", [(3, 3), (2, 5), (5, 2)])
 def test_the_moving_anchor_is_fmtls_algorithm(steps):
     """Line 5, w_k and then v, for three rounds; the server is that of one client."""

@@ -23,6 +23,8 @@ from ..small import (
     gradient,
     loss,
     models,
+    on_file,
+    own,
     rows,
 )
 
@@ -47,15 +49,9 @@ def path(tmp_path_factory):
 
 def tree(path, options, **sections):
     train = {"rounds": 3, "cohort": 4, "steps": 2, "batch": 5, "lr": 0.1}
-    return {
-        "seed": 2,
-        "data": {"name": "npz", "path": str(path)},
-        "partition": {"name": "natural", "split": [0.6, 0.2, 0.2]},
-        "model": "linear",
-        "personalizer": {"name": "finetune"} | options,
-        "engine": {"device": "cpu"},
-        "train": train | {"precision": "float64"} | sections.pop("train", {}),
-    } | sections
+    split = own("natural", split=[0.6, 0.2, 0.2])
+    usual = {"seed": 2, "partition": split, "model": "linear"}
+    return on_file(path, {"name": "finetune"} | options, train, **usual | sections)
 
 
 def trained(path, options, plan=LOOP, **sections):
@@ -152,14 +148,15 @@ def test_its_own_learning_rate_and_optimizer(path):
 
 def test_augments_change_its_batches_too(path):
     noisy, found = [{"name": "noise", "sigma": 0.5}], []
-    for own, train in (({}, noisy), ({"augment": noisy}, []), ({"augment": []}, noisy)):
-        wanted, moved = {"steps": 3} | own, []
+    none = {"augment": []}
+    for mine, train in (({}, noisy), ({"augment": noisy}, []), (none, noisy)):
+        wanted, moved = {"steps": 3} | mine, []
         for plan in (LOOP, THREADS):
             ready, v, w = trained(path, wanted, plan, train={"augment": train})
             moved.append(v - w)
         assert torch.allclose(*moved, 0, 1e-10)
         plain = torch.stack([way(ready, k, 3)[-1] for k in range(N)]) - w
-        assert torch.allclose(moved[0], plain, 0, 1e-12) == (own == {"augment": []})
+        assert torch.allclose(moved[0], plain, 0, 1e-12) == (mine == none)
         found.append(moved[0])
     assert not torch.allclose(*found[:2], 0, 1e-6)
 
@@ -178,19 +175,6 @@ def test_its_steps_are_counted(path):
         counted(name, availability={"drop": 0.99}) for name in ("finetune", "none")
     )
     assert some.client_steps == none.client_steps + epochs
-
-
-@pytest.mark.parametrize(
-    ("how", "chunk", "workers", "steps"),
-    [("vmap", 4, 1, [4, 6]), ("threads", 1, 2, [6])],
-)
-def test_progress(path, tmp_path, how, chunk, workers, steps):
-    told, engine = [], {"how": how, "chunk": chunk, "workers": workers}
-    with progress.watching(lambda *now: told.append(now)):
-        troth.run(tree(path, {"steps": 2}, engine=engine), out=tmp_path / how)
-    said = [now for now in told if now[0] == "personalizing"]
-    assert said == [("personalizing", k, N) for k in steps]
-    assert told[-1] == ("", 0, 0)
 
 
 def contents(path):

@@ -90,25 +90,6 @@ def test_on_average_the_randomised_is_the_partial():
     np.testing.assert_allclose(mean, ended(made(lam=lam), [0] * 5), atol=1e-12)
 
 
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.85])
-def test_the_coin_falls_as_often_as_it_should(p):
-    """Of 10⁴ tosses, within 5 standard deviations: 6e-7 of failing, were it drawn."""
-    one, n, towards = made(by(0.05), lam=1.0, variant="randomised", p=p), 10_000, 0
-    for r in range(100):
-        key = seeding.keys(7, "common", r, torch.tensor(0))
-        tosses = seeding.uniform(seeding.fold(key, torch.arange(100)), 1)[:, 0]
-        falls = (tosses < p).tolist()
-        towards += sum(falls)
-        if r > 2:
-            continue
-        v, x = 1.0, [5.0 + t for t in range(20)]  # and that the client goes by it
-        for at, up in zip(x, falls, strict=False):
-            v += 0.05 / p * (4.0 - v) if up else 0.05 / (1 - p) * (at - v)
-        _, (found,) = round_(one, one.init(number(1.0)), 4.0, *x, key=int(key))
-        assert found.item() == pytest.approx(v, rel=1e-12)
-    assert abs(towards - n * p) <= 5 * math.sqrt(n * p * (1 - p))
-
-
 def test_a_strong_pull_is_one_model_for_all():
     found = quadratics({"name": "l2sgd", "lam": 1e4}, 100, lr=1e-4, steps=1)
     assert np.abs(found.v - found.w).max() < 1e-3
@@ -162,15 +143,6 @@ def test_written_out(tree, variant):
 def test_with_all_clients_the_shared_model_is_their_mean(tree, variant):
     ready = built(tree("linear", own("l2sgd", variant=variant), train={"cohort": 0}))
     assert (ready.federation.broadcast.w - models(ready).mean(0)).abs().max() <= 1e-14
-
-
-def test_other_rounds_and_other_seeds_toss_anew(tree):
-    def keys(seed):
-        ready = built(tree("linear", "l2sgd", seed=seed), rounds=0)
-        return [ready.federation.engine.feed.common(r).item() for r in range(6)]
-
-    assert keys(3) == keys(3)
-    assert len({*keys(3), *keys(4)}) == 12
 
 
 def test_newcomers_toss_anew_in_every_round_of_theirs(tree):

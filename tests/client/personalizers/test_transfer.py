@@ -24,6 +24,7 @@ from ..small import (
     built,
     done,
     draws,
+    on_file,
     own,
     rows,
     told,
@@ -50,17 +51,15 @@ def path(tmp_path_factory):
 
 def tree(path, options, **sections):
     train = {"rounds": 3, "cohort": 4, "steps": 2, "batch": 8, "lr": LR}
-    return {
+    usual = {
         "seed": 2,
-        "data": own("npz", path=str(path)),
         "partition": own("natural", split=[0.6, 0.25, 0.15]),
         "model": own("mlp", widths=[5]),
-        "personalizer": {"name": "transfer", "steps": STEPS} | options,
         "adversarial": {"eps": EPS, "iterations": ITERATIONS},
         "engine": {"how": "threads", "device": "cpu"},
-        "train": train | {"precision": "float64"} | sections.pop("train", {}),
-        **sections,
     }
+    personalizer = {"name": "transfer", "steps": STEPS} | options
+    return on_file(path, personalizer, train, **usual | sections)
 
 
 def trained(path, options, plan=THREADS, **more):

@@ -10,7 +10,7 @@ import pytest
 from troth import build
 from troth.engine.engine import Plan
 
-from ..small import built
+from ..small import built, on_file
 
 SIZES = [6, 9, 14, 20, 5, 11]
 LR = 0.1  # of the quadratics
@@ -43,14 +43,7 @@ def strange(tmp_path, monkeypatch):
 
 
 def federation(path, plan, sections):
-    train = {"rounds": 3, "precision": "float64"}
-    tree = {
-        "data": {"name": "npz", "path": str(path)},
-        "partition": {"name": "natural", "split": "given"},
-        "engine": {"device": "cpu"},
-        **sections,
-        "train": train | sections.get("train", {}),
-    }
+    tree = on_file(path, "none", {"rounds": 3}, **sections)
     return built(tree, plan or Plan("threads", 1), 0)
 
 

@@ -97,14 +97,6 @@ def test_npz_to_predictions(data):
     assert found.shape == (240, 3) and (found == y).mean() > 0.85
 
 
-def test_hostile_clients_toss_coins(data):
-    tree = experiment(data, adversary={"clients": [1]}, personalizer={"name": "local"})
-    [run] = troth.run(tree, out=data / "run")
-    own = run.clients["accuracy"]
-    assert own[1] < 0.8 < own[[0, 2, 3, 4, 5]].min()
-    assert "malicious_accuracy_mean" in run.summary["personal"]
-
-
 FILE = """
 data = {{ name = "csv", path = "{}", label = {} }}
 partition = {{ clients = 6 }}
