@@ -1,4 +1,4 @@
-"""Batch normalisation and dropout: against torch's own, padded, lifted and told."""
+"""Batch normalization and dropout: against torch's own, padded, lifted and told."""
 
 import copy
 import inspect
@@ -17,7 +17,7 @@ F64 = torch.float64
 SHAPES = {nn.BatchNorm1d: (3,), nn.BatchNorm2d: (3, 4, 5), nn.BatchNorm3d: (3, 2, 4, 3)}
 
 
-def normalised(kind, seed, **options):
+def normalized(kind, seed, **options):
     torch.manual_seed(seed)
     norm = kind(3, **options).to(F64)
     for t in (norm.weight, norm.bias, norm.running_mean):
@@ -53,9 +53,9 @@ if "bias" in inspect.signature(nn.BatchNorm1d).parameters:  # torch 2.13
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("kind", SHAPES)
-def test_it_is_torchs_batch_normalisation(kind, padded, options):
+def test_it_is_torchs_batch_normalization(kind, padded, options):
     for seed in range(3):
-        theirs = normalised(kind, seed, **options)
+        theirs = normalized(kind, seed, **options)
         net = nn.Sequential(copy.deepcopy(theirs))
         objective = tasks.Objective(net, 0, padded=padded)
         x = torch.randn(6, *SHAPES[kind], dtype=F64) * 3 + 1
@@ -64,13 +64,13 @@ def test_it_is_torchs_batch_normalisation(kind, padded, options):
         assert torch.allclose(mean, theirs.running_mean, atol=1e-13)
         assert torch.allclose(var, theirs.running_var, atol=1e-13)
         objective.mode(training=False)
-        fresh = normalised(kind, seed, **options).eval()  # statistics not written
+        fresh = normalized(kind, seed, **options).eval()  # statistics not written
         assert close(objective.net(x), fresh(x))
 
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_padding_does_not_count(kind):
-    net = nn.Sequential(normalised(kind, 0), nn.Flatten(), nn.LazyLinear(1)).to(F64)
+    net = nn.Sequential(normalized(kind, 0), nn.Flatten(), nn.LazyLinear(1)).to(F64)
     x, y = torch.randn(5, *SHAPES[kind], dtype=F64), torch.randn(5, dtype=F64)
     net(x)
     objective = tasks.Objective(net, 0)
@@ -85,7 +85,7 @@ def test_padding_does_not_count(kind):
 
 
 def test_a_client_without_examples_keeps_its_statistics():
-    net = nn.Sequential(normalised(nn.BatchNorm1d, 0), nn.Linear(3, 1).to(F64))
+    net = nn.Sequential(normalized(nn.BatchNorm1d, 0), nn.Linear(3, 1).to(F64))
     objective = tasks.Objective(net, 0)
     nobody = batch_of(torch.randn(4, 3, dtype=F64), torch.zeros(4, dtype=F64))
     task = tasks.functional(objective)
@@ -93,7 +93,7 @@ def test_a_client_without_examples_keeps_its_statistics():
 
 
 def test_a_single_row_has_no_spread():
-    norm, x = normalised(nn.BatchNorm1d, 0), torch.randn(1, 3, dtype=F64)
+    norm, x = normalized(nn.BatchNorm1d, 0), torch.randn(1, 3, dtype=F64)
     out, mean, var = trains(tasks.Objective(nn.Sequential(norm), 0), x)
     assert torch.allclose(out[0], norm.bias.data)
     assert torch.allclose(mean, 0.9 * norm.running_mean + 0.1 * x[0])
@@ -124,7 +124,7 @@ def test_a_step_takes_the_tail_where_torch_takes_it():
 
 
 def test_frozen_statistics_stay_and_are_used():
-    norm = normalised(nn.BatchNorm1d, 0)
+    norm = normalized(nn.BatchNorm1d, 0)
     norm.frozen_statistics = True
     objective = tasks.Objective(nn.Sequential(norm, nn.Linear(3, 1).to(F64)), 0)
     task, x, seen = tasks.functional(objective), torch.randn(4, 3, dtype=F64), []
@@ -138,7 +138,7 @@ def test_a_layer_used_twice_moves_twice_and_one_unused_stays():
     class Twice(nn.Module):
         def __init__(self):
             super().__init__()
-            self.a, self.b = (normalised(nn.BatchNorm1d, seed) for seed in (0, 1))
+            self.a, self.b = (normalized(nn.BatchNorm1d, seed) for seed in (0, 1))
             self.out = nn.Linear(3, 1).to(F64)
 
         def forward(self, x):
@@ -215,7 +215,7 @@ def test_draws_are_of_the_client_the_step_and_the_layer():
 @pytest.mark.parametrize("kind", SHAPES)
 def test_inputs_that_torch_would_not_take(kind, axes):
     """Else the trained model would not run as an ordinary module."""
-    x, theirs = torch.randn(4, 3, *[2] * (axes - 2), dtype=F64), normalised(kind, 0)
+    x, theirs = torch.randn(4, 3, *[2] * (axes - 2), dtype=F64), normalized(kind, 0)
     ours = adapt(copy.deepcopy(theirs))
     try:
         theirs(x)
@@ -264,7 +264,7 @@ def test_a_layer_that_its_owner_keeps_from_training_stays():
     class Kept(nn.Module):
         def __init__(self):
             super().__init__()
-            self.norm, self.out = normalised(nn.BatchNorm1d, 0), nn.Linear(3, 1).to(F64)
+            self.norm, self.out = normalized(nn.BatchNorm1d, 0), nn.Linear(3, 1).to(F64)
 
         def train(self, mode=True):
             super().train(mode)

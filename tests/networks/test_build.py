@@ -186,7 +186,7 @@ def test_frozen_numbers_stay_whatever_happens(place, how):
     assert not torch.equal(own["1.7.weight"], after["7.weight"])
 
 
-def test_a_frozen_layer_normalises_by_its_running_statistics(place):
+def test_a_frozen_layer_normalizes_by_its_running_statistics(place):
     """As if the layer were the affine map that it is in prediction."""
     torch.manual_seed(0)
     source = made(OWN)

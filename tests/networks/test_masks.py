@@ -17,7 +17,7 @@ from troth.types import Refusal
 
 
 class Small(nn.Module):
-    """Two layers, a normalisation without parameters between them, and a head."""
+    """Two layers, a normalization without parameters between them, and a head."""
 
     def __init__(self):
         super().__init__()
@@ -94,7 +94,7 @@ def test_names_of_sequences_and_of_a_model_of_one_layer():
     with pytest.raises(Refusal, match=r"'1\.2' matches nothing"):
         masks.matching("layers", ["1.2"])
     two = Masks(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)))
-    assert two.layers == ["0", "1"]  # the first is no normalisation
+    assert two.layers == ["0", "1"]  # the first is no normalization
     nested = Masks(behind(nn.Sequential(Normalize(0.0, 1.0), nn.Linear(2, 1))))
     assert nested.layers == ["1"]
     one = Masks(behind(nn.Linear(2, 1)))
@@ -155,7 +155,7 @@ def test_refusals(ask, words):
 
 def test_no_norms():
     model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2, elementwise_affine=False))
-    with pytest.raises(Refusal, match="no normalisation layer that is trained") as no:
+    with pytest.raises(Refusal, match="no normalization layer that is trained") as no:
         Masks(behind(model)).norms()
     assert str(no.value).endswith("layers: 0")
 

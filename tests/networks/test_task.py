@@ -31,7 +31,7 @@ ZERO = torch.tensor(0)
 
 
 def problem(name, seed, classes, dtype=F64):
-    """A model behind its normalisation and a batch of bytes, some of weight 0."""
+    """A model behind its normalization and a batch of bytes, some of weight 0."""
     torch.manual_seed(seed)
     shape = (LARGER if name in DEEP else SHAPES)[seed % len(SHAPES)]
     model = lookup.find("model", name)(shape, classes, **OPTIONS.get(name, {}))
@@ -129,7 +129,7 @@ def test_bfloat16_is_close_and_comes_back_as_it_went(name):
     v, exact = tasks.flatten(objective), tasks.functional(objective)
     pure, own = forms(objective, "bfloat16")
     g = exact.grad(v, batch)
-    # Normalising by four rows magnifies the rounding of every layer below.
+    # Normalizing by four rows magnifies the rounding of every layer below.
     far = 0.4 if exact.tail else 0.05
     for task in (pure, own):
         low = task.grad(v, batch)

@@ -252,7 +252,7 @@ def maker(
             batch=t.batch,
             groups=groups,
         )
-        if not isinstance(personal, Personal):  # it owns the reply
+        if not isinstance(personal, Personal):  # it makes the update
             _alone(e, personal)
             return seen_through(personal, (seen, own_view))
         solver = _made("solver", e.solver, task=task, descent=shared)

@@ -51,7 +51,7 @@ class BatchNorm(_BatchNorm):
         """Normalize [b, c, ...] over all axes except c."""
         assert self.running_mean is not None and self.running_var is not None
         if x.dim() not in self.axes:
-            raise ValueError(f"batch normalisation of {self.axes} axes got {x.dim()}")
+            raise ValueError(f"batch normalization of {self.axes} axes got {x.dim()}")
         mean, var = self.running_mean, self.running_var
         if not self.training or self.frozen_statistics:
             return self._plainly(x, mean, var)
@@ -90,15 +90,15 @@ class BatchNorm(_BatchNorm):
         each = x[0, 0].numel()
         count = (present.sum() * each).clamp(min=1).to(wide.dtype)
         mean = (wide * there).sum(axes) / count
-        centred = wide - mean.reshape(column)
-        var = (centred.square() * there).sum(axes) / count
+        centered = wide - mean.reshape(column)
+        var = (centered.square() * there).sum(axes) / count
         rate = (self.momentum or 0.0) * present.any().to(wide.dtype)
         unbiased = var.detach() * count / (count - 1).clamp(min=1)
         self.moved = (
             old + rate * (mean.detach() - old),
             old_var + rate * (count > 1).to(wide.dtype) * (unbiased - old_var),
         )
-        out = centred * torch.rsqrt(var + self.eps).reshape(column)
+        out = centered * torch.rsqrt(var + self.eps).reshape(column)
         if self.weight is not None:
             out = out * self.weight.reshape(column)
         if self.bias is not None:

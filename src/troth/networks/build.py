@@ -35,7 +35,7 @@ def network(
         scale: the value of x that stands for 1.
         given: whether `model.weights` is read; not for a trained model.
     """
-    model = _initialised(e, shape, classes)
+    model = _initialized(e, shape, classes)
     if given and e.model.weights:
         if e.train.precision == "float64":
             model = model.double()  # before: the file may hold more than float32 does
@@ -44,7 +44,7 @@ def network(
     return nn.Sequential(layers.normalize(e.model.normalize, x, scale), model)
 
 
-def _initialised(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Module:
+def _initialized(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Module:
     if not shape or 0 in shape:
         raise Refusal(
             f"one example has shape {list(shape)}, which holds nothing to learn from "

@@ -172,7 +172,7 @@ class Masks:
         found = [n for n, m in self._layers.items() if isinstance(m, _NORMS)]
         if not found:
             raise Refusal(
-                "this model has no normalisation layer that is trained; take one that "
+                "this model has no normalization layer that is trained; take one that "
                 "has, such as resnet18, vgg13_bn or celeba_cnn, or personalizer "
                 f"fedper with some of its layers: {self._listed}"
             )

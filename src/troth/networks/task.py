@@ -60,7 +60,7 @@ class Objective(nn.Module):
         self.classes, self.loss, self.padded = classes, loss, padded
         self.suited: Loss = lookup.find("loss", "auto")
         self.losing = _defines(net, "loss")  # names, lest a module be held twice
-        self.penalising = _defines(net, "penalty")
+        self.penalizing = _defines(net, "penalty")
         self.parts = list(self.net.modules())  # in lists, lest they be registered
         self.norms = [m for m in self.parts if isinstance(m, BatchNorm)]
         self.drops = [m for m in self.parts if isinstance(m, Dropout) and m.p > 0]
@@ -79,8 +79,8 @@ class Objective(nn.Module):
                 f"{batch.weight.shape[0]} examples; it must return one value an example"
             )
         total = (losses * batch.weight).sum()
-        if self.penalising is not None:
-            total = total + cast(Any, self.net.get_submodule(self.penalising)).penalty()
+        if self.penalizing is not None:
+            total = total + cast(Any, self.net.get_submodule(self.penalizing)).penalty()
         return total
 
     def per_example(self, outputs: Tensor, y: Tensor) -> Tensor:

@@ -147,7 +147,7 @@ def _by_statistics(part: _NormBase) -> str | None:
         return None
     batch = isinstance(part, _BatchNorm)
     if part.running_mean is None:
-        mixes = "normalises by the batch in tests too, which mixes clients, set "
+        mixes = "normalizes by the batch in tests too, which mixes clients, set "
         return mixes + "track_running_stats = True" if batch else None
     if batch and part.momentum is None:
         return "averages its statistics over all batches, set a momentum, such as 0.1"

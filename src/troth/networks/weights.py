@@ -217,7 +217,7 @@ def _fitted(path: str, name: str, value: Tensor, place: Tensor) -> Tensor:
         raise Refusal(
             f"{here} has shape {list(value.shape)}, and the model's has "
             f"{list(place.shape)}; change the model's options or the data, or set "
-            f'model.weights_skip = ["{name}"] to leave it as it is initialised'
+            f'model.weights_skip = ["{name}"] to leave it as it is initialized'
         )
     if value.is_quantized or value.is_floating_point() != place.is_floating_point():
         raise Refusal(

@@ -157,7 +157,7 @@ def written_out(net, x, y, norm, eps, step, count):
 
 @BOTH
 def test_is_what_plain_autograd_finds(norm):
-    """With batch normalisation and dropout as in use, and the best iterate kept."""
+    """With batch normalization and dropout as in use, and the best iterate kept."""
     inner = nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Dropout(0.5)
     net, plain = (nn.Sequential(*inner, nn.Linear(6, 3)).double() for _ in range(2))
     objective = tasks.Objective(net, 3)

@@ -1,4 +1,4 @@
-"""What holds of every optimiser in the folder, and that torch does the same."""
+"""What holds of every optimizer in the folder, and that torch does the same."""
 
 import math
 

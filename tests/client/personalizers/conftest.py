@@ -122,10 +122,10 @@ def train(tree):
 
 @pytest.fixture(scope="session")
 def written_out(guests):
-    """(trained, personal layers, turns of a client, two optimisers): compares.
+    """(trained, personal layers, turns of a client, two optimizers): compares.
 
     The same federation in plain torch: a client is a module. Its own layers and their
-    optimiser live on; the others are set to what the server sends, and their optimiser
+    optimizer live on; the others are set to what the server sends, and their optimizer
     is new in every round. Personal layers of the shared model stay as at the start.
     """
 
@@ -135,18 +135,18 @@ def written_out(guests):
             for name, value in ours.named(v).items():
                 torch.testing.assert_close(value, theirs[name], rtol=0, atol=1e-9)
 
-    def run(built, own, turns, optimise):
+    def run(built, own, turns, optimize):
         """The shared model and all clients', by the names of their tensors."""
         w = Trained(built, None, None, []).named(built.federation.broadcast.w.clone())
         clients = [layered.normed((FEATURES,), 3).double().train() for _ in TRAIN]
         for client in clients:
             _put(client, w)
-        firsts = [optimise[0](_parameters(c, own, True)) for c in clients]
+        firsts = [optimize[0](_parameters(c, own, True)) for c in clients]
         for r in range(built.federation.rounds):
             sent = []
             for k in built.federation.sample(r):
                 _put(clients[k], {n: t for n, t in w.items() if _shared(n, own)})
-                second = optimise[1](_parameters(clients[k], own, False))
+                second = optimize[1](_parameters(clients[k], own, False))
                 _work(built, clients[k], own, (firsts[k], second), turns(k), (r, k))
                 sent.append(_values(clients[k]))
             for name in filter(lambda n: _shared(n, own), w):
@@ -184,7 +184,7 @@ def _parameters(net, own, mine):
     return found or [nn.Parameter(torch.zeros(1))]
 
 
-def _work(built, net, own, optimisers, turns, when):
+def _work(built, net, own, optimizers, turns, when):
     """A round of one client."""
     r, k = when
     train = built.data.train
@@ -193,9 +193,9 @@ def _work(built, net, own, optimisers, turns, when):
         net.zero_grad()
         x = built.network[0](built.data.x[train.row[held]])
         cross_entropy(net(x), train.y[held]).backward()
-        for optimiser, moves in zip(optimisers, turn, strict=True):
+        for optimizer, moves in zip(optimizers, turn, strict=True):
             if moves:
-                optimiser.step()
+                optimizer.step()
         still = {n for n in before if not turn[_shared(n, own)]}
         _put(net, {n: t for n, t in before.items() if n in still and "running" in n})
 

@@ -1,4 +1,4 @@
-"""The coupled federation: what it minimises, and what it sends."""
+"""The coupled federation: what it minimizes, and what it sends."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def tree(path, options, **more):
 @pytest.mark.slow("traces L-BFGS steps four times")
 @pytest.mark.parametrize("nu", [0.0, 0.3])
 @pytest.mark.parametrize("fit", ["sum", "mean"])
-def test_on_quadratics_it_ends_at_the_minimiser(data, nu, fit):
+def test_on_quadratics_it_ends_at_the_minimizer(data, nu, fit):
     """Eq. 1 with R = λ·½‖ρ − θ‖²: a linear system in (ρ, θ_1 … θ_N)."""
     lam, more = 0.7, {"train": {"rounds": 40}, "server": {"name": "sgd", "lr": 0.3}}
     options = {"solve": "exact", "lam": lam, "nu": nu, "fit": fit, "steps": 4}

@@ -22,7 +22,7 @@ def test_two_steps_by_hand(steps, expected):
 
 
 @pytest.mark.parametrize("lam", [0.1, 1.0, 5.0])
-def test_ends_at_the_minimiser_of_its_objective(lam):
+def test_ends_at_the_minimizer_of_its_objective(lam):
     """argmin F_k(v) + λ/2·‖v − w*‖² = (A + λI)⁻¹(b + λw*), w* any."""
     own = {"name": "ditto_finetune", "lam": lam, "steps": 300, "lr": 0.15}
     found = quadratics(own, 3, lr=0.1, steps=2)
@@ -44,7 +44,7 @@ def test_joint_and_two_stage_agree():
 
 
 def test_a_strong_pull_is_the_shared_model(tree):
-    own = {"name": "ditto_finetune", "lam": 1e6, "lr": 1e-6, "steps": 200}
+    own = {"name": "ditto_finetune", "lam": 1e6, "lr": 1e-6, "steps": 20}
     made = built(tree("linear", own))
     assert (done(made) - made.federation.broadcast.w).abs().max() < 1e-5
 

@@ -8,7 +8,7 @@ from troth.client.personalizers.finetune import finetune
 from troth.types import Batch, Task
 
 from ..hand import OPTIMIZERS, batch, by, drawn, number, sent, worked
-from ..small import built, done
+from ..small import THREADS, built, done
 
 
 def bowl(slopes):
@@ -46,11 +46,11 @@ def test_by_hand():
     assert finished(one, w, seen).tolist() == pytest.approx([1.1775, 1.32])
 
 
-def test_ends_at_the_minimiser_of_its_objective():
+def test_ends_at_the_minimizer_of_its_objective():
     """argmin ½·s·(v − x)² + (λ/2)·F·(v − w)², F = (s·(w − x))²."""
     slopes, w, x = number(0.5, 1.0, 3.0), number(1.0, -2.0, 0.5), number(2.0, 1.0, 0.0)
-    one = ewc(bowl(slopes), by(0.03), None, lam=2.0, batches=1)
-    v = finished(one, w, examples(*[x.tolist()] * 1200))
+    one = ewc(bowl(slopes), by(0.09), None, lam=2.0, batches=1)
+    v = finished(one, w, examples(*[x.tolist()] * 250))
     f = (slopes * (w - x)).square()
     expected = (slopes * x + 2.0 * f * w) / (slopes + 2.0 * f)
     torch.testing.assert_close(v, expected, rtol=0, atol=1e-6)
@@ -83,7 +83,7 @@ def test_a_shared_model_far_off(lam, steps):
 def test_held_back_where_the_shared_model_depends(tree):
     own, shares = {"name": "ewc", "lr": 0.002, "epochs": 9}, []
     for lam in (0.0, 1.0, 5.0, 20.0):
-        ready = built(tree("linear", own | {"lam": lam}))
+        ready = built(tree("linear", own | {"lam": lam}), THREADS)
         shares.append((done(ready) - ready.federation.broadcast.w).norm(dim=1))
     for more, less in itertools.pairwise(shares):
         assert (less > 0).all() and (less < more).all()

@@ -1,4 +1,4 @@
-"""FedBN: normalisation layers of the client's own."""
+"""FedBN: normalization layers of the client's own."""
 
 import pytest
 import torch
@@ -40,7 +40,7 @@ def test_statistics_are_nobodys_business(train, rule):
         assert ours.w[:59].equal(clean.w[:59])
 
 
-def test_other_normalisations(train):
+def test_other_normalizations(train):
     """A LayerNorm has scale and shift, and no statistics: norm2 alone has."""
     ours = train(THREADS, "layer_normed", "fedbn")
     assert ours.built.federation.population.width == 8 + 6

@@ -51,7 +51,7 @@ def torched(optimizer, lr):
     ],
 )
 def test_written_out(train, written_out, plan, optimizer, own, steps):
-    """Modules and torch's optimisers, in a loop: statistics belong to their layer."""
+    """Modules and torch's optimizers, in a loop: statistics belong to their layer."""
     how = {"optimizer": optimizer, "lr": 0.05, "weight_decay": 0.02}
     personal = {"name": "fedper", "layers": list(own), "lr": 0.02, "steps": steps}
     turns = [(t < steps, t < 5) for t in range(max(steps, 5))]
@@ -139,7 +139,7 @@ def test_with_every_server(train, server):
 
 
 def test_statistics_alone_may_be_personal(train):
-    """An optimiser then has nothing to move, and moments of no numbers."""
+    """An optimizer then has nothing to move, and moments of no numbers."""
     for name, optimizer in (("fedper", "momentum"), ("fedrep", "adam")):
         personal = {"name": name, "layers": ["norm2"]}
         ours = train(THREADS, "normed", personal, train={"optimizer": optimizer})

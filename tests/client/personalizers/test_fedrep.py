@@ -66,7 +66,7 @@ def test_how_long(mine, work, both):
     ],
 )
 def test_written_out(train, written_out, plan, own, mine, work):
-    """Modules and torch's optimisers; statistics move in their layer's turn."""
+    """Modules and torch's optimizers; statistics move in their layer's turn."""
     how = {"optimizer": "momentum", "lr": 0.05, "weight_decay": 0.02, **work}
     options = {"name": "fedrep", "layers": list(own), "optimizer": "adam", "lr": 0.02}
     ours = train(plan, "normed", options | mine, train=how)

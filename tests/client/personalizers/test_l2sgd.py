@@ -96,7 +96,7 @@ def test_a_strong_pull_is_one_model_for_all():
 
 
 @pytest.mark.parametrize(("lam", "steps"), [(0.1, 1), (1.0, 3), (3.0, 1)])
-def test_it_comes_to_the_minimiser_of_its_objective(lam, steps):
+def test_it_comes_to_the_minimizer_of_its_objective(lam, steps):
     found = quadratics(own("l2sgd", lam=lam), 250, lr=0.3, steps=steps)
     expected = found.coupled(1.0, lam)
     np.testing.assert_allclose(found.v, expected, atol=1e-8)

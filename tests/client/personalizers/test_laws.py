@@ -44,7 +44,7 @@ MINE, WORK = Budget(steps=3), Budget(steps=4)
 
 
 def network():
-    """Two layers, one of which normalises."""
+    """Two layers, one of which normalizes."""
     return nn.Sequential(nn.LayerNorm(3), nn.Linear(3, 2)).double()
 
 
@@ -83,7 +83,7 @@ def stepped(one, w, state, seen, scale=1.0):
 
 
 def each(name, options):
-    """With every optimiser that it takes, and two models w0 and w."""
+    """With every optimizer that it takes, and two models w0 and w."""
     by_all = OPTIMIZERS if options.get("variant") != "randomised" else ["sgd"]
     return [(made(name, options, by), *drawn(2, 14, seed=10)) for by in by_all]
 
@@ -398,7 +398,7 @@ FREE = [
 
 @pytest.mark.parametrize(("own", "free", "sections"), FREE, ids=str)
 def test_running_statistics_feel_no_pull(tree, own, free, sections):
-    """Those of a normalisation of the inputs depend on the batches alone."""
+    """Those of a normalization of the inputs depend on the batches alone."""
     more = sections | {"train": {"cohort": 0, "rounds": 2}}
     one, other = (built(tree("first", p, **more), THREADS) for p in (own, free))
     v, alone, w = done(one), done(other), one.federation.broadcast.w

@@ -98,8 +98,8 @@ def test_the_reply_gives_the_personal_model_away(lam):
     assert v == pytest.approx(1.0 + lam / (1 - lam) * update, abs=1e-13)
 
 
-def test_at_convergence_every_client_has_its_own_minimiser():
-    """It is the minimiser of the objective: any weight can reach every model."""
+def test_at_convergence_every_client_has_its_own_minimizer():
+    """It is the minimizer of the objective: any weight can reach every model."""
     targets, w, one = [3.0, -1.0, 7.0], 0.5, client([0.25, 0.5], lr=0.9)
     states = [one.init(number(w)) for _ in targets]
     for _ in range(120):

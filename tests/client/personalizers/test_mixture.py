@@ -74,7 +74,7 @@ def test_moments_live_on_with_its_own_and_start_anew_from_the_mean():
     ("lam", "lr", "steps", "rounds"),
     [(0.1, 1.0, 1, 500), (0.5, 0.4, 4, 150), (0.9, 0.4, 2, 150)],
 )
-def test_it_comes_to_the_minimiser_of_its_objective(lam, lr, steps, rounds):
+def test_it_comes_to_the_minimizer_of_its_objective(lam, lr, steps, rounds):
     own = {"name": "mixture", "lam": lam}
     found = quadratics(own, rounds, lr=lr, steps=steps)
     expected = found.coupled(lam, 2 * (1 - lam))
@@ -84,7 +84,7 @@ def test_it_comes_to_the_minimiser_of_its_objective(lam, lr, steps, rounds):
 
 
 def test_from_the_mean_too_where_a_round_is_long_enough():
-    """The mean of nearest points is the mean of the minimiser: its θ̄ is free."""
+    """The mean of nearest points is the mean of the minimizer: its θ̄ is free."""
     own = {"name": "mixture", "lam": 0.5, "start": "mean"}
     found = quadratics(own, 80, lr=0.4, steps=20)
     np.testing.assert_allclose(found.v, found.coupled(0.5, 1.0), atol=1e-5)

@@ -150,7 +150,7 @@ def test_parts_are_drawn_anew_in_every_step_and_round():
 
 @pytest.mark.parametrize("alpha", [0.1, 0.4])
 @BOTH
-def test_on_quadratics_it_ends_at_the_minimiser_of_its_objective(alpha, variant):
+def test_on_quadratics_it_ends_at_the_minimizer_of_its_objective(alpha, variant):
     """Σ (I − αA)A(I − αA)(w − c) = 0; first-order, without the first factor."""
     draw = np.random.default_rng(1)
     clients, left, right = [], np.zeros((2, 3, 3)), np.zeros((2, 3))

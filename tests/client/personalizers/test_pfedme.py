@@ -38,7 +38,7 @@ def test_a_round_by_hand():
 
 
 def test_enough_steps_reach_the_nearest_point():
-    # the minimiser of ½(θ − x)² + (λ/2)(θ − w)² is (x + λw)/(1 + λ)
+    # the minimizer of ½(θ − x)² + (λ/2)(θ − w)² is (x + λw)/(1 + λ)
     one = made(by(0.3), lam=2.0, inner=200)
     update, (theta,) = round_(one, one.init(number(1.0)), 4.0, 10.0)
     assert theta.item() == pytest.approx((10 + 2 * 4) / 3, abs=1e-14)
@@ -110,7 +110,7 @@ def test_clients_stop_each_in_its_own_time():
 
 @pytest.mark.slow("hundreds of rounds")
 @pytest.mark.parametrize(("lam", "server", "rounds"), [(0.5, 1.0, 50), (2.0, 0.8, 100)])
-def test_it_comes_to_the_minimiser_of_its_objective(lam, server, rounds):
+def test_it_comes_to_the_minimizer_of_its_objective(lam, server, rounds):
     """θ_k = (A_k + λ)⁻¹(b_k + λw), and w is their mean: one linear system in w."""
     best = 1 / (lam + 1.2)  # curvatures are 0.66 to 1.67
     own = {"name": "pfedme", "lam": lam, "inner": 12, "lr": best}

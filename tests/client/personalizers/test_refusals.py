@@ -227,8 +227,8 @@ def test_what_goes_together():
     assert (full["lam"], full["candidates"]) == (1.0, [0.0, 2.0])
 
 
-def test_models_without_normalisation(tree):
-    words = "no normalisation layer that is trained"
+def test_models_without_normalization(tree):
+    words = "no normalization layer that is trained"
     for section in ({}, {"personalizer": own("fedbn", lr=0.1)}):
         with pytest.raises(Refusal, match=words + ".* some of its layers: 0, 2$"):
             built(tree("plain", "fedbn") | section)

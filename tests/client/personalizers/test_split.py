@@ -40,7 +40,7 @@ def test_runs_as_indexing_does_it(flags):
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=9), MASKS, st.data())
 def test_halves_step_as_the_whole(optimizer, flags, pairs, data):
-    """Every optimiser of ours goes number by number: apart or together is the same."""
+    """Every optimizer of ours goes number by number: apart or together is the same."""
     mask, tail = torch.tensor([*flags, *pairs, *pairs]), 2 * len(pairs)
     halves, how = Halves(mask, tail), by(0.1, optimizer, 0.3, tail)
     v = drawn(len(mask), seed=0)

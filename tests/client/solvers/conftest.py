@@ -90,7 +90,7 @@ class Quadratic(NamedTuple):
         return f.broadcast.w.numpy()
 
     def off(self, w, weight=None):
-        """How far w is from the minimiser of the clients' weighted mean loss."""
+        """How far w is from the minimizer of the clients' weighted mean loss."""
         weight = np.ones(len(self.gram)) if weight is None else np.array(weight)
         gram = np.einsum("n,nde->de", weight, self.gram)
         return np.abs(w - np.linalg.solve(gram, weight @ self.cross)).max()

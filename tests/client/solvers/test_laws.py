@@ -36,7 +36,7 @@ LATE = {"availability": SLOW, "train": {"cohort": 0}, "model": "odd:normed"}
 def test_every_plan_comes_to_the_same(classify, plan, solver, sections):
     """Clients of 1 to 5 batches an epoch, whose own models work an epoch longer.
 
-    And with a deadline, and batch normalisation.
+    And with a deadline, and batch normalization.
     """
     (first, rows), (again, states) = (
         run(classify(how, solver=solver, **copy.deepcopy(sections)))

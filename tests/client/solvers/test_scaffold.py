@@ -86,7 +86,7 @@ def test_steps_to_infinity_teach_nothing(option, rate):
 
 @BOTH
 def test_weight_decay_is_the_same_for_all(option):
-    """At the minimiser of ½(v − 5)² + ½v², corrected by its own gradient: no step."""
+    """At the minimizer of ½(v − 5)² + ½v², corrected by its own gradient: no step."""
     solver, state, c = made(option, decay=1.0), number(0.0), number(0.0)
     for _ in range(200):
         update, extra, state = round_(solver, state, c, 5.0, 5.0, w=2.5)
@@ -121,7 +121,7 @@ def test_with_variates_held_at_zero_it_is_fedavg_exactly(
 
 @BOTH
 @pytest.mark.parametrize(("cohort", "rounds"), [(0, 40), (2, 120)])
-def test_reaches_the_minimiser_where_fedavg_does_not(quadratic, option, cohort, rounds):
+def test_reaches_the_minimizer_where_fedavg_does_not(quadratic, option, cohort, rounds):
     solver, train = {"name": "scaffold", "option": option}, {"rounds": rounds}
     w = quadratic.run(solver=solver, train=train | {"cohort": cohort})
     assert quadratic.off(w) < 1e-6
@@ -157,7 +157,7 @@ def test_though_many_do_not_answer(quadratic, option):
 
 
 @pytest.mark.usefixtures("strange")
-def test_whose_minimiser_it_is(quadratic):
+def test_whose_minimizer_it_is(quadratic):
     """Of the others, where a malicious client is dropped; of weighted clients."""
     w = quadratic.run(
         solver="scaffold",
@@ -203,7 +203,7 @@ def test_beside_every_aggregator(classify, aggregator):
 
 
 @pytest.mark.usefixtures("strange")
-def test_batch_normalisation_beside_variates(classify):
+def test_batch_normalization_beside_variates(classify):
     wanted = {"model": "odd:normed", "train": {"cohort": 0}}
     f, plain = (classify(solver=s, **wanted).federation for s in ("scaffold", "fedavg"))
     d, tail = f.engine.task.d, f.engine.task.tail

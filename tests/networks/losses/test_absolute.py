@@ -13,7 +13,7 @@ def test_by_hand_and_by_torch():
     assert torch.equal(absolute(f, y), l1_loss(f[:, 0], y, reduction="none"))
 
 
-def test_the_gradient_is_a_sign_so_that_the_median_minimises():
+def test_the_gradient_is_a_sign_so_that_the_median_minimizes():
     y = torch.tensor([0.0, 1.0, 800.0], dtype=F64)
     f = torch.full((3, 1), 1.0, dtype=F64)  # the median, whatever the outlier
     g = torch.func.grad(lambda f: absolute(f, y).sum())(f)

@@ -15,7 +15,7 @@ def test_by_hand_and_by_torch():
     assert torch.equal(squared(f[:, 0], y), squared(f, y))  # a column or none
 
 
-def test_the_gradient_is_the_residual_so_that_the_mean_minimises():
+def test_the_gradient_is_the_residual_so_that_the_mean_minimizes():
     y = torch.tensor([0.0, 1.0, 8.0], dtype=F64)
     f = torch.full((3, 1), 3.0, dtype=F64)  # the mean
     g = torch.func.grad(lambda f: squared(f, y).sum())(f)

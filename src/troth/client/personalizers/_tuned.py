@@ -42,7 +42,7 @@ Weigh = Callable[[Tensor, Any, Batch], tuple[Any, Batch]]
 class Way(NamedTuple):
     """How v goes from w*, and which model on the way is kept.
 
-    Its carry: v, the best so far and its criterion, and the optimiser's moments.
+    Its carry: v, the best so far and its criterion, and the optimizer's moments.
     """
 
     descent: Descent

@@ -28,9 +28,9 @@ def apfl(
     batches; what v̄ is mixed with when it is read is the shared model of that moment.
 
     What mixing with the moving w_k changes: where w is held fixed, any α > 0 can reach
-    every v̄, and where F_k has one minimiser v̄ ends there, where `local` does, whatever
+    every v̄, and where F_k has one minimizer v̄ ends there, where `local` does, whatever
     w is (FMTL's D.1); α only slows it down, by α². With w_k, the solver brings v̄ nearer
-    to the client's own minimiser c within a round, v is left with less to do, and when
+    to the client's own minimizer c within a round, v is left with less to do, and when
     v̄ is read with w again, a share of w stays. On curvature L, at the end of training
     with rounds of τ steps, v̄ = c + (1 − α)(1 − Σ_s p_s(1 − ηL)^s)(w − c), where p_s ∝
     (1 − ηα²L)^(τ−1−s), Σ_s p_s = 1: from c at τ = 1 to αc + (1 − α)w in long rounds.
@@ -40,7 +40,7 @@ def apfl(
 
     Args:
         task: the client's problem.
-        descent: its own learning rate and optimiser, or those of `[train]`.
+        descent: its own learning rate and optimizer, or those of `[train]`.
         alpha: α from 0 to 1, or where it starts; fixed at 1 exactly `local`, at 0
             exactly the shared model.
         adaptive: every client finds its own α: at the first step of a round
@@ -51,7 +51,7 @@ def apfl(
             published method); "shared", the wᵗ that the round began with (FMTL's D.1).
 
     Departs: a round's first v̄ is mixed with the w just received; the code of Ditto's
-    authors still has the last round's there. Running statistics of batch normalisation
+    authors still has the last round's there. Running statistics of batch normalization
     are not mixed: v has those of v̄.
     """
     if not 0 <= alpha <= 1:

@@ -49,12 +49,12 @@ def coupled(
 
     Σ_n [ν‖θ_n‖² + fit(θ_n, D_n) + λR(ρ, θ_n)]: every client has its own model θ_n, and
     the shared one, ρ, is where these pull it. A client works on its θ_n with ρ fixed
-    and replies −λ∇_ρR(ρ, θ_n). With aggregator `sum` and server `sgd` the shared model
+    and sends −λ∇_ρR(ρ, θ_n). With aggregator `sum` and server `sgd` the shared model
     takes gradient steps of length `server.lr` on the whole loss.
 
     The server learns −λ∇_ρR(ρ, θ_n): with `l2sq`, θ_n itself.
 
-    Guarantee: with `l2` and `smooth_l2` no reply is longer than λ, whatever the data:
+    Guarantee: with `l2` and `smooth_l2` no update is longer than λ, whatever the data:
     see the filter `plausible`.
 
     Departs: R is λ times the regularizer's value, and that of `l2sq` is ½‖ρ − θ‖²: the
@@ -63,7 +63,7 @@ def coupled(
 
     Args:
         task: the client's problem.
-        descent: its learning rate and optimiser, for solve = "step".
+        descent: its learning rate and optimizer, for solve = "step".
         regularizer: R; one that depends on θ − ρ alone: l2sq, l2 or smooth_l2.
         budget: how long it works on θ_n in a round; None: as `[train]` says, and for
             "exact" 30 steps. Take train.batch = 0: then every step sees all data.

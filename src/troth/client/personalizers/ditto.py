@@ -37,8 +37,8 @@ def ditto(
 
     Args:
         task: the client's problem.
-        descent: its own learning rate and optimiser, or those of `[train]`.
-        regularizer: the distance that is penalised.
+        descent: its own learning rate and optimizer, or those of `[train]`.
+        regularizer: the distance that is penalized.
         lam: λ ≥ 0; 0 is exactly `local` (the term is not computed, so a shared model
             that was driven to infinity does no harm), λ → ∞ the shared model.
         anchor: "shared", wᵗ, as in Ditto and its code; "moving", the client's own copy

@@ -25,8 +25,8 @@ def ditto_finetune(
 
     Args:
         task: the client's problem.
-        descent: its own learning rate and optimiser, or those of `[train]`.
-        regularizer: the distance that is penalised.
+        descent: its own learning rate and optimizer, or those of `[train]`.
+        regularizer: the distance that is penalized.
         budget: how long; None is 50 epochs, as for `finetune`.
         lam: λ ≥ 0; 0 is `finetune`, λ → ∞ the shared model.
         keep: "last", or "best" or "accurate" on the client's validation data.

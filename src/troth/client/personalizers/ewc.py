@@ -39,7 +39,7 @@ def ewc(
 
     Args:
         task: the client's problem.
-        descent: its own learning rate and optimiser, or those of `[train]`.
+        descent: its own learning rate and optimizer, or those of `[train]`.
         budget: how long, after those batches; None is 50 epochs.
         lam: λ ≥ 0.
         batches: how many F is estimated from, at least 1; the authors' code takes 4.

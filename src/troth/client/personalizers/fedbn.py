@@ -1,4 +1,4 @@
-"""FedBN: normalisation layers of the client's own.
+"""FedBN: normalization layers of the client's own.
 
 References: li2021fedbn.
 """
@@ -16,11 +16,11 @@ def fedbn(
     budget: Budget | None,
     masks: Masks,
 ) -> Client:
-    """Normalisation layers b_k of the client's own: min Σ_k F_k(φ, b_k).
+    """Normalization layers b_k of the client's own: min Σ_k F_k(φ, b_k).
 
     All others, φ, are shared, and both are trained as `fedper` does it. Personal are
-    scale, shift and running statistics of every batch normalisation (Algorithm 1 of the
-    paper), and scale and shift of every other normalisation that the model trains. A
+    scale, shift and running statistics of every batch normalization (Algorithm 1 of the
+    paper), and scale and shift of every other normalization that the model trains. A
     client that was never asked has those of the first shared model.
 
     The update is 0 in the places of b_k, so that there are no statistics to aggregate
@@ -37,7 +37,7 @@ def fedbn(
         budget: how long b_k moves, where `personalizer.steps` or `.epochs` say so.
         masks: which numbers are whose.
 
-    Departs: the paper has batch normalisation alone in mind.
+    Departs: the paper has batch normalization alone in mind.
     """
     works = (budget or work, work)
     return _split.split(task, masks.norms(), (descent, solving), works)

@@ -24,7 +24,7 @@ def fedper(
     A client puts its h_k to the φ it is sent, steps along the gradient of both at once
     (Algorithm 1 of the paper, client's side) and sends how φ moved. It predicts with
     (φ, h_k). h_k starts as in the first shared model and moves only in the rounds in
-    which its client is asked. Running statistics of batch normalisation belong to
+    which its client is asked. Running statistics of batch normalization belong to
     their layer: personal in a personal layer, else averaged with the rest.
 
     The update is 0 in the places of h_k, and no client that takes part reads what

@@ -24,7 +24,7 @@ def fedrep(
     In a round (Algorithm 1 of the paper) a client first moves its head, from where it
     left it, with φ fixed as it was sent; then φ with that head fixed; and sends how φ
     moved. So φ learns to serve heads that are near their best. It predicts with
-    (φ, h_k). Running statistics of batch normalisation move with their layer, in its
+    (φ, h_k). Running statistics of batch normalization move with their layer, in its
     turn.
 
     The update is 0 in the places of h_k, and no client that takes part reads what

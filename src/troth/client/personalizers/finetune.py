@@ -18,7 +18,7 @@ def finetune(
 
     Args:
         task: the client's problem.
-        descent: its own learning rate and optimiser, or those of `[train]`.
+        descent: its own learning rate and optimizer, or those of `[train]`.
         budget: how long; None is 50 epochs.
         keep: "last", or "best" or "accurate": the model on the way with the lowest
             loss or highest accuracy on the client's validation data, the shared one

@@ -30,13 +30,13 @@ def group_dro(
     drawn as `upweight` draws them, every group being equally likely. With L_g(v) the
     mean loss of the batch's examples of group g, in every step
 
-        q_g ← q_g·exp(η_q·L_g(v)), normalised;   v ← v − η·Σ_g q_g·∇L_g(v).
+        q_g ← q_g·exp(η_q·L_g(v)), normalized;   v ← v − η·Σ_g q_g·∇L_g(v).
 
     q begins with equal weights and is forgotten at the end.
 
     Args:
         task: the client's problem.
-        descent: its own learning rate and optimiser, or those of `[train]`.
+        descent: its own learning rate and optimizer, or those of `[train]`.
         budget: how long; None is 50 epochs.
         groups: of the training examples.
         step: η_q ≥ 0; 0 keeps equal weights and is exactly `upweight`; η_q → ∞ trains
@@ -50,7 +50,7 @@ def group_dro(
     Departs: Algorithm 1 takes one example a step; here a batch, as the authors' code
     does, in which a group counts by its examples, q_g each, divided by what all of the
     batch come to, so that an uneven draw does not change the length of a step. A group
-    that a batch lacks keeps its q but for the normalisation. The strong
+    that a batch lacks keeps its q but for the normalization. The strong
     weight decay that the paper recommends is `train.weight_decay`.
 
     Raises:

@@ -39,16 +39,16 @@ def l2sgd(
     "randomised", as published (loopless local gradient descent, L2GD): in every step
     all clients toss the same coin; with chance p they take v ← v − (ηλ/p)(v − v̄), else
     v ← v − (η/(1 − p))∇F_k(v). Both together are the step above on average; at a
-    constant η the models end in a neighbourhood of the minimiser, with a schedule that
+    constant η the models end in a neighbourhood of the minimizer, with a schedule that
     falls they reach it.
 
-    The server learns every client's personal model: the reply is v_k − v̄, times the
-    share of the clients that a round asks. One reply moves v̄, towards which all are
+    The server learns every client's personal model: the update is v_k − v̄, times the
+    share of the clients that a round asks. One update moves v̄, towards which all are
     pulled; `ditto` pulls towards a model that is trained apart.
 
     Args:
         task: the client's problem.
-        descent: its own learning rate and optimiser, or those of `[train]`.
+        descent: its own learning rate and optimizer, or those of `[train]`.
         budget: how long, where `[personalizer]` says so.
         work: how long a client works in a round, where it does not.
         share: of all clients, how much a round asks.
@@ -62,9 +62,9 @@ def l2sgd(
     method with one step a round and all clients in each; with more steps those towards
     the mean go to one that is a round old, and with some clients to a running mean.
     Communication is not skipped in rounds without a step towards the mean. Running
-    statistics of batch normalisation are averaged, and not pulled.
+    statistics of batch normalization are averaged, and not pulled.
 
-    Guarantee: lr·λ ("randomised": lr·λ/p) must stay below what the optimiser can follow
+    Guarantee: lr·λ ("randomised": lr·λ/p) must stay below what the optimizer can follow
     (2 for `sgd`); more diverges on any data and is refused.
     """
     if variant == "randomised":

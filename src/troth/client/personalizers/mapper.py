@@ -32,23 +32,23 @@ def mapper(
     *,
     weights: list[float] = [0.25, 0.5, 0.75],  # noqa: B006
 ) -> Client:
-    """Σ_k F_k(λ_k·v_k + (1 − λ_k)w), minimised over w, all v_k and λ_k.
+    """Σ_k F_k(λ_k·v_k + (1 − λ_k)w), minimized over w, all v_k and λ_k.
 
     MAPPER, the paper's model interpolation. In a round w_k starts from wᵗ and v from
     where it was left. Every step takes the λ whose λv + (1 − λ)w_k had the lowest loss
     on the round's batches so far, each as it stood then, and moves both models along
-    the one gradient there: v ← v − ηλg, w_k ← w_k − η(1 − λ)g. The reply is w_k − wᵗ.
+    the one gradient there: v ← v − ηλg, w_k ← w_k − η(1 − λ)g, and sends w_k − wᵗ.
     The client predicts with λv + (1 − λ)w at the λ of its last step, which clients.csv
     has (`weight`); at 0, with the shared model, where it was never asked.
 
-    The reply gives the personal model away: with plain `sgd`, one learning rate for
-    both and one λ in the round, v moved by the reply times λ/(1 − λ), and there are few
-    λ to guess from. Where F_k has a single minimiser the client ends there, as with
+    The update reveals the personal model: with plain `sgd`, one learning rate for both
+    and one λ in the round, v moved by the update times λ/(1 − λ), and there are few λ
+    to guess from. Where F_k has a single minimizer the client ends there, as with
     `local` (FMTL's remark on both).
 
     Args:
         task: the client's problem.
-        descent: of v: its own learning rate and optimiser, or those of `[train]`; its
+        descent: of v: its own learning rate and optimizer, or those of `[train]`; its
             moments live on between rounds.
         solving: of w_k: those of `[train]`; its moments start anew every round.
         budget: how long both move in a round, where `[personalizer]` says so.
@@ -60,9 +60,9 @@ def mapper(
     Departs: the code of Ditto's authors trains a copy of v for each λ with w held
     fixed, takes the one with the lowest loss on all training data and then moves w by a
     single step, which costs a gradient for each λ; after the last round it fine-tunes
-    the mixed models. There, of all replies only that of the last client reaches the
+    the mixed models. There, of all updates only that of the last client reaches the
     server, by a wrong indentation; here all do. Running statistics of batch
-    normalisation are not mixed: both models have those of the mixed one.
+    normalization are not mixed: both models have those of the mixed one.
     """
     every, tail = _checked(weights), task.tail
     inside = every[0] > 0 and every[-1] < 1

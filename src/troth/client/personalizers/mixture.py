@@ -43,14 +43,14 @@ def mixture(
     10 show λ = 1 as "standard federated training", which is "mean". λ = 0 as written
     does not look at the data at all: all models stay where they began.
 
-    The server learns every client's personal model: the reply is θ_i − θ̄. One malicious
-    reply moves θ̄, towards which all are pulled; less, the nearer λ is to 1.
+    The server learns every client's personal model: the update is θ_i − θ̄. One
+    malicious update moves θ̄, towards which all are pulled; less, the nearer λ is to 1.
 
     With "own" it is `l2sgd` in other units: η there is ηλ here, λ there 2(1 − λ)/λ.
 
     Args:
         task: the client's problem.
-        descent: its own learning rate and optimiser, or those of `[train]`.
+        descent: its own learning rate and optimizer, or those of `[train]`.
         budget: how long, where `[personalizer]` says so.
         work: how long a client works in a round, where it does not.
         share: of all clients, how much a round asks.
@@ -69,9 +69,9 @@ def mixture(
     and `distance` its figures have; of its code there is only the helper with "mean".
     As written and with a small λ, models move so little in a round that they stay far
     behind: the pull holds each to a θ̄ that is still that of the round before. Running
-    statistics of batch normalisation are not pulled, and follow the data whatever λ is.
+    statistics of batch normalization are not pulled, and follow the data whatever λ is.
 
-    Guarantee: lr·2(1 − λ) must stay below what the optimiser can follow (2 for `sgd`);
+    Guarantee: lr·2(1 − λ) must stay below what the optimizer can follow (2 for `sgd`);
     more diverges on any data and is refused.
     """
     if not 0 <= lam <= 1:

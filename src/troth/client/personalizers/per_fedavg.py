@@ -34,9 +34,9 @@ def per_fedavg(
 
     Per-FedAvg (Algorithm 1): in every step a client draws batches D, D', D'' and moves
     w_k ← w_k − η(I − α∇²F(w_k; D''))·g, g = ∇F(w_k − α∇F(w_k; D); D'), with η and the
-    optimiser of `[train]`; the reply is w_k − wᵗ. "first_order" leaves the Hessian out;
-    "hessian_free" takes (∇F(w_k + δg; D'') − ∇F(w_k − δg; D''))/2δ for its product with
-    g.
+    optimizer of `[train]`; the update is w_k − wᵗ. "first_order" leaves the Hessian
+    out; "hessian_free" takes (∇F(w_k + δg; D'') − ∇F(w_k − δg; D''))/2δ for its product
+    with g.
 
     After the last round every client takes w* on by its own loss, for one epoch or for
     `personalizer.steps` or `.epochs`, with `personalizer.lr` and `.optimizer`; until
@@ -66,12 +66,12 @@ def per_fedavg(
     Departs: the paper draws three batches, from all data each; here a batch is divided.
     (The code of Ditto's authors draws three, too, has η = 0.01, δ = 0.001 and for α the
     rate tuned for fedavg, with which clients then fine-tune for 40 epochs.) Weight
-    decay acts in outer steps alone. Running statistics of batch normalisation follow
+    decay acts in outer steps alone. Running statistics of batch normalization follow
     D' alone.
 
     Guarantee: where batches are all data and a round is one step, "hessian_free" on
-    quadratic F_k ends at the minimiser of the objective. Several steps a round drift
-    towards the clients' own minimisers, as with `fedavg`.
+    quadratic F_k ends at the minimizer of the objective. Several steps a round drift
+    towards the clients' own minimizers, as with `fedavg`.
     """
     tail, product = task.tail, variant == "hessian_free"
     _check(alpha, delta if product else None)

@@ -40,19 +40,19 @@ def pfedme(
 
         min_w (1/n) Σ_k min_θ F_k(θ) + (λ/2)‖θ − w‖²
 
-    Every step of a client, from w_k = wᵗ: θ ← about the minimiser of
+    Every step of a client, from w_k = wᵗ: θ ← about the minimizer of
     F(θ; batch) + (λ/2)‖θ − w_k‖², by at most `inner` steps with `personalizer.lr` and
     `personalizer.optimizer`, from the θ of the step before (of the first: wᵗ); then
     w_k ← w_k − ηλ(w_k − θ) with `train.lr` and `train.optimizer`, for λ(w_k − θ) is the
-    envelope's gradient. The reply is w_k − wᵗ and the client's model the last θ. The
+    envelope's gradient. The update is w_k − wᵗ and the client's model the last θ. The
     server's β is `server.lr`: w ← (1 − β)w + β·mean w_k.
 
-    The server learns the personal model: with one step a round the reply is
+    The server learns the personal model: with one step per round the update is
     ηλ(θ − wᵗ), which gives θ exactly; with more, a weighted mean of the round's θ.
 
     Args:
         task: the client's problem.
-        descent: of θ: its own learning rate and optimiser, or those of `[train]`; its
+        descent: of θ: its own learning rate and optimizer, or those of `[train]`; its
             moments start anew with every problem.
         solving: of w_k: those of `[train]`.
         budget: how long, where `[personalizer]` says so: steps of w_k.
@@ -67,9 +67,9 @@ def pfedme(
 
     Departs: only clients that are asked work; in the paper all do, and the server
     hears some. Weight decay acts on θ and w_k both, and `tol` does not see it. Running
-    statistics of batch normalisation feel no pull: those of w_k are θ's.
+    statistics of batch normalization feel no pull: those of w_k are θ's.
 
-    Guarantee: personalizer.lr·λ and train.lr·λ must stay below what their optimisers
+    Guarantee: personalizer.lr·λ and train.lr·λ must stay below what their optimizers
     can follow (2 for `sgd`); more diverges on any data and is refused.
     """
     _check(lam, inner, tol)

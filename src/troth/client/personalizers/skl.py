@@ -28,7 +28,7 @@ def skl(
 
     Args:
         task: the client's problem.
-        descent: its own learning rate and optimiser, or those of `[train]`.
+        descent: its own learning rate and optimizer, or those of `[train]`.
         budget: how long; None is 50 epochs.
         lam: λ ≥ 0; 0 is `finetune`.
         keep: "last", or "best" or "accurate" on the client's validation data.

@@ -57,13 +57,13 @@ def transfer(
     epoch shows every example once, so that making them all when an epoch begins would
     be the same.
 
-    Departs: Eq. 2 as printed would have to be maximised, and what it is of is called
+    Departs: Eq. 2 as printed would have to be maximized, and what it is of is called
     the last layers' outputs; here it has a minus, and they are probabilities (softmax;
     a sigmoid for each of several labels). It is the mean over the batch.
 
     Args:
         task: the client's problem.
-        descent: its own learning rate and optimiser, or those of `[train]`.
+        descent: its own learning rate and optimizer, or those of `[train]`.
         budget: how long; None is 50 epochs, as for `finetune`.
         adversarial: how examples are made against w*.
         w1: w₁ ≥ 0, or "auto"; 0: none are made. w₁ → ∞ predicts as w* on them.

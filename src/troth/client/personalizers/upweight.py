@@ -27,7 +27,7 @@ def upweight(
 
     Args:
         task: the client's problem.
-        descent: its own learning rate and optimiser, or those of `[train]`.
+        descent: its own learning rate and optimizer, or those of `[train]`.
         budget: how long; None is 50 epochs.
         groups: of the training examples.
         keep: "last", or "best" or "accurate": the model on the way with the lowest

@@ -16,7 +16,7 @@ def l2(task: Task) -> Regularizer:
     Its gradient is the unit vector from w to v, and 0 where they are equal: the pull is
     the same however far w was driven. It has no bounded curvature at v = w, where an
     explicit step of length lr·λ overshoots and jumps about w, by at most lr·λ.
-    Running statistics of batch normalisation are left out.
+    Running statistics of batch normalization are left out.
     """
 
     def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:

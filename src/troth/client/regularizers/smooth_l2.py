@@ -15,7 +15,7 @@ def smooth_l2(task: Task, *, delta: float = 1.0) -> Regularizer:
 
     Its gradient, (v − w)/√(δ² + ‖v − w‖²), is shorter than 1 everywhere: near w it
     pulls as `l2sq` divided by δ, far from it as `l2`. Running statistics of batch
-    normalisation are left out.
+    normalization are left out.
 
     Departs: the paper does not subtract δ, which makes no difference to gradients and
     lets the distance begin at 0.

@@ -11,7 +11,7 @@ Gradient = Callable[[Broadcast, Tensor, Batch], Tensor]
 
 
 def steps(descent: Descent, gradient: Gradient) -> Solver:
-    """Start from wᵗ, follow the gradient and reply w_k − wᵗ.
+    """Start from wᵗ, follow the gradient and send w_k − wᵗ.
 
     Ditto's Algorithm 2, lines 5 and 7. Nothing is kept between rounds: the optimizer's
     moments start anew in each.

@@ -16,13 +16,13 @@ def fedprox(task: Task, descent: Descent, *, mu: float = 0.01) -> Solver:
     """Local steps on F_k(w_k) + (μ/2)‖w_k − wᵗ‖² (FedProx, Eq. 2 of its paper).
 
     The proximal term keeps clients with unlike data, or with unlike amounts of work
-    done, from straying; running statistics of batch normalisation are left out of it.
+    done, from straying; running statistics of batch normalization are left out of it.
 
     Args:
         task: the client's problem.
-        descent: the learning rate and optimiser of `[train]`.
+        descent: the learning rate and optimizer of `[train]`.
         mu: μ ≥ 0; 0 is exactly `fedavg`, μ → ∞ never leaves wᵗ. lr·mu must stay below
-            what the optimiser's step can follow (2 for `sgd`).
+            what the optimizer's step can follow (2 for `sgd`).
     """
     _pull.check("fedprox", mu, descent, 1.0, "mu", "train")
     if mu == 0:

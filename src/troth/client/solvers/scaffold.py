@@ -36,7 +36,7 @@ def scaffold(
 
     Args:
         task: the client's problem.
-        descent: the learning rate of `[train]`; its optimiser must be plain `sgd`.
+        descent: the learning rate of `[train]`; its optimizer must be plain `sgd`.
         option: I needs a second gradient a step; II is that of the paper's experiments.
         rate: how much of the change of a control variate is taken, 0 … 1; 0 holds them
             all at zero, which is `fedavg`.

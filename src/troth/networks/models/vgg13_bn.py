@@ -1,4 +1,4 @@
-r"""VGG with 13 layers and batch normalisation.
+r"""VGG with 13 layers and batch normalization.
 
 References: simonyan2015very, farhadkhani2022equivalence.
 """
