@@ -149,19 +149,6 @@ def test_bfloat16_keeps_the_penalty_exact():
         assert task.grad(v, none)[0] == 2 * v[0]
 
 
-def test_svm_by_hand():
-    net = nn.Sequential(Normalize(1.0, 2.0), svm((2,), 2, l2=0.1))
-    x = torch.tensor([[3.0, 1.0], [1.0, 5.0], [5.0, 1.0]])  # → (1, 0), (0, 2), (2, 0)
-    y, weight = torch.tensor([1, 0, 1]), torch.tensor([0.5, 0.25, 0.25])
-    batch = Batch(x, y, weight, ZERO, torch.tensor(3))
-    v = torch.tensor([1.0, 0.5, -0.5])  # W, b; f = 0.5, 0.5, 1.5; s = 1, -1, 1
-    # hinge 0.5, 1.5, 0; penalty 0.1·1.25; ∂W = ½·(−1, 0) + ¼·(0, 2) + 0.2·W
-    for task in forms(tasks.Objective(net, 2)):
-        assert task.loss(v, batch).item() == pytest.approx(0.25 + 0.375 + 0.125)
-        g = task.grad(v, batch)
-        assert torch.allclose(g, torch.tensor([-0.5 + 0.2, 0.5 + 0.1, -0.5 + 0.25]))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_no_examples_no_gradient_but_the_penalty(name):
     objective, batch = problem(name, 0, 2)
@@ -324,26 +311,6 @@ def test_a_module_in_two_places_and_a_tensor_in_two_modules():
     for form in (tasks.functional, tasks.in_place, tasks.functional):
         found = form(objective).grad(tasks.flatten(objective), batch)
         assert_close(found, joined(plain))
-
-
-def test_a_dropout_used_twice_draws_twice():
-    class Twice(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.drop, self.out = nn.Dropout(0.5), nn.Linear(1, 2)
-
-        def forward(self, x):
-            seen.append((self.drop(x), self.drop(x)))
-            return self.out(x[:, :1])
-
-    seen = []
-    objective = tasks.Objective(Twice(), 2)
-    batch = even(torch.ones(8, 64), torch.zeros(8, dtype=torch.long))
-    own = tasks.in_place(objective)
-    for _ in range(2):
-        own.grad(tasks.flatten(objective), batch)
-    assert not torch.equal(*seen[0])
-    assert all(torch.equal(a, b) for a, b in zip(*seen, strict=True))
 
 
 def test_a_single_row_without_padding():

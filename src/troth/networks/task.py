@@ -195,16 +195,7 @@ def at(objective: Objective, precision: str) -> Objective:
     )
 
 
-__all__ = [
-    "Layout",
-    "Objective",
-    "assign",
-    "flatten",
-    "functional",
-    "in_place",
-    "layout",
-    "unflatten",
-]
+__all__ = ["assign", "flatten", "layout", "unflatten"]  # of `flat`
 
 
 def functional(

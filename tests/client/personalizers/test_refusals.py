@@ -66,45 +66,36 @@ VALUES = [  # personalizer, option, values, words, other options
     ("transfer", "w1", [-0.1, NAN, INF], AT_LEAST_0, {}),
     ("transfer", "w2", [-0.1, NAN, INF], AT_LEAST_0, {}),
     ("transfer", "candidates", [[]], "leave no weight to choose; give", {"w2": "auto"}),
+    ("ditto", "candidates", [[]], "leave no λ to choose; give some, s", AUTO),
+    ("ditto", "fallback", [-1.0], "must be a finite number", AUTO),
+    ("ditto", "few", [-1], "must be at least 0", AUTO),
 ]
-for rule in RULES:
-    by_rule = AUTO | {"choose": rule}
-    VALUES += [
-        ("ditto", "candidates", [[]], "leave no λ to choose; give some, s", by_rule),
-        ("ditto", "fallback", [-1.0], "must be a finite number", by_rule),
-        ("ditto", "few", [-1], "must be at least 0", by_rule),
-    ]
 BAD = [
     (name, {option: x} | more, f"{name}'s {option} = {x} {words}")
     for name, option, values, words, more in VALUES
     for x in values
 ]
-for part in ("fedper", "fedrep"):
-    BAD += [
-        (
-            part,
-            {"layers": ["fc", "head"]},
-            "personalizer.layers: 'head' matches nothing; there are: "
-            "conv1.{weight, bias}, norm1.{weight, bias, running_mean, running_var}",
-        ),
-        (part, {"last": 6}, "personalizer.last = 6 must be at least 0 and at most 5"),
-        (part, {"last": -1}, "layers of this model: conv1, norm1, conv2, norm2, fc"),
-    ]
 BAD += [
-    ("ditto", AUTO | {"choose": rule} | options, words)
-    for rule in RULES
-    for options, words in [
-        ({"candidates": [1.0, -0.1]}, "ditto's candidates[1] = -0.1 must be a fin"),
-        ({"candidates": [NAN]}, "ditto's candidates[0] = nan must be a finite num"),
-        ({"candidates": [INF]}, "ditto's candidates[0] = inf must be a finite num"),
-        (
-            {"candidates": [1.0, 30.0, 2.0]},
-            f"diverges: lr·candidates[1] = 0.1·30 = 3 {BELOW} 0.06666",
-        ),
-        ({"fallback": 20.0}, f"diverges: lr·fallback = 0.1·20 = 2 {BELOW} 0.1"),
+    row
+    for part in ("fedper", "fedrep")
+    for row in [
+        (part, {"layers": ["fc", "head"]}, "personalizer.layers: 'head' matches noth"),
+        (part, {"last": 6}, "personalizer.last = 6 must be at least 0 and at most 5"),
     ]
 ]
 BAD += [
+    ("ditto", AUTO | {"candidates": [1.0, -0.1]}, "'s candidates[1] = -0.1 must be a"),
+    ("ditto", AUTO | {"candidates": [NAN]}, "'s candidates[0] = nan must be a finite"),
+    (
+        "ditto",
+        AUTO | {"candidates": [1.0, 30.0, 2.0]},
+        f"diverges: lr·candidates[1] = 0.1·30 = 3 {BELOW} 0.06666",
+    ),
+    (
+        "ditto",
+        AUTO | {"fallback": 20.0},
+        f"diverges: lr·fallback = 0.1·20 = 2 {BELOW} 0.1",
+    ),
     ("mapper", {"weights": [0.5, -0.1]}, "weights[1] = -0.1 must lie in [0, 1]: how"),
     ("mapper", {"weights": [1.1]}, "mapper's weights[0] = 1.1 must lie in [0, 1]"),
     ("mapper", {"weights": [NAN]}, "mapper's weights[0] = nan must lie in [0, 1]"),

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from troth.client.personalizers._mixed import mixed, through
 from troth.client.personalizers.local import local
+from troth.client.personalizers.none import none
 from troth.types import Anchor, Batch, Carry, Descent, Personal, Refusal, Task
 
 
@@ -59,8 +60,10 @@ def apfl(
             f"apfl's alpha = {alpha} must lie in [0, 1]: how much of a client's model "
             "is its own; 1 is local, 0 the shared model"
         )
-    if not adaptive and alpha in (0, 1):
-        return local(task, descent) if alpha else _shared()
+    if not adaptive and alpha == 1:
+        return local(task, descent)
+    if not adaptive and alpha == 0:  # some state: a client that keeps none has no file
+        return none()._replace(init=lambda w0: (w0.new_zeros(()),))
     tail = task.tail
 
     def init(w0: Tensor) -> Carry:
@@ -88,13 +91,3 @@ def apfl(
     if not adaptive:
         return made
     return made._replace(columns=("alpha",), tell=lambda state: state[1][None].double())
-
-
-def _shared() -> Personal:
-    """Use the shared model; the state is α, so that clients have a file."""
-    return Personal(
-        init=lambda w0: (w0.new_zeros(()),),
-        step=lambda state, anchor, batch, valid, scale: state,
-        model=lambda w, state: w,
-        idle=True,
-    )

@@ -11,6 +11,7 @@ from torch import Tensor
 from troth import numerics, seeding
 from troth.client.personalizers._owner import sent
 from troth.client.regularizers import _pull
+from troth.client.solvers._steps import plain
 from troth.types import Batch, Broadcast, Budget, Carry, Client, Descent, Refusal, Task
 
 
@@ -68,7 +69,13 @@ def l2sgd(
     (2 for `sgd`); more diverges on any data and is refused.
     """
     if variant == "randomised":
-        _check_coin(task, descent, p)
+        if not 0 < p < 1:
+            raise Refusal(
+                f"l2sgd's p = {p} must lie strictly between 0 and 1: the chance of a "
+                "step towards the mean; 0.5 takes as many of them as of gradient steps"
+            )
+        hint = ", or variant = 'partial'"
+        plain("l2sgd's variant = 'randomised'", "personalizer", descent, hint)
         _pull.check("l2sgd", lam, descent)
         _pull.stable("l2sgd", descent, {"lam/p": lam / p})
     else:
@@ -94,17 +101,3 @@ def l2sgd(
     if variant == "partial":
         return client
     return client._replace(local=client.local._replace(step=tossed))
-
-
-def _check_coin(task: Task, descent: Descent, p: float) -> None:
-    if not 0 < p < 1:
-        raise Refusal(
-            f"l2sgd's p = {p} must lie strictly between 0 and 1: the chance of a step "
-            "towards the mean; 0.5 takes as many of them as of gradient steps"
-        )
-    if descent.init(torch.zeros(task.d)):
-        raise Refusal(
-            "l2sgd's variant = 'randomised' takes plain gradient steps, and the "
-            "optimizer keeps moments; set personalizer.optimizer = 'sgd', or "
-            "variant = 'partial'"
-        )

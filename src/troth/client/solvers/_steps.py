@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
-from troth.types import Batch, Broadcast, Carry, Descent, Reply, Solver
+from troth.types import Batch, Broadcast, Carry, Descent, Refusal, Reply, Solver
 
 Gradient = Callable[[Broadcast, Tensor, Batch], Tensor]
 """Broadcast, w_k and batch → the gradient that w_k follows."""
@@ -30,3 +31,12 @@ def steps(descent: Descent, gradient: Gradient) -> Solver:
         return Reply(carry[0] - broadcast.w, broadcast.extra), state
 
     return Solver(lambda w0: (), begin, step, end)
+
+
+def plain(method: str, section: str, descent: Descent, hint: str = "") -> None:
+    """Refuse an optimizer with moments, of a section, for a method without any."""
+    if descent.init(torch.zeros(1)):
+        raise Refusal(
+            f"{method} takes plain gradient steps, and the optimizer keeps moments; "
+            f"set {section}.optimizer = 'sgd'{hint}"
+        )

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 
 from troth import numerics
+from troth.client.solvers._steps import plain
 from troth.types import Batch, Broadcast, Carry, Descent, Refusal, Reply, Solver, Task
 
 
@@ -46,11 +47,7 @@ def scaffold(
             f"scaffold's rate = {rate} must lie in [0, 1]; 1 is the paper's, "
             "0 holds the control variates at zero"
         )
-    if descent.init(torch.zeros(task.d)):
-        raise Refusal(
-            "scaffold corrects plain gradient steps, and train.optimizer keeps moments;"
-            " set train.optimizer = 'sgd'"
-        )
+    plain("solver 'scaffold'", "train", descent)
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
         w = broadcast.w
