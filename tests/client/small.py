@@ -19,7 +19,7 @@ TRACED = pytest.mark.slow("traces, which takes a second")
 PLANS = [LOOP, THREADS, pytest.param(VMAP, marks=TRACED)]
 
 
-def built(wanted, plan=LOOP, rounds=None):
+def built(wanted, plan=THREADS, rounds=None):
     """An experiment, built and trained; `rounds`: no further than that."""
     made = build.build(reader.from_dict(wanted), plan=plan)
     list(itertools.islice(made.federation.train(), rounds))

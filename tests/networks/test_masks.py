@@ -60,12 +60,9 @@ def test_names_are_those_of_the_model(net):
     ("patterns", "names"),
     [
         (["fc"], ["fc.weight", "fc.bias"]),
-        (["fc.bias"], ["fc.bias"]),
         (["norm"], ["norm.running_mean", "norm.running_var"]),
-        (["block"], ["block.0", "block.1"]),
         (["block.1", "block.1.bias"], ["block.1.weight", "block.1.bias"]),
         (["*.bias"], ["conv1.bias", "block.0.bias", "block.1.bias", "fc.bias"]),
-        (["c*1", "f?"], ["conv1.weight", "conv1.bias", "fc.weight", "fc.bias"]),
         (["*"], list(SIZES)),
     ],
 )
@@ -138,7 +135,6 @@ def test_what_is_frozen_has_no_name():
             "norm.{running_mean, running_var}; a module's name stands for all in it",
         ),
         (lambda m: m.matching("layers", ["1.fc"]), "layers: '1.fc' matches nothing"),
-        (lambda m: m.matching("layers", ["0"]), "layers: '0' matches nothing"),
         (
             lambda m: m.last("personalizer.last", 6),
             "personalizer.last = 6 must be at least 0 and at most 5, the layers of "
