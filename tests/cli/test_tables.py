@@ -121,16 +121,16 @@ def test_words_follow_the_numbers():
     local, ditto = run([0.75] * 4), run([0.125] * 4, personalizer="ditto")
     text = tables.words([none, local, ditto], ["x", "local", "ditto"])
     assert text == (
-        "On average over 3 benign clients the accuracy of the shared model is 0.250, "
-        "and 0.125 for the worst tenth. With models of their own, local has 0.750: "
-        "0.500 above the shared model; ditto has 0.125: 0.125 below the shared model, "
-        "0.625 below local."
+        "The shared model has a mean accuracy of 0.250 over 3 benign clients. For the "
+        "worst tenth of them it is 0.125. Personal models: local has 0.750: 0.500 "
+        "above the shared model; ditto has 0.125: 0.125 below the shared model, 0.625 "
+        "below local."
     )
     same = tables.words([run([0.5] * 4), run([0.5] * 4)], ["a", "b"])
-    assert "a has 0.500: level with the shared model; b has 0.500: level" in same
-    assert tables.words([none], ["x"]).endswith("worst tenth.")
+    assert "a has 0.500: the same as the shared model; b has 0.500: the" in same
+    assert tables.words([none], ["x"]).endswith("it is 0.125.")
     local.summary["personal"]["accuracy_mean"] = None  # as JSON has NaN
-    assert "a has –: beside 0.500 of the shared model" in tables.words([local], ["a"])
+    assert "a has –: the shared model has 0.500" in tables.words([local], ["a"])
 
 
 def test_brackets_are_not_markup(capsys):

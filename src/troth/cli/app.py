@@ -1,14 +1,9 @@
-"""The command line: finds the commands, and says in a line what is wrong.
-
-Commands stand in `commands/`, one file each, and import what they need when they run:
-help must come at once, and torch does not.
-"""
+"""The command line: collect the commands, and report bad input in one line."""
 
 import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -18,9 +13,12 @@ from typer.core import TyperGroup
 from troth.cli import commands
 from troth.cli.commands._words import STOPPED, complain, heed, stopped
 
+DOCS = "Documentation: https://troth.example/docs"
+"""Shown below the help of every command."""
+
 
 class Commands(TyperGroup):
-    """Every command ends here: bad input is one line on stderr and exit code 2."""
+    """Run commands; bad input gives one line on stderr and exit code 2."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and exit."""
@@ -35,8 +33,8 @@ class Commands(TyperGroup):
 
 
 def _explain(error: Exception) -> int:
-    """Say in a line what is wrong with the input; raise again what is a bug."""
-    if hasattr(error, "format_message"):  # typer's own: a usage error
+    """Print one line about bad input; raise anything else again."""
+    if hasattr(error, "format_message"):  # a usage error found by typer
         path = getattr(getattr(error, "ctx", None), "command_path", "troth")
         return complain(f"{error.format_message().rstrip('.')}; see: {path} --help")
     from troth.types import Refusal
@@ -48,6 +46,7 @@ def _explain(error: Exception) -> int:
 
 app = typer.Typer(
     cls=Commands,
+    epilog=DOCS,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -68,25 +67,22 @@ def start(
         print(context.get_help())
 
 
-def found() -> dict[str, Callable[..., None]]:
-    """Every command, by looking into their folder, in the order of help."""
+def _add_commands() -> None:
+    """Add every module of `commands/`, in the order of help."""
     names = {m.name for m in pkgutil.iter_modules(commands.__path__)}
     first = [name for name in commands.ORDER if name in names]
-    rest = sorted(n for n in names - {*first} if not n.startswith("_"))
-    modules = {
-        n: importlib.import_module(f"troth.cli.commands.{n}") for n in first + rest
-    }
-    return {name: getattr(module, name) for name, module in modules.items()}
+    for name in first + sorted(n for n in names - {*first} if n[0] != "_"):
+        module = importlib.import_module(f"troth.cli.commands.{name}")
+        app.command(name, epilog=DOCS)(getattr(module, name))
 
 
-for _name, _function in found().items():
-    app.command(name=_name)(_function)
+_add_commands()
 
 
 def main() -> None:
-    """The entry point."""
+    """Run `troth`: the entry point of the installed command."""
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: nothing else may take its place
+        if getattr(sys, name) is None:  # closed: no other file may take its number
             way = "r" if name == "stdin" else "w"
             stream = open(os.devnull, way, encoding="utf-8")  # noqa: SIM115
             setattr(sys, name, stream)

@@ -1,4 +1,4 @@
-"""Show work while it goes on: bars on a terminal, lines in a log."""
+"""Show progress: bars on a terminal, lines in a log."""
 
 import math
 import time
@@ -14,13 +14,13 @@ from troth.progress import watching
 from troth.runs import train
 from troth.runs.compare import heading, number, short
 
-_EVERY, _EVALUATED = 5.0, 1.0  # seconds between plain lines; between evaluated ones
-_MARKS, _APART = 20, 0.5  # how many points a rate is taken over; seconds between them
-_KEPT = 8  # bars of runs that stay on the screen
+_EVERY, _EVALUATED = 5.0, 1.0  # seconds between lines; between evaluations
+_MARKS, _APART = 20, 0.5  # points a rate is measured over; seconds between them
+_KEPT = 8  # bars that stay on the screen
 
 
 def duration(seconds: float) -> str:
-    """`5 s`, `3 min 20 s` or `2 h 10 min`."""
+    """Write `5 s`, `3 min 20 s` or `2 h 10 min`."""
     minutes, rest = divmod(math.ceil(seconds), 60)
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60} min"
@@ -28,7 +28,7 @@ def duration(seconds: float) -> str:
 
 
 def amount(done: int, total: int) -> str:
-    """`3/20` of few things, `3.1 of 9.9 MB` of many bytes; "" if nothing is known."""
+    """Write `3/20` for a count, `3.1 of 9.9 MB` for bytes, "" if nothing is known."""
     if max(done, total) < 2000:
         return f"{done}/{total}" if total else ""
     if not total:
@@ -38,13 +38,20 @@ def amount(done: int, total: int) -> str:
 
 
 class _Shown:
-    """What all long work shows: bars on a terminal, lines in a log."""
+    """Bars on a terminal, lines in a log.
+
+    Args:
+        intro: printed with the first progress: from then on nothing is refused.
+        quiet: print nothing.
+    """
 
     def __init__(self, intro: str, quiet: bool) -> None:
         self.last: Any = None
         self._intro, self._quiet = intro, quiet
         self._printed, self._began, self._what = -math.inf, 0.0, ""
         self._bars = _bars() if not quiet and console().is_terminal else None
+        self._tasks: list[TaskID] = []
+        self._pulse: TaskID | None = None
         self._hears = watching(self.heard)
 
     def __enter__(self) -> Self:
@@ -52,10 +59,14 @@ class _Shown:
         self._hears.__enter__()
         if self._bars:
             self._bars.start()
+            self._wait("preparing")
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Leave the bars on the screen, if there was any progress."""
         if self._bars:
+            self._wait("")
+            self._bars.live.transient = not self._tasks
             self._bars.stop()
         self._hears.__exit__(None, None, None)
 
@@ -63,70 +74,7 @@ class _Shown:
         (self._bars or console()).print(text, soft_wrap=True)
 
     def heard(self, what: str, done: int, total: int) -> None:
-        """Show a download, or other work that is not counted here."""
-        raise NotImplementedError
-
-
-class Watcher(_Shown):
-    """Show training, round after round.
-
-    Args:
-        name: of a run that has none of its own.
-        intro: said when the first round is done, for then nothing is refused any more.
-        quiet: say nothing.
-    """
-
-    def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
-        super().__init__(intro, quiet)
-        self.last: train.Progress | None = None
-        self._name, self._found = name, ""
-        self._marks: deque[tuple[float, int]] = deque()  # when how many were done
-        self._tasks: list[TaskID] = []
-        self._pulse: TaskID | None = None
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        if self._bars:
-            self._wait("preparing")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Leave the bars of what was trained; where nothing was, no trace."""
-        if self._bars:
-            self._wait("")
-            self._bars.live.transient = not self._tasks
-        super().__exit__(*error)
-
-    def __call__(self, p: train.Progress) -> None:
-        """Show a round; before the first one, say what will lie on disk."""
-        if p.state is not None:
-            most, file = filesize.decimal(p.state.bytes), p.state.file
-            if not self._quiet:
-                self._print(f"Personal state is kept on disk: up to {most} in {file}")
-            return
-        last, self.last = self.last, p
-        if self._quiet:
-            return
-        if last is None:
-            self._print(self._intro)
-        fresh = last is None or last.label != p.label or last.done >= p.done
-        now = time.monotonic()
-        if fresh:
-            self._began, self._found, self._marks = now, "", deque(maxlen=_MARKS)
-        if not self._marks or now - self._marks[-1][0] >= _APART:
-            self._marks.append((now, p.done))
-        if p.evaluation is not None:
-            head = heading(p.evaluation)
-            means = {k: p.evaluation[k][f"{head}_mean"] for k in ("personal", "shared")}
-            self._found = " ".join(f"{k} {number(v, head)}" for k, v in means.items())
-        label = short(p.label) if p.label else self._name
-        if self._bars:
-            self._bar(p, label, fresh)
-        else:
-            self._line(p, label)
-
-    def heard(self, what: str, done: int, total: int) -> None:
-        """Show a download, or other work that is no round; `what` = "": it is over."""
+        """Show a download or other work aside; `what` = "": it is over."""
         if self._quiet:
             return
         now, over, far = time.monotonic(), total and done >= total, amount(done, total)
@@ -141,8 +89,73 @@ class Watcher(_Shown):
             say(f"{what}: {far}" if far else what)
             self._printed = now
 
+    def _bar(self, p: Any, label: str, pace: str, note: str, fresh: bool) -> None:
+        """Move the latest bar; make one if it is new."""
+        assert self._bars is not None
+        facts: dict[str, Any] = {"count": f"{p.done}/{p.total}"}
+        facts |= {"pace": pace, "note": note}
+        if fresh:
+            self._wait("")
+            self._tasks.append(self._bars.add_task(label, total=p.total, **facts))
+            for old in self._tasks[:-_KEPT]:
+                self._bars.update(old, visible=False)
+        self._bars.update(self._tasks[-1], completed=p.done, **facts)
+        if p.done == p.total:
+            self._wait("working")
+
+    def _wait(self, word: str) -> None:
+        """Show below the bars that other work continues; "" removes it."""
+        assert self._bars is not None
+        if self._pulse is not None:
+            self._bars.remove_task(self._pulse)
+        facts: dict[str, Any] = {"count": "", "pace": "", "note": ""}
+        add = self._bars.add_task
+        self._pulse = add(word, total=None, **facts) if word else None
+
+
+class Watcher(_Shown):
+    """Show training, round after round; `name` is that of a run without a label."""
+
+    def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
+        super().__init__(intro, quiet)
+        self.last: train.Progress | None = None
+        self._name, self._note = name, ""
+        self._marks: deque[tuple[float, int]] = deque()  # time, rounds done
+
+    def __call__(self, p: train.Progress) -> None:
+        """Show a round; before the first one, say what will be kept on disk."""
+        if p.state is not None:
+            most, file = filesize.decimal(p.state.bytes), p.state.file
+            if not self._quiet:
+                self._print(f"Personal state is kept on disk: up to {most} in {file}")
+            return
+        last, self.last = self.last, p
+        if self._quiet:
+            return
+        if last is None:
+            self._print(self._intro)
+        fresh = last is None or last.label != p.label or last.done >= p.done
+        now = time.monotonic()
+        if fresh:
+            self._began, self._note, self._marks = now, "", deque(maxlen=_MARKS)
+        if not self._marks or now - self._marks[-1][0] >= _APART:
+            self._marks.append((now, p.done))
+        if p.evaluation is not None:
+            head = heading(p.evaluation)
+            means = {k: p.evaluation[k][f"{head}_mean"] for k in ("personal", "shared")}
+            self._note = " ".join(f"{k} {number(v, head)}" for k, v in means.items())
+        label = short(p.label) if p.label else self._name
+        if self._bars:
+            self._bar(p, label, self._pace(p), self._note, fresh)
+            return
+        wait = _EVERY if p.evaluation is None else _EVALUATED
+        if now - self._printed >= wait or p.done == p.total:
+            parts = f"{label}: round {p.done}/{p.total}", self._pace(p), self._note
+            say(", ".join(part for part in parts if part))
+            self._printed = now
+
     def _pace(self, p: train.Progress) -> str:
-        """« 31 rounds/s, 5 s left », of the latest rounds; "" after a single one."""
+        """Write `31 rounds/s, 5 s left` for the latest rounds; "" after one alone."""
         now, (when, before) = time.monotonic(), self._marks[0]
         if p.done == before or now <= when:
             return ""
@@ -155,52 +168,13 @@ class Watcher(_Shown):
             speed = f"{1 / rate:.{whole}f} s per round"
         return f"{speed}, {duration((p.total - p.done) / rate)} left"
 
-    def _line(self, p: train.Progress, label: str) -> None:
-        """Print a line, at evaluations and where these are rare."""
-        now = time.monotonic()
-        wait = _EVERY if p.evaluation is None else _EVALUATED
-        if now - self._printed >= wait or p.done == p.total:
-            parts = f"{label}: round {p.done}/{p.total}", self._pace(p), self._found
-            say(", ".join(part for part in parts if part))
-            self._printed = now
-
-    def _bar(self, p: train.Progress, label: str, fresh: bool) -> None:
-        """Move the bar of this run; make one if it is new."""
-        assert self._bars is not None
-        facts: dict[str, Any] = {"count": f"{p.done}/{p.total}", "found": self._found}
-        facts["pace"], over = self._pace(p), p.done == p.total
-        if fresh:
-            self._wait("")
-            self._tasks.append(self._bars.add_task(label, total=p.total, **facts))
-            for old in self._tasks[:-_KEPT]:
-                self._bars.update(old, visible=False)
-        self._bars.update(self._tasks[-1], completed=p.done, **facts)
-        if over:
-            self._wait("working")
-
-    def _wait(self, word: str) -> None:
-        """Show below the bars that other work goes on; "" takes it away."""
-        assert self._bars is not None
-        if self._pulse is not None:
-            self._bars.remove_task(self._pulse)
-        facts: dict[str, Any] = {"count": "", "pace": "", "found": ""}
-        add = self._bars.add_task
-        self._pulse = add(word, total=None, **facts) if word else None
-
 
 class Counter(_Shown):
-    """Show long work that is no training, piece after piece.
-
-    Args:
-        what: is counted.
-        intro: said with the first piece, for then nothing is refused any more.
-        quiet: say nothing.
-    """
+    """Show work that is counted piece by piece; `what` names the pieces."""
 
     def __init__(self, what: str, intro: str, quiet: bool = False) -> None:
         super().__init__(intro, quiet)
         self._counted = what
-        self._task: TaskID | None = None
 
     def __call__(self, p: Any) -> None:
         """Show a piece: done of total, `made` of them now, `used` samples for these."""
@@ -214,19 +188,10 @@ class Counter(_Shown):
         left = duration(seconds / p.made * (p.total - p.done))
         pace = f"{p.used / seconds:,.0f} samples/s, {left} left"
         if self._bars:
-            facts = {"count": f"{p.done}/{p.total}", "pace": pace, "found": p.what}
-            if self._task is None:
-                self._task = self._bars.add_task(self._counted, total=p.total, **facts)
-            self._bars.update(self._task, completed=p.done, **facts)
-        elif now - self._printed >= _EVERY or p.done == p.total:
+            self._bar(p, self._counted, pace, p.what, first)
+        elif first or now - self._printed >= _EVERY or p.done == p.total:
             say(f"{p.done}/{p.total} {self._counted}, {pace}, {p.what}")
             self._printed = now
-
-    def heard(self, what: str, done: int, total: int) -> None:
-        """Show a download, or other work before the first piece."""
-        if what and what != self._what and not self._quiet:
-            self._print(what)
-        self._what = what
 
 
 def _bars() -> Progress:
@@ -236,7 +201,7 @@ def _bars() -> Progress:
         BarColumn(None, table_column=Column(ratio=1, min_width=6)),
         *(
             TextColumn(f"{{task.fields[{field}]}}", table_column=Column(no_wrap=True))
-            for field in ("count", "pace", "found")
+            for field in ("count", "pace", "note")
         ),
         console=console(),
         expand=True,

@@ -1,4 +1,4 @@
-"""Lay out what people and programs see of runs: words, tables, JSON."""
+"""Lay out the results of runs: tables and sentences for people, JSON for programs."""
 
 import inspect
 import json
@@ -20,7 +20,7 @@ from troth.config import reader
 from troth.runs.compare import heading, number, short, signed
 from troth.runs.load import Run, judged
 
-_MOST = 20  # pairs of runs that are printed
+_MOST = 20  # pairs of runs to print
 _COLUMNS = {
     "mean": ("personal", "mean"),
     "std": ("personal", "std"),
@@ -31,20 +31,20 @@ _COLUMNS = {
 
 
 def console(stderr: bool = True) -> Console:
-    """Where people read; only a screen cuts lines."""
-    found = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not found.is_terminal:
-        found.width = 999
-    return found
+    """Make a console; only a terminal breaks lines."""
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not made.is_terminal:
+        made.width = 999
+    return made
 
 
 def say(text: str) -> None:
-    """Print a line for people; it is never broken, so that paths can be copied."""
+    """Print a line to stderr; it is never broken, so that paths can be copied."""
     console().print(text, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
-    """Print the one object of `--json` on stdout; what is not a number is null."""
+    """Print one object to stdout; NaN and infinity become null."""
     print(json.dumps(files.plain(value), default=str))
 
 
@@ -55,7 +55,7 @@ def show(
     as_json: bool,
     quiet: bool = False,
 ) -> None:
-    """Print what came out: a table and lines for people, `told` for programs."""
+    """Print a table and lines for people, `told` for programs."""
     if not (as_json and quiet):
         if made is not None:
             console().print(made)
@@ -72,14 +72,10 @@ def table(
     texts: int = 1,
     whole: int = 0,
 ) -> Group:
-    """Lay out a table under its title: first texts, then numbers.
+    """Lay out a table under its title.
 
-    Args:
-        title: above it.
-        columns: their heads.
-        rows: one text per column.
-        texts: how many columns are texts.
-        whole: how many of these are never broken.
+    The first `texts` columns hold texts, the others numbers. The first `whole` columns
+    are never broken.
     """
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for i, name in enumerate(columns):
@@ -91,7 +87,7 @@ def table(
 
 
 def width(shown: Group) -> int:
-    """How wide a screen must be to break nothing of it but titles."""
+    """Return how wide a screen must be to show a table unbroken."""
     endless = Console(width=100_000)
     inside = [one for one in shown.renderables if not isinstance(one, str)]
     return max(endless.measure(one).maximum for one in inside)
@@ -103,13 +99,13 @@ def indented(text: str) -> Padding:
 
 
 def benign(run: Run) -> int:
-    """Count the benign clients that were evaluated, newcomers aside."""
+    """Count the benign clients that were evaluated, without newcomers."""
     values = run.clients[heading(run.summary)]
     return int(((values == values) & judged(run.clients)).sum())
 
 
 def _judged(run: Run) -> str:
-    """Over whom a table is: all clients, a sample of them, or the benign ones."""
+    """Say which clients a table is about: all, a sample, or the benign ones."""
     some, every = benign(run), run.summary["clients"]
     good = int(judged(run.clients).sum())
     aside = ", newcomers aside" if "newcomer" in run.clients else ""
@@ -120,7 +116,7 @@ def _judged(run: Run) -> str:
 
 
 def results(found: Sequence[Run], labels: Sequence[str]) -> Group:
-    """One row per run."""
+    """Lay out one row per run."""
     counts = {(benign(run), run.summary["clients"]) for run in found}
     aimed = any("attack_success_mean" in run.summary["shared"] for run in found)
     success = {"attack success": "personal", "on shared": "shared"} if aimed else {}
@@ -140,7 +136,7 @@ def results(found: Sequence[Run], labels: Sequence[str]) -> Group:
 
 
 def _tests(found: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
-    """Columns of further test sets: heading → its name, and whose model."""
+    """Map the columns of further test sets to their names and kinds of model."""
     names = dict.fromkeys(name for tests in found for name in tests)
     return {
         column: (name, kind)
@@ -150,7 +146,7 @@ def _tests(found: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
 
 
 def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
-    """One row for the runs that differ only in their seed."""
+    """Lay out one row per group of runs that differ only in the seed."""
     rows = []
     every = dict.fromkeys(key for group in groups for key in group["numbers"])
     parts = (key.split(".") for key in every if key.startswith("tests."))
@@ -170,7 +166,7 @@ def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
 
 
 def paired(pair: Mapping[str, Any]) -> str:
-    """Two runs, client by client, in one line."""
+    """Compare two runs, client by client, in one line."""
     keys, p = ("mean_difference", "low", "high"), pair["p_value"]
     mean, low, high = (signed(pair[key], pair["metric"]) for key in keys)
     chance = "p < 0.001" if p is not None and p < 0.001 else f"p = {number(p)}"
@@ -181,12 +177,13 @@ def paired(pair: Mapping[str, Any]) -> str:
 
 
 def words(found: Sequence[Run], labels: Sequence[str]) -> str:
-    """Say in words what the numbers of the quickstart mean."""
+    """Say what the numbers of the quickstart mean."""
     first, head = found[0].summary["shared"], heading(found[0].summary)
     mean, worst = first[f"{head}_mean"], first[f"{head}_worst10"]
     text = (
-        f"On average over {benign(found[0])} benign clients the {head} of the shared "
-        f"model is {number(mean, head)}, and {number(worst, head)} for the worst tenth."
+        f"The shared model has a mean {head} of {number(mean, head)} over "
+        f"{benign(found[0])} benign clients. For the worst tenth of them it is "
+        f"{number(worst, head)}."
     )
     before, others = [("the shared model", mean)], []
     for run, label in zip(found, labels, strict=True):
@@ -197,13 +194,13 @@ def words(found: Sequence[Run], labels: Sequence[str]) -> str:
                 f"{short(label)} has {number(own, head)}: {', '.join(beside)}"
             )
             before.append((short(label), own))
-    return f"{text} With models of their own, {'; '.join(others)}." if others else text
+    return f"{text} Personal models: {'; '.join(others)}." if others else text
 
 
 def _beside(value: float | None, other: float | None, name: str, head: str) -> str:
     one, two = number(value, head), number(other, head)
     if value is None or other is None or one == two:
-        return f"level with {name}" if one == two else f"beside {two} of {name}"
+        return f"the same as {name}" if one == two else f"{name} has {two}"
     where = "above" if value > other else "below"
     return f"{number(abs(value - other), head)} {where} {name}"
 
@@ -214,19 +211,19 @@ def outcome(
     compared: Sequence[Mapping[str, Any]],
     in_words: bool,
 ) -> None:
-    """Print tables and comparisons of finished runs."""
+    """Print the tables and comparisons of finished runs."""
     console().print(results(found, labels))
     if groups := [each for each in compared if each["kind"] == "seeds"]:
         console().print(seeds(groups))
     if pairs := [each for each in compared if each["kind"] == "paired"]:
         say(
-            f"Client by client: mean difference in {pairs[0]['metric']} and its 95 % "
-            "interval; p by Wilcoxon's signed ranks"
+            f"Client by client: mean difference in {pairs[0]['metric']} with its 95 % "
+            "interval, and p of Wilcoxon's signed-rank test"
         )
     for pair in pairs[:_MOST]:
         say(f"  {paired(pair)}")
     if len(pairs) > _MOST:
-        say(f"  … and {len(pairs) - _MOST} more, which --json prints")
+        say(f"  … and {len(pairs) - _MOST} more; --json prints all")
     for run, label in zip(found, labels, strict=True):
         if "newcomers" in run.summary:
             say(newcomers(run, short(label)))
@@ -237,31 +234,31 @@ def outcome(
 
 
 def newcomers(run: Run, label: str) -> str:
-    """How clients are served that never took part."""
+    """Say how good the models of newcomers are."""
     head, kinds = heading(run.summary), ("newcomers", "newcomers_shared")
     own, shared = (number(run.summary[k][f"{head}_mean"], head) for k in kinds)
     count = int(run.clients["newcomer"].sum())
     who = f"{count} newcomers" if count > 1 else "1 newcomer"
-    return f"{label}: {head} {own} for {who}, with the shared model {shared}"
+    return f"{label}: {head} {own} for {who}; with the shared model {shared}"
 
 
 def stayed(run: Run, label: str) -> str:
-    """In how many rounds the shared model did not move, and why it last did not."""
+    """Say in how many rounds the shared model did not change, and why."""
     count, rounds = run.summary["stayed"], run.summary["rounds"]
     *_, why = (line["why"] for line in run.rounds if line["stayed"])
     return (
-        f"{label}: the shared model stayed as it was in {count} of {rounds} rounds, "
-        f"last since {why}"
+        f"{label}: the shared model did not change in {count} of {rounds} rounds, last "
+        f"because {why}"
     )
 
 
 def onward(found: Sequence[Run], root: Path) -> None:
-    """Say where the files are, and what to do with them."""
+    """Say where the files are, and which commands read them."""
     each = "" if found[0].path == root else ", one folder per run"
     last, whole = (shlex.quote(str(path)) for path in (found[-1].path, root))
     client = int((found[-1].clients["malicious"] == 0).argmax())  # the first benign one
     say(
-        f"\nFiles: {root}{each}: clients.csv, rounds.jsonl, summary.json, the models\n"
+        f"\nFiles: {root}{each}: clients.csv, rounds.jsonl, summary.json, models\n"
         f"Next:  troth report {whole}\n"
         f"       troth predict {last} --client {client} --data FILE.npz\n"
         f"       troth cite {whole}"
@@ -269,7 +266,7 @@ def onward(found: Sequence[Run], root: Path) -> None:
 
 
 def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:
-    """Print what runs would take: a table, or for `--json` an object."""
+    """Print what runs would cost: a table, or an object for programs."""
     made: list[dict[str, Any]] = [
         {
             "label": cost.label or name,
@@ -293,15 +290,15 @@ def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:
         ]
         for cost in made
     ]
-    title = "What it would take (nothing was trained or written)"
+    title = "Cost (nothing was trained or written)"
     columns = ["run", "rounds", "client-steps", "memory", "disk"]
     console().print(table(title, columns, rows))
     for where in sorted({c.experiment.engine.state_dir for c in found if c.disk}):
-        say(f"Personal state on disk lies in {where or 'the folder of the run'}.")
+        say(f"Personal state on disk is kept in {where or 'the folder of the run'}.")
 
 
 def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
-    """Print what exists on stdout: one table per kind, one row per method."""
+    """Print methods to stdout: one table per kind, one row per method."""
     found = {k: [_method(about) for about in every] for k, every in kinds.items()}
     if as_json:
         print_json({"kinds": found})
@@ -316,7 +313,7 @@ def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
 
 
 def _method(about: lookup.About) -> dict[str, Any]:
-    """Its options by name, its papers by key."""
+    """Return a method with its options by name and its papers by key."""
     options = {}
     for name, default in about.options.items():
         required = default is inspect.Parameter.empty
@@ -334,7 +331,7 @@ def _options(method: Mapping[str, Any]) -> str:
 
 
 def speeds(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    """Print what was measured on stdout: one row per model."""
+    """Print measured speeds to stdout: one row per model."""
     if as_json:
         print_json({"rows": rows})
         return

@@ -1,4 +1,4 @@
-"""One page for people: what some runs came to, and a trust card for every client."""
+"""One HTML page about runs, with a trust card for every client."""
 
 from troth.reports.page import Report, html, report
 

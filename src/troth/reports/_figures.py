@@ -1,4 +1,4 @@
-"""Pictures inside the page: SVG whose colours follow the reader's theme."""
+"""Pictures inside the page: SVG with the colors of the reader's theme."""
 
 import io
 import re
@@ -17,7 +17,7 @@ from troth.reports.cards import Deck
 from troth.runs.inspect import Dossier
 from troth.types import Refusal
 
-_COLOURS = {
+_COLORS = {
     _style.INK: "var(--ink)",
     _style.SOFT: "var(--soft)",
     _style.GRID: "var(--line)",
@@ -27,24 +27,22 @@ _MOST = 12  # pictures of one sort
 
 
 class Picture(NamedTuple):
-    """An SVG, and what it shows in words."""
+    """An SVG, and its description."""
 
     svg: str
     says: str
 
 
 def svg(made: Figure, salt: str) -> str:
-    """A figure as SVG to stand inside a page: small, and the same bytes every time.
+    """Write a figure as small SVG with the same bytes every time.
 
-    Args:
-        made: the figure.
-        salt: no two figures of a page may share it: it makes their ids differ.
+    `salt` makes its ids differ from those of other figures on the page.
     """
     out = io.StringIO()
     rc: Any = {"svg.fonttype": "none", "svg.hashsalt": salt}
     none: Any = {"Date": None, "Creator": None, "Format": None, "Type": None}
     with matplotlib.rc_context(rc), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # signs that a font does not have
+        warnings.simplefilter("ignore")  # characters that the font lacks
         made.savefig(out, format="svg", transparent=True, metadata=none)
     text = out.getvalue()
     text = text[text.index("<svg") :]
@@ -57,7 +55,7 @@ def svg(made: Figure, salt: str) -> str:
 
 
 def _themed(style: str) -> str:
-    for hex_, variable in _COLOURS.items():
+    for hex_, variable in _COLORS.items():
         style = style.replace(hex_, variable)
     return style
 
@@ -65,7 +63,7 @@ def _themed(style: str) -> str:
 def pictures(
     runs: Sequence[Dossier], decks: Sequence[Deck], compared: Sequence[dict[str, Any]]
 ) -> dict[str, list[Picture]]:
-    """The pictures of every part: per metric, per federation or per run."""
+    """Draw the pictures of every part: per metric, per federation or per run."""
     evaluated = [run for run in runs if run.evaluated]
     finished = [run for run in runs if run.finished]
     paired = [pair for pair in compared if pair["kind"] == "paired"]
@@ -89,20 +87,20 @@ def pictures(
         ),
         "verdicts": _by_run(
             plot.verdicts,
-            "whom rules dropped, clipped, chose or weighed down in which rounds. "
+            "clients that rules dropped, clipped, chose or downweighted in each round. "
             "Numbers: rounds.jsonl.",
             runs,
         ),
         "certified": _by_run(
             plot.certified,
-            "certified accuracy over the radius; bands reach from the client with "
-            "least to the one with most.",
+            "certified accuracy over the radius, with a band from the lowest to the "
+            "highest client.",
             runs,
         ),
         "audits": _by_run(
             plot.audit,
-            "change of accuracy on adversarial examples of the shared model, client "
-            "by client. Numbers: audit.csv.",
+            "change of accuracy on adversarial examples of the shared model, for each "
+            "client. Numbers: audit.csv.",
             runs,
         ),
     }
@@ -111,7 +109,7 @@ def pictures(
 def _tried(
     salt: str, says: str, draw: Callable[..., Figure], *args: Any
 ) -> list[Picture]:
-    """The picture, or none where there is nothing to draw."""
+    """Draw a picture, or none where there is nothing to draw."""
     try:
         return [Picture(svg(draw(*args), salt), says)]
     except Refusal:
@@ -121,7 +119,7 @@ def _tried(
 def _by_metric(
     draw: Callable[..., Figure], says: str, some: Sequence[Any], metrics: Sequence[str]
 ) -> list[Picture]:
-    """One picture of those that are judged alike; `says` has a place for the metric."""
+    """Draw one picture per metric; `says` has a place for its name."""
     found: list[Picture] = []
     for metric in METRICS:
         mine = [one for one, by in zip(some, metrics, strict=True) if by == metric]
@@ -133,7 +131,7 @@ def _by_metric(
 def _by_run(
     draw: Callable[..., Figure], says: str, runs: Sequence[Dossier]
 ) -> list[Picture]:
-    """One picture per run that has something to show, of the first such runs."""
+    """Draw one picture for each of the first runs that have something to show."""
     found: list[Picture] = []
     for i, run in enumerate(runs):
         if len(found) < _MOST:
@@ -143,7 +141,7 @@ def _by_run(
 
 
 def _clients(decks: Sequence[Deck]) -> list[Picture]:
-    """One picture per federation."""
+    """Draw one picture per federation."""
     found: list[Picture] = []
     for i, deck in enumerate(decks[:_MOST]):
         metric, some = deck.runs[0].metric, deck.runs[:6]

@@ -1,4 +1,4 @@
-"""Tables of the page: texts as they are read, each with the place that it is from."""
+"""Tables of the page: texts, each with the file that it is from."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ _COUNTS = ("asked", "dropped", "clipped", "chosen", "downweighted", "absent", "c
 
 
 class Cell(NamedTuple):
-    """A text, and the file and key that it is from."""
+    """A text, and the file and key of its value."""
 
     text: str
     file: str = ""
@@ -52,7 +52,7 @@ class Sheet(NamedTuple):
 
 
 def state(run: Dossier) -> str:
-    """How far a run came."""
+    """Say how far a run came."""
     if run.finished:
         return "finished"
     if not run.sections:
@@ -61,7 +61,7 @@ def state(run: Dossier) -> str:
 
 
 def runs(found: Sequence[Dossier]) -> Sheet:
-    """A row a run."""
+    """Lay out one row of numbers per run."""
     columns = [Column("run", False), Column("state", False), Column("metric", False)]
     columns += [Column(text) for text in (*_NUMBERS, "clients", "rounds", "seconds")]
     return Sheet(columns, [_row(run) for run in found])
@@ -82,7 +82,7 @@ def _row(run: Dossier) -> list[Cell]:
 
 
 def what(found: Sequence[Dossier]) -> Sheet:
-    """What every run does."""
+    """Lay out the methods of every run."""
     heads = [Column(text, False) for text in ("run", "its models", *_PARTS)]
     rows = [
         [Cell(text) for text in (name(run), plainly(run), *map(run.part, _PARTS))]
@@ -92,7 +92,7 @@ def what(found: Sequence[Dossier]) -> Sheet:
 
 
 def compared(found: Sequence[Dossier], decks: Sequence[Deck]) -> list[dict[str, Any]]:
-    """Models that a client can choose between, then runs that differ in one setting."""
+    """Compare models to choose from, then runs that differ in one setting."""
     chosen = [pair for deck in decks for pair in _decided(deck)]
     mine = [run for run in found if run.finished]
     known = [(run.run, run.label) for run in mine if run.run is not None]
@@ -105,7 +105,7 @@ def compared(found: Sequence[Dossier], decks: Sequence[Deck]) -> list[dict[str, 
 
 
 def _decided(deck: Deck) -> list[dict[str, Any]]:
-    """The pairs of a deck; `key` is what a pair of whole runs would be known by."""
+    """Compare the models of a deck; `key` identifies a pair of whole runs."""
     metric, pairs = deck.runs[0].metric, []
     for a, b in decisions(deck.runs):
         whole = all(
@@ -119,7 +119,7 @@ def _decided(deck: Deck) -> list[dict[str, Any]]:
 
 
 def pairs(found: Sequence[dict[str, Any]]) -> Sheet:
-    """A row a pair."""
+    """Lay out one row per pair."""
     heads = ("mean difference", "low", "high", "better", "worse", "equal", "p")
     rows = []
     for pair in found:
@@ -134,7 +134,7 @@ def pairs(found: Sequence[dict[str, Any]]) -> Sheet:
 
 
 def seeds(found: Sequence[dict[str, Any]]) -> Sheet:
-    """A row for runs that differ in their seed alone."""
+    """Lay out one row per group of runs that differ only in the seed."""
     rows = []
     for group in found:
         if group["kind"] == "seeds":
@@ -151,7 +151,7 @@ def seeds(found: Sequence[dict[str, Any]]) -> Sheet:
 
 
 def origins(found: Sequence[Dossier]) -> Sheet:
-    """Where every run is, and what made it."""
+    """Lay out the folder, seed and versions of every run."""
     heads = ("run", "folder", "experiment", "seed", "Troth", "torch", "revision")
     rows = []
     for run in found:
@@ -164,12 +164,12 @@ def origins(found: Sequence[Dossier]) -> Sheet:
 
 
 def clients(deck: Deck) -> dict[str, Any]:
-    """The table of a deck: headings, and columns of texts, a client each."""
+    """Return the table of clients: headings, and columns of texts."""
     first, metric = deck.runs[0], deck.runs[0].metric
-    hostile, late = first.column("malicious") == 1, first.column("newcomer") == 1
-    who = np.where(hostile, "hostile", np.where(late, "newcomer", "benign"))
+    bad, late = first.column("malicious") == 1, first.column("newcomer") == 1
+    who = np.where(bad, "malicious", np.where(late, "newcomer", "benign"))
     use = [c.model.label if c.model else "–" for c in deck.choices]
-    heads = [Column("client"), Column("marked", False), Column("use", False)]
+    heads = [Column("client"), Column("role", False), Column("use", False)]
     columns: list[list[str]] = [[str(k) for k in deck.ids], who.tolist(), use]
     sources = ["clients.csv:client", "clients.csv:malicious", ""]
     for model in models(deck.runs):
@@ -192,7 +192,7 @@ def clients(deck: Deck) -> dict[str, Any]:
 
 
 def _examined(deck: Deck) -> list[tuple[str, list[str]]]:
-    """Radii and changes, where some client has one."""
+    """Return columns of radii and changes, where some client has one."""
     found = []
     for run, cards in zip(deck.runs, deck.cards, strict=True):
         settings = [
@@ -206,12 +206,12 @@ def _examined(deck: Deck) -> list[tuple[str, list[str]]]:
         parts = [card.facts["shortcuts"] for card in cards]
         if any(parts):
             texts = [change(p["change"], "accuracy") if p else "–" for p in parts]
-            found.append((f"change in audit, {name(run)}", texts))
+            found.append((f"change in the audit, {name(run)}", texts))
     return found
 
 
 def _radius(facts: dict[str, Any], transform: str, sigma: float) -> str:
-    """The mean radius under a setting; of several alike, the first."""
+    """Return the mean radius of the first certificates with these settings."""
     for each in facts["certificates"]:
         if (each["transform"], each["sigma"]) == (transform, sigma):
             return down(each["mean_radius"])

@@ -1,4 +1,4 @@
-"""The summary in words: rules and their values, as on the cards."""
+"""The summary of the page, in sentences."""
 
 from collections.abc import Sequence
 
@@ -19,13 +19,13 @@ from troth.reports.cards._reading import (
 from troth.reports.cards._worlds import twins
 from troth.runs.inspect import Dossier
 
-_VERDICTS = {"dropped": "dropped", "clipped": "clipped", "downweighted": "weighed down"}
+_VERDICTS = ("dropped", "clipped", "downweighted")
 _ATTACKED = {False: "page.attack", True: "page.apart"}
-_NAMED, _WORLDS, _LINES = 6, 6, 20  # that are put into words
+_NAMED, _WORLDS, _LINES = 6, 6, 20  # runs, groups and lines in the summary, at most
 
 
 def summary(runs: Sequence[Dossier], decks: Sequence[Deck]) -> list[list[Said]]:
-    """What there is to say: of all, of runs of the same clients, of single runs."""
+    """Describe all runs, then runs with the same clients, then single runs."""
     done = sum(run.finished for run in runs)
     first: list[Said] = [("page.runs", str(len(runs)), str(done))]
     for run in runs:
@@ -63,14 +63,14 @@ def _world(deck: Deck, runs: Sequence[Dossier]) -> list[Said]:
 
 
 def _named(runs: Sequence[Dossier]) -> str:
-    """The names of some runs; of very many the first."""
+    """List the names of runs, the first of very many."""
     more = len(runs) - _NAMED
     names = ", ".join(quoted(run) for run in runs[:_NAMED])
     return names + (f" and {more} more" if more > 0 else "")
 
 
 def _marked(runs: Sequence[Dossier]) -> list[Said]:
-    """Who is hostile by the experiment; and whose rules found nobody."""
+    """Say who is malicious by the experiment, and which rules found nobody."""
     bad = np.flatnonzero(runs[0].column("malicious") == 1)
     n = str(len(runs[0].column("client")))
     if not len(bad):
@@ -105,22 +105,22 @@ def _unfinished(run: Dossier) -> list[Said]:
     if not run.sections:
         return []
     far = str(len(run.rounds)), str(run.total)
-    if run.alive:  # to resume it now would be two at the same files
+    if run.alive:  # a second process must not resume it
         return [("page.going", quoted(run), *far)]
     return [("page.unfinished", quoted(run), *far, command("resume", run.path))]
 
 
 def _happened(run: Dossier) -> list[Said]:
-    """What rules did, newcomers, certificates, audits."""
+    """Report on rules, newcomers, certificates and audits."""
     assert run.summary is not None
-    label, metric, hostile = quoted(run), run.metric, run.column("malicious") == 1
+    label, metric, attackers = quoted(run), run.metric, run.column("malicious") == 1
     said: list[Said] = []
-    for column, word in _VERDICTS.items():
-        counts = np.nan_to_num(run.column(column)).astype(int)
+    for verdict in _VERDICTS:
+        counts = np.nan_to_num(run.column(verdict)).astype(int)
         if counts.any():
-            (bad, bads), (good, goods) = (_fell(counts, w) for w in (hostile, ~hostile))
-            said.append(("page.verdicts", label, bad, word, bads, good, goods))
-    said += _chosen(run, hostile)
+            bad, good = _fell(counts, attackers), _fell(counts, ~attackers)
+            said.append(("page.verdicts", label, bad[0], verdict, bad[1], *good))
+    said += _chosen(run, attackers)
     why = [r.get("why") for r in run.rounds if r.get("stayed")]
     if why:
         total = str(run.summary.get("rounds", run.total))
@@ -133,17 +133,17 @@ def _happened(run: Dossier) -> list[Said]:
     return [*said, *_certified(run), *_audited(run)]
 
 
-def _chosen(run: Dossier, hostile: np.ndarray) -> list[Said]:
-    """How often rules that take some reports alone took those of whom."""
+def _chosen(run: Dossier, attackers: np.ndarray) -> list[Said]:
+    """Say how often rules that choose updates chose whose."""
     chosen, asked = (np.nan_to_num(run.column(k)) for k in ("chosen", "asked"))
-    if not chosen.any() or not hostile.any():
+    if not chosen.any() or not attackers.any():
         return []
-    both = [(chosen[who].sum(), asked[who].sum()) for who in (hostile, ~hostile)]
+    both = [(chosen[who].sum(), asked[who].sum()) for who in (attackers, ~attackers)]
     return [("page.chosen", quoted(run), *(f"{v:.0f}" for pair in both for v in pair))]
 
 
 def _fell(counts: np.ndarray, who: np.ndarray) -> tuple[str, str]:
-    """How often a verdict fell on some clients, and on which of them."""
+    """Count a verdict over some clients, and list those that it met."""
     return str(counts[who].sum()), listed(np.flatnonzero(who & (counts > 0)))
 
 
@@ -172,7 +172,7 @@ def _audited(run: Dossier) -> list[Said]:
 
 
 def _missing(runs: Sequence[Dossier]) -> list[Said]:
-    """The two examinations, where nobody has made them."""
+    """Suggest certificates and audits where there are none."""
     able = [run for run in runs if run.finished and run.resolved.get("classes")]
     own = [run for run in able if run.part("personalizer") != "none"]
     said: list[Said] = []

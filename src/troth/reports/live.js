@@ -1,5 +1,5 @@
 "use strict";
-/* What goes on: asks the server now and then. Texts go in as text, never as HTML. */
+/* Ask the server every second how runs progress. Texts are inserted as text, never as HTML. */
 (() => {
   const PAUSE = 1000;
   const find = (what, at = document) => at.querySelector(what);
@@ -36,7 +36,7 @@
     const last = Math.max(1, ...runs.map((run) => run.total));
     const x = (round) => left + (round / last) * (wide - left - 130);
     const y = (value) => high - under - (value / most) * (high - under - 14);
-    const svg = drawn("svg", { viewBox: `0 0 ${wide} ${high}`, width: wide, role: "img", "aria-label": "Means over rounds; the numbers stand above" });
+    const svg = drawn("svg", { viewBox: `0 0 ${wide} ${high}`, width: wide, role: "img", "aria-label": "Means over rounds; the numbers are above" });
     const line = { stroke: "var(--line)", "stroke-width": 1 };
     for (const part of [0, 0.25, 0.5, 0.75, 1]) {
       svg.append(drawn("line", { ...line, x1: left, x2: wide - 130, y1: y(part * most), y2: y(part * most) }));
@@ -104,7 +104,7 @@
     const box = (row) => find("input", row);
     const count = () => {
       const chosen = rows.filter((row) => box(row).checked);
-      find("#chosen").textContent = `chosen: ${chosen.length}`;
+      find("#chosen").textContent = `selected: ${chosen.length}`;
       find("#show").disabled = chosen.length === 0;
       return chosen;
     };
@@ -128,7 +128,7 @@
         }
       }
       const gone = rows.length - (runs.length - fresh);
-      const news = fresh || gone ? `New runs: ${fresh}. Gone: ${gone}. Load the page again to see the list as it is.` : "";
+      const news = fresh || gone ? `New runs: ${fresh}. Gone: ${gone}. Reload the page to update the list.` : "";
       if (find("#news").textContent !== news) find("#news").textContent = news;
     });
   };

@@ -1,4 +1,4 @@
-"""Files of runs → one HTML page that needs nothing else, and its cards as JSON."""
+"""Write one HTML page about runs, complete in itself, and its cards as JSON."""
 
 import base64
 import gzip
@@ -27,19 +27,19 @@ from troth.types import Refusal
 
 NAME = "report.html"
 PARTS = {
-    "live": "Going on",
-    "words": "In words",
+    "live": "In progress",
+    "words": "Summary",
     "client": "One client",
-    "runs": "The runs",
-    "curves": "Over the rounds",
+    "runs": "Runs",
+    "curves": "Training curves",
     "clients": "All clients",
-    "compared": "Models beside each other",
-    "rules": "What rules did to reports",
-    "proven": "What is proven",
-    "relied": "What the models rely on",
+    "compared": "Comparisons",
+    "rules": "What rules did to updates",
+    "proven": "Certificates",
+    "relied": "Audit for shortcuts",
     "origins": "Files",
 }
-"""Every part of a page, in its order: id → heading, also in the list of contents."""
+"""Parts of a page in their order: id → heading."""
 _COMMAND = ("troth ", "troth.")
 
 
@@ -52,15 +52,18 @@ class Report(NamedTuple):
 
 
 def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Report:
-    """Write a page about some runs, and their trust cards as JSON beside it.
+    """Write an HTML page about runs, and their trust cards as JSON beside it.
 
     Args:
-        paths: folders of runs, of grids or of chains of attacks.
-        out: the page; None: `report.html` in the first of the folders. The cards go
-            beside it, `.cards.json` instead of `.html`.
+        paths: Folders of runs, of grids or of chains of attacks.
+        out: The page; None: `report.html` in the first folder. The cards go beside it,
+            with `.cards.json` instead of `.html`.
+
+    Returns:
+        The two files, and what was read of the runs.
 
     Raises:
-        Refusal: a folder that is no run, or a file that cannot be written.
+        Refusal: A folder is no run, or a file cannot be written.
     """
     if not paths:
         raise Refusal("there is no run to report; give at least one folder")
@@ -89,16 +92,16 @@ def html(
     live: Sequence[str] = (),
     home: str = "",
 ) -> str:
-    """The page as a text.
+    """Return the page as text.
 
     Args:
-        runs: as `dossier.opened` gives them.
-        made: their cards.
-        beside: the file with the cards as JSON, to be named in it.
-        live: names by which the page's script is to ask the server how runs go on.
-        home: where the list of runs is.
+        runs: From `inspect.opened`.
+        made: Their cards.
+        beside: Name of the file with the cards as JSON.
+        live: Names by which the page's script asks the server about progress.
+        home: Address of the list of runs.
     """
-    settle(runs)  # one colour a model, in all pictures
+    settle(runs)  # a model has one color in all pictures
     compared = _tables.compared(runs, made)
     content: dict[str, Any] = {
         "runs": runs,
@@ -125,7 +128,7 @@ def html(
 
 
 def _parts(content: dict[str, Any]) -> dict[str, str]:
-    """The parts of this page: what they are called, above and in the contents."""
+    """Return the parts that this page has."""
     there = {
         "live": content["live"],
         "client": content["decks"],
@@ -137,7 +140,7 @@ def _parts(content: dict[str, Any]) -> dict[str, str]:
 
 
 def rendered(template: str, content: dict[str, Any], scripts: Sequence[str]) -> str:
-    """A page from a template, with the style and these scripts inside it."""
+    """Fill a template, with the style and these scripts inside it."""
     texts = [_shipped(file) for file in scripts]
     more: dict[str, Any] = {"version": troth.__version__}
     more |= {"scripts": [Markup(text) for text in texts]}
@@ -145,7 +148,7 @@ def rendered(template: str, content: dict[str, Any], scripts: Sequence[str]) -> 
     more["style"] = Markup(_shipped("style.css"))
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_shipped),
-        autoescape=True,  # everything but what was made here: SVG, style and script
+        autoescape=True,  # all but our own SVG, style and scripts
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -158,7 +161,7 @@ def _shipped(file: str) -> str:
 
 
 def _hash(script: str) -> str:
-    """Only this script may run: the page's policy names its hash."""
+    """Return the hash by which the page's policy allows a script."""
     digest = hashlib.sha256(script.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 
@@ -176,7 +179,7 @@ def _heading(deck: Deck) -> str:
 
 
 def _spans(said: Said) -> list[tuple[str, bool]]:
-    """A sentence in pieces; commands are marked, so that they can be copied."""
+    """Split a sentence into pieces, each with whether it is a command to copy."""
     pieces = re.split(r"\{(\d+)\}", RULES[said[0]])
     found = []
     for i, piece in enumerate(pieces):
@@ -186,13 +189,13 @@ def _spans(said: Said) -> list[tuple[str, bool]]:
 
 
 def _asks(runs: Sequence[Dossier]) -> dict[str, str]:
-    """What gives the parts that are missing."""
+    """Write the commands for missing parts."""
     first = next((run for run in reversed(runs) if run.finished), runs[-1])
     return {"certify": certify(first), "audit": command("audit", first.path)}
 
 
 def packed(made: Sequence[Deck]) -> str:
-    """All cards for the page's script: JSON, gzip, base64."""
+    """Pack all cards for the page's script: JSON, gzip, base64."""
     number = {rule: i for i, rule in enumerate(RULES)}
 
     def short(said: Sequence[Said]) -> list[list[Any]]:
@@ -217,6 +220,6 @@ def packed(made: Sequence[Deck]) -> str:
 
 
 def _suggested(deck: Deck, i: int) -> int:
-    """Which of the runs has the model that is suggested."""
+    """Return the index of the run with the suggested model."""
     model = deck.choices[i].model
     return 0 if model is None else [run is model.run for run in deck.runs].index(True)

@@ -1,9 +1,9 @@
 "use strict";
-/* Tables that sort, filter and turn pages, and the cards. All texts come from the page's
-   data as they are to be read; they go in as text, never as HTML. */
+/* Sort, filter and page tables, and show cards. Texts from the page's data are inserted as
+   text, never as HTML. */
 (() => {
   const ROWS = 50;
-  const PRINTED = 2000; /* rows of a table on paper: more are 50 sheets and more */
+  const PRINTED = 2000; /* rows of a table on paper, at most */
   const find = (what, at = document) => at.querySelector(what);
   const make = (tag, props = {}, ...inside) => {
     const node = document.createElement(tag);
@@ -22,7 +22,7 @@
     if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
     return x - y;
   };
-  /* "7" is this number, "<0.8" and ">=3" compare, anything else is looked for. */
+  /* "7" is this number, "<0.8" and ">=3" compare, other text is searched for. */
   const test = (query) => {
     const asked = query.trim().toLowerCase();
     const compare = /^(<=|>=|<|>)\s*(-?[\d.]+)$/.exec(asked);
@@ -72,13 +72,13 @@
       const done = await copied(code.textContent);
       button.focus();
       if (!done) getSelection().selectAllChildren(code);
-      news.textContent = done ? "The command is copied." : "The command is marked; press Ctrl+C.";
+      news.textContent = done ? "Command copied." : "Command selected; press Ctrl+C.";
       button.textContent = done ? "Copied" : "Press Ctrl+C";
       setTimeout(() => { button.textContent = "Copy"; news.textContent = ""; }, 2500);
     });
   };
 
-  /* What paper needs: all rows, nothing folded. Each gives its way back to the screen. */
+  /* Paper shows all rows and nothing folded. Each function returns one that undoes it. */
   const onPaper = [];
   const paper = (() => {
     let back = null;
@@ -105,7 +105,7 @@
     const cells = [...place.querySelectorAll("thead th")];
     const said = make("span", { role: "status" });
     const left = make("p", { class: "printed" });
-    const input = make("input", { type: "search", size: "18", placeholder: "a text, 7 or <0.8" });
+    const input = make("input", { type: "search", size: "18", placeholder: "text, 7 or <0.8" });
     const column = make("select", {}, make("option", { value: "-1" }, "any column"), ...heads.map((h, i) => make("option", { value: i }, h.name)));
     const back = make("button", { type: "button" }, "Previous rows");
     const on = make("button", { type: "button" }, "Next rows");
@@ -124,8 +124,8 @@
       body.replaceChildren(...shown.slice(0, PRINTED).map(draw));
       const [there, fit] = [Math.min(shown.length, PRINTED), shown.length];
       const why = [];
-      if (fit < count) why.push(`${fit} rows fit the filter “${input.value.trim()}”`);
-      if (there < fit) why.push(`${PRINTED} are the most that are printed, the first in this order; filter the table for others, or read the file`);
+      if (fit < count) why.push(`${fit} rows match the filter “${input.value.trim()}”`);
+      if (there < fit) why.push(`at most ${PRINTED} are printed, in this order; filter the table or read the file for others`);
       left.textContent = why.length ? `Printed: ${there} of ${count} rows; ${why.join("; ")}.` : "";
       const buttons = cells.map((cell) => cell.firstChild);
       cells.forEach((cell, i) => cell.replaceChildren(heads[i].name)); /* a button is not printed on every sheet */
@@ -207,19 +207,19 @@
       const { heads, columns } = data.decks[d].table;
       const some = heads.map((h, i) => i).filter((i) => i > 2 && heads[i].numeric && columns[i][r] !== "–");
       const line = (i) => make("tr", {}, make("th", { scope: "row" }, heads[i].name), make("td", { class: "n" }, columns[i][r]));
-      return make("table", {}, make("caption", {}, "Its row of the table of clients"), make("tbody", {}, ...some.map(line)));
+      return make("table", {}, make("caption", {}, "Row of this client in the table"), make("tbody", {}, ...some.map(line)));
     };
     const show = (d, r, focus) => {
       [now, row] = [d, r];
       const { choices, cards: every, runs, first } = data.decks[d];
       const others = runs.map((name, i) => i).filter((i) => i !== first[r]);
-      const part = (i) => [make("h3", {}, `Its card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4")];
+      const part = (i) => [make("h3", {}, `Card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4")];
       panel.replaceChildren(
         make("h3", {}, `Client ${client(d, r)}`),
         make("div", { class: "use" }, ...choices[r].map((said) => sentence(data.rules, said))),
         ...part(first[r]),
-        ...others.map((i) => make("details", {}, make("summary", {}, `Its card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4"))),
-        make("details", {}, make("summary", {}, "All its numbers"), models(d, r)),
+        ...others.map((i) => make("details", {}, make("summary", {}, `Card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4"))),
+        make("details", {}, make("summary", {}, "All numbers"), models(d, r)),
       );
       which.value = client(d, r);
       if (deck) deck.value = String(d);
@@ -235,9 +235,9 @@
       const asked = /^(?:client)?\s*0*(\d+)$/i.exec(String(id).trim());
       const r = asked ? ids.indexOf(asked[1]) : -1;
       if (r >= 0) return show(d, r, focus);
-      panel.replaceChildren(); /* the card of somebody else is no answer */
+      panel.replaceChildren(); /* do not leave another client's card */
       if (focus) history.replaceState(null, "", "#client");
-      status.textContent = `There is no client ${id}; there are ${ids.length}, from ${ids[0]} to ${ids[ids.length - 1]}.`;
+      status.textContent = `There is no client ${id}. Clients are ${ids[0]} to ${ids[ids.length - 1]}.`;
       return undefined;
     };
     const step = (by) => {
@@ -295,7 +295,7 @@
     document.documentElement.dataset.ready = "yes";
   }).catch((error) => {
     const card = find("#card");
-    if (card) card.textContent = `The cards could not be opened (${error.message}); they are beside this page as JSON.`;
+    if (card) card.textContent = `The cards could not be opened (${error.message}). They are also in the .cards.json file of this page.`;
     document.documentElement.dataset.ready = "no";
   });
 })();

@@ -86,7 +86,7 @@ def test_adversaries(troth, advised, tmp_path):
     assert found["lam_clean"] == pytest.approx(clean, rel=0.4)
     assert found["tau_a2"] == pytest.approx(25, rel=0.5)
     assert (found["clients"], found["hostile"], found["used"]) == (30, 10, 20)
-    said = "10 hostile clients' data stray by τ_a² = "
+    said = "data of the 10 malicious clients deviate by τ_a² = "
     assert said in troth("advise", path).stderr
 
 
@@ -94,12 +94,12 @@ def test_what_people_read(troth, tmp_path):
     result = troth("advise", trained(tmp_path, points(clients=20)))
     assert result.exit_code == 0 and result.stdout == ""
     first, second, third, fourth = result.stderr.splitlines()
-    assert first.startswith("From 20 benign clients of 20, with 40 training examples")
+    assert first.startswith("From 20 of 20 clients (benign ones), with 40 training")
     assert "σ² = 0.6" in second and "τ² = " in second and third.startswith("  λ = ")
-    assert fourth.startswith("Adversaries: were 4 of 20 clients hostile with ten times")
+    assert fourth.startswith("Adversaries: if 4 of 20 clients were malicious and dev")
     factor = theory.best_lam_points_attacked(20, 40, 1.0, 1.0, 4, 10.0)
     factor /= theory.best_lam_points(40, 1.0, 1.0)
-    assert f"λ should be {factor:.2g} of this (Theorem 3)" in fourth
+    assert f"λ should be {factor:.2g} times this (Theorem 3)" in fourth
 
 
 @pytest.mark.slow("a statistical law over seeds")
@@ -159,7 +159,7 @@ def test_a_network_is_said_to_be_rough(troth, advised, tmp_path):
     assert found["hostile"] == 2 and found["tau_a2"] >= 0
     mild = found["tau_a2"] <= found["tau2"]  # labels at random lean to no class
     assert ("Theorem 3 sees no attack in them" in words) == mild
-    assert troth("advise", path).stderr.count("\nRough: ") == len(found["rough"])
+    assert troth("advise", path).stderr.count("\nCaution: ") == len(found["rough"])
 
 
 def test_features_that_are_prepared(advised, tmp_path):

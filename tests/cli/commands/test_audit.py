@@ -78,12 +78,12 @@ def test_words(troth, run):
     assert result.exit_code == 0 and result.stdout == "", result.output
     said = result.stderr
     assert "4/4 clients" in said and "θ" in said and "disparity" in said
-    for words in ("Conflicting test data:", "How sure:", "What would settle it:"):
+    for words in ("Conflicting test data:", "Confidence:", "What would settle it:"):
         assert words in said
     assert "not a proof" in said and f"Files: {run / 'audit.csv'}" in said
     assert "nan" not in said
     table = files.read_csv(run / "audit.csv")
-    assert ("Worry about" in said) == (table["suspect"] == 1).any()
+    assert ("Suspect: none" not in said) == (table["suspect"] == 1).any()
     furthest = table["client"][np.argsort(-table["distance"])][:3].astype(int)
     who = f"3 clients ({', '.join(map(str, furthest))})"
     assert f"Furthest from the shared model: {who}" in " ".join(said.split())
@@ -101,7 +101,7 @@ def test_without_conflicting_data(troth, tmp_path):
     assert result.exit_code == 0, result.output
     table = files.read_csv(tmp_path / "there" / "audit.csv")
     assert (*table,) == (*COLUMNS, "suspect") and table["client"].tolist() == [0, 1]
-    assert "about 100 conflicting test examples a client" in result.stderr
+    assert "about 100 conflicting test examples per client" in result.stderr
     assert "Conflicting test data" not in result.stderr
     assert "Furthest" not in result.stderr  # of two there is no such thing
 
@@ -122,7 +122,7 @@ def test_refusals(refused, run, tmp_path):
     own = "no personal models .* --set personalizer.name=finetune"
     for words, *arguments in (
         (r"adversarial.eps = 0.0 must be a positive", run, "--eps", 0),
-        ("--bounds 0;1 must be numbers with commas", run, "--bounds", "0;1"),
+        ("--bounds 0;1 must be numbers separated", run, "--bounds", "0;1"),
         (r"bounds = \[1.0\] is no range", run, "--bounds", "1"),
         ("between 0 and 127.5", run, "--bounds", "0,0.5"),
         ("clients = 'some' is not", run, "--clients", "some"),

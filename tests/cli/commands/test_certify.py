@@ -129,7 +129,7 @@ def test_one_client_alone(troth, refused, run):
     assert done.exit_code == 0, done.output
     assert {row["client"] for row in rows(run)} == {"2"}
     said = refused("certify", run, "--client", 2, "--clients", "3", *given)
-    assert "--client 2 is one client alone, and --clients 3 are several; give" in said
+    assert "--client 2 and --clients 3 contradict each other; give one" in said
 
 
 def test_a_stopped_command_goes_on(run, tmp_path):
@@ -224,7 +224,7 @@ def test_refusals(refused, runs, run, tmp_path):
         (tuned, ("--clients", "99"), "clients = 99 must be 1 to 4"),
         (tuned, ("--clients", "-1"), "clients = '-1'"),
         (tuned, ("--models", "best"), "models = 'best' must name some of personal"),
-        (tuned, ("--radii", "a"), "--radii a must be numbers"),
+        (tuned, ("--radii", "a"), "--radii a must be numbers separated"),
         (tuned, ("--radii", "0,1"), "questions for adaptive samples"),
         (tuned, ("--transform", "zoom"), "transform = 'zoom' is not one of"),
         (tuned, ("--models", "local"), "local models come from another run.*--local"),

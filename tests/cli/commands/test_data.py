@@ -111,8 +111,8 @@ def test_check_of_all_that_is_here(troth, refused, offered, tmp_path):
     troth("data", "mnist", "--get", "--quiet")
     found = json.loads(troth("data", "--check", "--json").stdout)["checked"]
     assert found == {"mnist": {"a": "ok", "b": "ok"}}
-    assert "'cifar10' has no files here to be" in refused("data", "cifar10", "--check")
-    assert "'digits' has no files here to be" in refused("data", "digits", "--check")
+    assert "'cifar10' has no files here to" in refused("data", "cifar10", "--check")
+    assert "'digits' has no files here to" in refused("data", "digits", "--check")
 
 
 def test_an_experiment_downloads_what_it_needs(troth, offered, tmp_path):
@@ -200,9 +200,9 @@ def test_refusals(refused, tmp_path):
         (["--get"], "--get needs the name of a data set"),
         (["--show"], "--show needs the name of a data set"),
         (["digits", "--get"], "data 'digits' is not made of files"),
-        (["digits", "--out", "x.png"], "--out is about the picture"),
-        (["digits", "--set", "a.b=1"], "--set is about the picture"),
-        (["digits", "--experiment", "x.toml"], "--experiment is about the picture"),
+        (["digits", "--out", "x.png"], "--out only changes the picture"),
+        (["digits", "--set", "a.b=1"], "--set only changes the picture"),
+        (["digits", "--experiment", "x.toml"], "--experiment only changes the picture"),
         (["digits", "--show", "--out", "x.pdf"], "--out x.pdf must be a new file"),
         (["digits", "--show", "--out", "x.png"], "must be a new file"),
         (["digits", "--show", "--out", "no/x.png"], "no cannot be written to"),

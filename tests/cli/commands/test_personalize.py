@@ -89,7 +89,7 @@ def test_a_model_is_made_written_and_predicts(troth, run, mine):
     assert own.keys() == shared.keys() >= {"accuracy", "loss"}
     assert result.stderr.splitlines() == [
         "ditto: 4 rounds on 40 training examples",
-        f"accuracy {own['accuracy']:.3f} on 10 test examples, shared model "
+        f"accuracy {own['accuracy']:.3f} on 10 test examples; shared model "
         f"{shared['accuracy']:.3f}",
         f"Next: troth predict {run} --model {out} --data FILE.npz",
     ]
@@ -110,8 +110,8 @@ def test_nothing_is_written_unasked(troth, run, mine):
     assert result.exit_code == 0 and result.stdout == ""
     first, second, third = result.stderr.splitlines()
     assert first == "ditto: 1 round on 50 training examples"
-    assert second.startswith("No example was held out")
-    assert third.startswith("Nothing was written; --out FILE")
+    assert second.startswith("No examples were held out")
+    assert third.startswith("The model was not saved. Save")
     assert (sorted(mine.parent.iterdir()), sorted(run.iterdir())) == before
 
 
@@ -365,7 +365,7 @@ def test_models_of_other_runs(refused, place, run, mine):
         ("is not a newcomer's model of the run in", run, "--model", run / files.SHARED),
         ("cannot be read as a model", run, "--model", mine),
         ("cannot be read as a model", run, "--model", mine.with_name("no")),
-        ("say whose model predicts", run),
-        ("say whose model predicts", run, "--client", 0, "--model", out),
+        ("choose one model: --client NUMBER", run),
+        ("choose one model: --client NUMBER", run, "--client", 0, "--model", out),
     ):
         assert words in refused("predict", path, *more, "--data", mine)

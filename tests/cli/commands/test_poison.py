@@ -52,7 +52,7 @@ def test_the_whole_chain(troth, file, tmp_path):
     assert stages == ["none", "gradient", "model", "data"]
     last = said["stages"][-1]
     assert last["examples"] == 80 and last["aimed"] > said["stages"][0]["aimed"]
-    for word in ("by wanted labels", "largest norm", "takes at least", "from_file"):
+    for word in ("target labels", "largest norm", "or more", "from_file"):
         assert word in result.stderr
     with np.load(out / "poison.npz") as poison:
         assert len(poison["x"]) == 80
@@ -78,7 +78,7 @@ def test_a_stage(troth, file, tmp_path):
     given = ("--stage", "gradient", "--out", tmp_path / "out", "--quiet")
     result = troth("poison", file, *given)
     assert result.exit_code == 0, result.output
-    assert result.stdout == "" and "By gradient the attacker" in result.stderr
+    assert result.stdout == "" and "Stage gradient brings" in result.stderr
     assert "poisoned" not in result.stderr.lower()
     again = troth("poison", file, *given)  # nothing is trained twice
     assert again.exit_code == 0 and again.stderr == result.stderr

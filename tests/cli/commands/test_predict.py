@@ -118,7 +118,7 @@ def test_refused_tables(refused, plain, one, tmp_path):
     ask = ("--client", 0, "--data")
     said = refused("predict", plain, *ask, tmp_path / "nowhere.csv")
     assert "there is no file" in said
-    assert "has no names of features" in refused("predict", one[0], *ask, file)
+    assert "has no feature names" in refused("predict", one[0], *ask, file)
 
 
 def test_arrays_still_do_and_are_scored(troth, plain, tmp_path):

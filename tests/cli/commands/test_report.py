@@ -15,7 +15,7 @@ def test_where_it_is_said(troth, one, tmp_path):
     done = troth("report", place)
     assert done.exit_code == 0 and done.stdout == ""
     assert done.stderr == (
-        f"Report: {place / 'report.html'}, for any browser; trust cards: "
+        f"Report: {place / 'report.html'} (open it in a browser). Trust cards: "
         f"{place / 'report.cards.json'}\n"
     )
     assert (place / "report.html").read_text().startswith("<!DOCTYPE html>")
@@ -48,7 +48,7 @@ def test_a_half_written_run(troth, one, tmp_path):
         (place / name).write_bytes((one[0] / name).read_bytes())
     done = troth("report", place)
     assert done.exit_code == 0
-    first = f"Not finished: {place} (3 of 3 rounds); shown as far as it came"
+    first = f"Not finished: {place}; the report shows 3 of 3 rounds"
     assert done.stderr.startswith(first)
     (place / "experiment.toml").write_text("x = [")
     done = troth("report", place)

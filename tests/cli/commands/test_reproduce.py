@@ -72,7 +72,7 @@ MANY = "x" * 300
         (["ditto/tabel8"], "nearest are ditto/table8"),
         (["nothing"], "there is no table or figure 'nothing'"),
         ([TABLE, "--scale", "huge"], "--scale huge must be full or small"),
-        ([TABLE, "--seeds", "0"], "--seeds 0 must be 1 to 100"),
+        ([TABLE, "--seeds", "0"], "'--seeds': 0 is not in the range 1<=x<=100"),
         ([*SMALL, "--cells", "Dito"], "ditto/table8 has no cell 'Dito'"),
         (["ditto/figure1", "--cells", "x"], "leave --cells out"),
         (["ditto/figure7", "--scale", "small"], "has no --scale small"),
@@ -86,9 +86,9 @@ MANY = "x" * 300
         (["--list", TABLE, "--cells", "x"], "leave --cells out"),
         (["--cells", "x", "--show"], "leave --cells, --show out"),
         (["--list", "--out", MANY], "cannot be looked into (File name too long)"),
-        ([TABLE, "--seeds", "abc"], "'--seeds': 'abc' is no whole number"),
+        ([TABLE, "--seeds", "abc"], "'--seeds': 'abc' is not a valid integer"),
         ([TABLE, "--show", "--device", "foo"], "device 'foo' is not here"),
-        ([TABLE, "--show", "--device", "cpu:x"], "device 'cpu:x' is none"),
+        ([TABLE, "--show", "--device", "cpu:x"], "device 'cpu:x' does not exist"),
         ([TABLE, "--show", "--cells", "Ditto, λ=1 / A9 20%"], "mean 'Ditto, λ=1 / A"),
     ],
 )
@@ -182,7 +182,7 @@ def test_a_script_ends_with_the_command(tmp_path):
     pid, out = tmp_path / "pid", ("--out", tmp_path / "out")
     command = [sys.executable, "-c", SLOW, pid, "reproduce", "ditto/figure1", *out]
     said = ended(command, lambda: pid.exists() and pid.read_text())
-    assert said.startswith("troth: stopped; the same command goes on: troth reproduce")
+    assert said.startswith("troth: stopped; repeat the command to continue: troth")
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
 
@@ -195,7 +195,7 @@ def test_cells_leave_nothing_behind_when_they_are_ended(tmp_path):
     told = ["--scale", "small", "--device", "cpu", "--out", str(out)]
     runs = "troth-cells-*/*/rounds.jsonl"
     said = ended([*command, *told], lambda: [*place.glob(runs)], TMPDIR=str(place))
-    assert f"troth: stopped; finished cells are kept in {out}, the same" in said
+    assert f"troth: stopped; finished cells are kept in {out}; repeat" in said
     left = [p.name for p in place.iterdir()]
     assert {*left} <= {f"torchinductor_{getpass.getuser()}"}  # torch's, not ours
     assert not list(out.rglob("*.part"))

@@ -96,7 +96,7 @@ def test_ctrl_c_saves_and_resume_goes_on(troth, tmp_path, long, by):
     assert "Traceback" not in said
     last = said.splitlines()[-1]
     assert last.startswith("troth: stopped after round ") and "of 300, saved in" in last
-    assert last.endswith(f"go on with: troth resume {tmp_path / 'out'}")
+    assert last.endswith(f"continue with: troth resume {tmp_path / 'out'}")
     done = troth("resume", tmp_path / "out", "-q")
     assert done.exit_code == 0, done.output
     same(tmp_path / "out", whole)

@@ -35,7 +35,7 @@ def test_people_read_stderr(one):
         assert column in text
     assert f"{Run(out).summary['personal']['accuracy_mean']:.3f}" in text
     assert f"troth predict {out} --client 0" in text and f"troth cite {out}" in text
-    assert "On average" not in text  # words are for the quickstart
+    assert "has a mean accuracy" not in text  # words are for the quickstart
 
 
 def test_a_grid_is_compared(grid):
@@ -105,8 +105,8 @@ def test_settings_and_the_quickstart(troth, tmp_path, monkeypatch):
     shared, n = first["shared"]["accuracy_mean"], first["clients"]
     some = n - first["malicious"]
     assert some < n and f"the {some} benign of {n} clients" in result.stderr
-    words = "benign clients the accuracy of the shared model is"
-    assert f"{some} {words} {shared:.3f}" in result.stderr
+    words = f"mean accuracy of {shared:.3f} over {some} benign clients"
+    assert words in result.stderr
 
 
 def test_dry_run(troth, written, tiny, many, tmp_path, monkeypatch):
@@ -140,7 +140,7 @@ def test_ctrl_c_before_anything_is_saved(troth, tmp_path, monkeypatch):
 
     for how, words in (
         (stopped, "troth: stopped; nothing was written"),
-        (stopped, f"troth: stopped; go on with: troth resume '{out}'"),
+        (stopped, f"troth: stopped; continue with: troth resume '{out}'"),
         (unsaved, "after round 2 of 9, not saved (output.checkpoint = false)"),
         (unsaved, f"troth resume '{out}'"),
     ):

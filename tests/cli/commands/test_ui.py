@@ -29,7 +29,7 @@ def test_it_says_where_and_ends(one):
             assert process.wait(60) == 0
         finally:
             process.kill()  # else a failure would wait for ever
-        assert process.stderr.read().endswith("Ended\n")
+        assert process.stderr.read().endswith("Stopped\n")
 
 
 def test_refusals(refused, tmp_path):

@@ -1,8 +1,8 @@
-"""The commands of `troth`: one file per command, a function of its name.
+"""The commands of `troth`: one file per command, with a function of its name.
 
-They parse, call and print. What is said of a run goes to stderr, what was asked for to
-stdout. They import what they need when they run: help must come at once, and torch does
-not.
+A command parses its options, calls the library and prints. Results for programs go to
+stdout, everything for people to stderr. Heavy imports stand inside the functions, so
+that `--help` does not wait for torch.
 """
 
 ORDER = (
@@ -11,4 +11,4 @@ ORDER = (
     *("report", "ui", "reproduce"),
     *("server", "client", "bench"),
 )
-"""As help shows them; a command that is not named here comes after these."""
+"""Order in `troth --help`; other commands follow."""

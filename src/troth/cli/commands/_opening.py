@@ -1,4 +1,4 @@
-"""How a command takes what it is given: a run, clients, numbers, a file to write."""
+"""Read what a command is given: a run, clients, numbers, a file to write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def opened(path: Path) -> Run:
-    """Open the run in a folder; a grid is refused, with the names of its runs."""
+    """Open the run in a folder; refuse a grid and name its runs."""
     from troth import files
     from troth.runs.load import Run
     from troth.types import Refusal
@@ -23,33 +23,33 @@ def opened(path: Path) -> Run:
 
 
 def whose(clients: str, client: int | None) -> str:
-    """Which clients are asked for; one alone has an option of its own."""
+    """Join `--clients` and `--client` into one choice."""
     from troth.types import Refusal
 
     if client is None:
         return clients
     if clients != "all":
         raise Refusal(
-            f"--client {client} is one client alone, and --clients {clients} are "
-            "several; give one of the two"
+            f"--client {client} and --clients {clients} contradict each other; give "
+            "one of the two"
         )
     return f"{client},"
 
 
 def numbers(flag: str, text: str, example: str) -> list[float]:
-    """Read an option that takes numbers with commas between them."""
+    """Read numbers separated by commas."""
     from troth.types import Refusal
 
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise Refusal(
-            f"{flag} {text} must be numbers with commas between them, such as {example}"
+            f"{flag} {text} must be numbers separated by commas, such as {example}"
         ) from None
 
 
 def check_free(out: Path | None) -> None:
-    """Refuse, before any work, a file that exists or could not be written."""
+    """Refuse, before any work, a file that exists or cannot be written."""
     from troth.types import Refusal
 
     if out is not None and (out.exists() or not os.access(out.parent, os.W_OK)):
@@ -57,5 +57,5 @@ def check_free(out: Path | None) -> None:
 
 
 def absolute(path: str | Path | None) -> str | None:
-    """Where data are looked for, wherever the run is resumed from."""
+    """Make a path absolute, so that a run can be resumed from any folder."""
     return None if path is None else str(Path(path).absolute())

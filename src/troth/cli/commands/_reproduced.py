@@ -1,4 +1,4 @@
-"""What `troth reproduce` shows: its list, and tables as wide as the screen."""
+"""Show what `troth reproduce` found: its list, and tables as wide as the screen."""
 
 from __future__ import annotations
 
@@ -11,40 +11,39 @@ if TYPE_CHECKING:
     from troth.reproduce.judging import Judged
     from troth.reproduce.scripts import Lines
 
-HEADS = ["name", "what", "data", "client-steps a seed", "time here, about", "run"]
+HEADS = ["name", "what", "data", "client-steps per seed", "time here", "run", "last"]
 WIDE = 160
-"""Columns of a screen on which the list is a table; else it is lines."""
+"""Columns that a screen needs to show the list as a table instead of lines."""
 
 
 class Shown(NamedTuple):
-    """What is said of an entry whose numbers stand beside the paper's."""
+    """An entry compared with the paper."""
 
     entry: Entry
     judged: Sequence[Judged]
-    files: Sequence[Path]  # that were written
-    took: float  # seconds, in all
+    files: Sequence[Path]  # written ones
+    took: float  # seconds in total
 
 
 def entries(found: Sequence[dict[str, Any]]) -> None:
-    """The list."""
+    """Print the list."""
     from troth.cli import tables as display
 
-    title = "Tables and figures; time by measured speed where there is one, else rough"
+    title = "Tables and figures. Times are estimates, from measured speed if possible"
     console, rows = display.console(), [_entry(one) for one in found]
     if console.width >= WIDE:
-        heads = [*HEADS, "last"]
-        console.print(display.table(title, heads, rows, texts=3, whole=1))
+        console.print(display.table(title, HEADS, rows, texts=3, whole=1))
         return
     display.say(f"\n{title}")
     for name, what, data, steps, time, ran, last in rows:
         console.print(f"\n{name}")
-        about = f"{steps} client-steps a seed, about {time} here"
+        about = f"{steps} client-steps per seed, about {time} here"
         for line in (what, f"data: {data}", about, f"run: {ran}; last: {last}"):
             console.print(display.indented(line))
 
 
 def _entry(one: dict[str, Any]) -> list[str]:
-    """An entry of the list in words."""
+    """Return the row of an entry."""
     from troth.cli.progress import duration
 
     time = duration(one["seconds"]) if one["seconds"] else "–"
@@ -55,8 +54,16 @@ def _entry(one: dict[str, Any]) -> list[str]:
     return [*row, str(ran or "–"), last]
 
 
+def show(shown: Shown, as_json: bool, quiet: bool) -> None:
+    """Print a table for people, one object for programs."""
+    if not (as_json and quiet):
+        people(shown)
+    if as_json:
+        programs(shown)
+
+
 def people(shown: Shown) -> None:
-    """An entry of cells: the table, and what it comes to."""
+    """Print the table of an entry, and how much is reproduced."""
     from troth.cli import progress
     from troth.cli import tables as display
     from troth.reproduce import judging, tables
@@ -68,38 +75,35 @@ def people(shown: Shown) -> None:
         _table(*full, brief[2])
     display.say(tables.LEGEND)
     good, all_ = judging.share(judged)
-    display.say(f"Reproduced: {good} of {all_} cells judged. {tables.where(entry)}")
+    display.say(f"Reproduced: {good} of {all_} judged cells. {tables.where(entry)}")
     ran, time = sum(one.seeds > 0 for one in judged), progress.duration(took)
-    display.say(f"Run: {ran} of the {len(judged)} cells shown; they took {time}")
+    display.say(f"Run: {ran} of the {len(judged)} cells shown, in {time}")
     display.say(f"Files: {', '.join(map(str, files))}")
 
 
 def programs(shown: Shown) -> None:
-    """The same as one object."""
+    """Print the same as one object."""
     from troth.cli import tables as display
     from troth.reproduce import judging
 
     entry, judged, files, took = shown
     good, all_ = judging.share(judged)
-    told: dict[str, Any] = {"name": entry.name, "title": entry.title}
-    told |= {
-        "note": entry.note,
-        "reproduced": good,
-        "judged": all_,
-        "order": judging.order(judged),
-        "seconds": took,
-    }
-    rows = [one.plain() for one in judged]
-    display.print_json({**told, "cells": rows, "files": [*map(str, files)]})
+    about = {"name": entry.name, "title": entry.title, "note": entry.note}
+    numbers = {"reproduced": good, "judged": all_, "order": judging.order(judged)}
+    cells, names = [one.plain() for one in judged], [*map(str, files)]
+    more = {"seconds": took, "cells": cells, "files": names}
+    display.print_json({**about, **numbers, **more})
 
 
 def script(entry: Entry, lines: Lines, files: Sequence[Path]) -> None:
-    """An entry that a script makes."""
+    """Print the results of an entry that a script makes."""
     from troth.cli import tables as display
     from troth.reproduce import scripts
 
     _table(entry.title, *scripts.layout(lines))
-    display.say(f"Files: {', '.join(map(str, files)) or 'none, for nothing was run'}")
+    display.say(
+        f"Files: {', '.join(map(str, files)) or 'none, because nothing was run'}"
+    )
 
 
 def _table(
@@ -108,11 +112,14 @@ def _table(
     rows: Sequence[Sequence[str]],
     brief: Sequence[Sequence[str]] = (),
 ) -> None:
-    """A table; where the screen is too narrow, one of fewer words, or else a list."""
+    """Print a table, a shorter one on a narrow screen, or else a list."""
     from troth.cli import tables as display
 
     console, heads = display.console(), ["", *columns]
-    for some, words in ((rows, ""), (brief, "; ours alone, for theirs are too wide")):
+    for some, words in (
+        (rows, ""),
+        (brief, "; ours only, because the screen is narrow"),
+    ):
         made = display.table(f"{title}{words}", heads, some)
         if some and display.width(made) <= console.width:
             console.print(made)

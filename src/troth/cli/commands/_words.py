@@ -1,7 +1,8 @@
-"""How a command ends that does not end well."""
+"""How a command ends: with an error, by Ctrl-C or by a signal."""
 
 import contextlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -15,14 +16,19 @@ _asked: list[int] = []
 
 
 def complain(text: str, code: int = BAD) -> int:
-    """Print one line on stderr, and return the exit code."""
+    """Print one line to stderr, and return the exit code."""
     print(f"troth: {' '.join(text.split())}", file=sys.stderr)
     return code
 
 
+def again() -> str:
+    """Say how to continue a command that continues when it is repeated."""
+    return f"repeat the command to continue: {shlex.join(['troth', *sys.argv[1:]])}"
+
+
 @contextlib.contextmanager
 def stoppable(text: Callable[[], str]) -> Iterator[None]:
-    """Have Ctrl-C end a command with these words, which say how to go on."""
+    """Turn Ctrl-C into this line and exit code 130."""
     from troth.runs.train import Interrupted
 
     try:
@@ -32,14 +38,14 @@ def stoppable(text: Callable[[], str]) -> Iterator[None]:
 
 
 def heed() -> None:
-    """Let SIGTERM, and a terminal that closes, end a command as Ctrl-C does.
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does.
 
     A command that was started to ignore these signals, as by nohup, ignores them.
     """
     home = os.getpid()
 
     def note(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != home:  # a child that has not become a program of its own
+        if os.getpid() != home:  # a child process that still runs our code
             os._exit(128 + number)
         _asked.append(number)
         stop = signal.getsignal(signal.SIGINT)
@@ -55,5 +61,5 @@ def heed() -> None:
 
 
 def stopped(code: int) -> int:
-    """The exit code of a command that was stopped: 128 and the signal that did it."""
+    """Return the exit code of a stopped command: 128 plus the signal's number."""
     return 128 + _asked[-1] if code == STOPPED and _asked else code

@@ -12,57 +12,57 @@ if TYPE_CHECKING:
 
 
 def advise(path: Folder, data_dir: DataDir = None, as_json: Json = False) -> None:
-    """Suggest Ditto's λ for a run's own clients, as theory has it."""
+    """Estimate the best λ of Ditto for the clients of a run."""
     from troth.cli import tables
-    from troth.examine import advise as advice
+    from troth.examine import advise as advising
 
-    found = advice.advise(opened(path), data_dir)
-    tables.show(None, _words(found), found._asdict(), as_json)
+    advice = advising.advise(opened(path), data_dir)
+    tables.show(None, _words(advice), advice._asdict(), as_json)
 
 
 def _words(a: Advice) -> list[str]:
-    """Say what was found, what follows, and how far to trust it."""
+    """Say what was estimated, what follows, and how far to trust it."""
     low, median, high = a.examples
     range_ = f"{median}" if low == high else f"{median} (median; {low} to {high})"
     layer = f"layer '{a.layer}'" if a.layer else "the model"
     lines = [
-        f"From {a.used} benign clients of {a.clients}, with {range_} training examples "
-        f"each, by {a.method} on {layer}:",
+        f"From {a.used} of {a.clients} clients (benign ones), with {range_} training "
+        f"examples each, by {a.method} on {layer}:",
         f"  σ² = {a.sigma2:.4g} within a client, "
         f"τ² = {a.tau2:.4g} ± {a.tau2_error:.2g} between clients",
-        f"  λ = {_number(a.lam)}, from {_number(a.lam_range[0])} to "
-        f"{_number(a.lam_range[1])} as τ² is uncertain{_meaning(a.lam)}",
+        f"  λ = {_number(a.lam)}; {_number(a.lam_range[0])} to "
+        f"{_number(a.lam_range[1])} within two standard errors of τ²{_extreme(a.lam)}",
     ]
     if low != high:
         most, least = map(_number, a.lam_sizes)
         lines.append(
-            f"  λ = {most} for the client with most examples, {least} with least"
+            f"  λ = {most} for the client with most examples, {least} with fewest"
         )
-    return [*lines, _adversaries(a), *(f"Rough: {text}." for text in a.rough)]
+    return [*lines, _adversaries(a), *(f"Caution: {text}." for text in a.rough)]
 
 
 def _number(lam: float) -> str:
     return "∞" if lam == float("inf") else f"{lam:.3g}"
 
 
-def _meaning(lam: float) -> str:
-    """What an extreme λ amounts to."""
+def _extreme(lam: float) -> str:
+    """Say what an extreme λ means."""
     if lam == float("inf"):
-        return ": clients differ by no more than noise; the shared model suits all"
-    return ": clients are almost the same" if lam > 100 else ""
+        return ". Clients differ by no more than noise: the shared model suits all"
+    return ". Clients are almost the same" if lam > 100 else ""
 
 
 def _adversaries(a: Advice) -> str:
-    """Theorem 3, for the adversaries there are, or for some there might be."""
+    """Apply Theorem 3 to the adversaries there are, or to hypothetical ones."""
     if a.tau_a2 is not None:
         return (
-            f"Adversaries: the {a.hostile} hostile clients' data stray by "
+            f"Adversaries: the data of the {a.hostile} malicious clients deviate by "
             f"τ_a² = {a.tau_a2:.4g}; without them λ would be "
             f"{_number(a.lam_clean)} (Theorem 3)"
         )
     K, some = a.clients, -(-a.clients // 5)
     factor = K / (K + some / max(1, K - 1) * (10**2 - 1))
     return (
-        f"Adversaries: were {some} of {K} clients hostile with ten times this spread, "
-        f"λ should be {factor:.2g} of this (Theorem 3)"
+        f"Adversaries: if {some} of {K} clients were malicious and deviated ten times "
+        f"as far, λ should be {factor:.2g} times this (Theorem 3)"
     )

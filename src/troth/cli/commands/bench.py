@@ -11,7 +11,7 @@ def bench(
     quick: Annotated[bool, Flag("--quick", help="Only the small models.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure the engine here, against a plain loop over the clients."""
+    """Measure the speed of training here, against a plain loop over clients."""
     from troth.cli import tables
     from troth.runs import bench as measuring
 

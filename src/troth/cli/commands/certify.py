@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option as Flag
 
-from troth.cli.commands._flags import (
-    Client,
-    Clients,
-    DataDir,
-    Device,
-    Folder,
-    Json,
-    Out,
-    Quiet,
-)
+from troth.cli.commands import _flags as flags
 from troth.cli.commands._opening import numbers, opened, whose
-from troth.cli.commands._words import stoppable
+from troth.cli.commands._words import again, stoppable
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -31,50 +20,62 @@ _SHOWN = 3  # radii in the table
 
 
 def certify(
-    path: Folder,
+    path: flags.Folder,
     transform: Annotated[
-        str, Flag(help="pixel, rotation, translation or affine.")
+        str, Flag(help="Change of inputs: pixel, rotation, translation or affine.")
     ] = "pixel",
     sigma: Annotated[
-        float, Flag(help="Of the noise: 0–1 scale, radians or half images.")
+        float,
+        Flag(help="Size of the noise: on inputs from 0 to 1, radians or half images."),
     ] = 0.5,
     models: Annotated[
-        str, Flag(help="Of personal,shared,local; else what the run has.")
+        str,
+        Flag(help="Some of personal,shared,local. Default: those that the run has."),
     ] = "",
-    clients: Clients = "all",
-    client: Client = None,
-    examples: Annotated[int, Flag(help="Test examples of each client.")] = 500,
-    n: Annotated[int, Flag(help="Samples that bound a probability.")] = 100_000,
-    n0: Annotated[int, Flag(help="Samples that choose the class.")] = 100,
-    alpha: Annotated[float, Flag(help="Failure probability.")] = 0.001,
+    clients: flags.Clients = "all",
+    client: flags.Client = None,
+    examples: Annotated[int, Flag(help="Test examples per client.")] = 500,
+    n: Annotated[int, Flag(help="Samples to bound a probability.")] = 100_000,
+    n0: Annotated[int, Flag(help="Samples to choose the class.")] = 100,
+    alpha: Annotated[
+        float, Flag(help="Probability, at most, that a certificate is wrong.")
+    ] = 0.001,
     samples: Annotated[
-        str, Flag(help="fixed, or adaptive: no more than the question needs.")
+        str, Flag(help="fixed, or adaptive: stop when --radii or --tolerance is known.")
     ] = "fixed",
     radii: Annotated[
-        str, Flag(help="Asked about by adaptive samples: 0,0.25,0.5 …")
+        str, Flag(help="Radii to decide with adaptive samples, such as 0,0.25,0.5.")
     ] = "",
     tolerance: Annotated[
-        float, Flag(help="Or: the radius to within this share, such as 0.01.")
+        float, Flag(help="Or: relative error of the radius, such as 0.01.")
     ] = 0.0,
-    seed: Annotated[int, Flag(help="Of noise, and of the examples drawn.")] = 0,
-    precision: Annotated[str, Flag(help="float32 or bfloat16.")] = "float32",
-    interpolation: Annotated[str, Flag(help="bilinear or nearest.")] = "bilinear",
-    padding: Annotated[str, Flag(help="zeros, border or reflection.")] = "zeros",
-    frame: Annotated[str, Flag(help="edges, centres or mixed.")] = "edges",
+    seed: Annotated[int, Flag(help="Seed of the noise and of the examples.")] = 0,
+    precision: Annotated[
+        str, Flag(help="Precision of the model: float32 or bfloat16.")
+    ] = "float32",
+    interpolation: Annotated[
+        str, Flag(help="How deformed images are read: bilinear or nearest.")
+    ] = "bilinear",
+    padding: Annotated[
+        str, Flag(help="Values outside the image: zeros, border or reflection.")
+    ] = "zeros",
+    frame: Annotated[
+        str, Flag(help="Where −1 and 1 lie: pixel edges, centres, or mixed.")
+    ] = "edges",
     units: Annotated[
-        str, Flag(help="Of a translation: normalised or pixels.")
+        str, Flag(help="Units of a translation: normalised (half images) or pixels.")
     ] = "normalised",
     tile: Annotated[int, Flag(help="Samples that are classified together.")] = 1000,
     local: Annotated[
-        Path | None, Flag(help="A run with personalizer local, for local models.")
+        Path | None, Flag(help="Run with personalizer local, for the local models.")
     ] = None,
-    out: Out = None,
-    device: Device = "auto",
-    data_dir: DataDir = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    out: flags.Out = None,
+    device: flags.Device = "auto",
+    data_dir: flags.DataDir = None,
+    as_json: flags.Json = False,
+    quiet: flags.Quiet = False,
 ) -> None:
-    """Prove how far inputs may change: a radius for every client's model."""
+    """Certify how far inputs may change before a prediction does."""
     from troth.certificates.smoothing import Smoothing
     from troth.cli import progress, tables
     from troth.examine import certify as certifying
@@ -90,16 +91,13 @@ def certify(
     wanted["models"] = tuple(m.strip() for m in models.split(",")) if models else None
     wanted["local"] = None if local is None else opened(local)
     wanted |= {"out": out, "device": device, "data_dir": data_dir}
-    again = f"the same command goes on: {shlex.join(['troth', *sys.argv[1:]])}"
-    intro = (
-        f"Writing to {out or run.path}. Ctrl-C stops and loses nothing; then {again}"
-    )
+    intro = f"Writing to {out or run.path}. Ctrl-C stops and loses nothing; {again()}"
     watch = progress.Counter("certificates", intro, quiet)
 
     def stopped() -> str:
         last = watch.last
         far = f" after {last.done} of {last.total} certificates" if last else ""
-        return f"stopped{far}; {again}"
+        return f"stopped{far}; {again()}"
 
     with stoppable(stopped), watch:
         found = certifying.certify(run, smoothing, watch=watch, **wanted)
@@ -108,14 +106,14 @@ def certify(
 
 
 def _table(found: Found) -> Group:
-    """One row per model."""
+    """Lay out one row per model."""
     import numpy as np
 
     from troth.certificates.bounds import down
     from troth.cli import tables
 
-    s = found.smoothing
-    radii = next(iter(found.curves.values())).radii
+    curves = found.curves.values()
+    radii, clients = next((c.radii, len(c.clients)) for c in curves)
     at = sorted({*np.linspace(0, len(radii) - 1, _SHOWN + 1).astype(int)[:-1].tolist()})
     columns = ["model", *(f"at {down(float(radii[i]))}" for i in at)]
     columns += ["radius", "if right", "samples"]
@@ -126,32 +124,29 @@ def _table(found: Found) -> Group:
         right = float(c["acr_right"])
         cells += [down(float(c["acr"])), "–" if np.isnan(right) else down(right)]
         rows.append([name, *cells, f"{c['used']:,.0f}"])
-    n = len(next(iter(found.curves.values())).clients)
-    who = f"mean ± std over {n} clients" if n > 1 else "1 client"
-    title = f"Certified accuracy at a radius ({s.unit}), {who}"
+    who = f"mean ± std over {clients} clients" if clients > 1 else "1 client"
+    title = f"Certified accuracy at a radius ({found.smoothing.unit}), {who}"
     return tables.table(title, columns, rows)
 
 
 def _words(found: Found) -> list[str]:
     """Say what the numbers promise, and what they do not."""
-    s = found.smoothing
+    s, total = found.smoothing, len(found.rows)
     open_ = sum(not row.certificate.settled for row in found.rows)
     none = sum(row.certificate.label < 0 for row in found.rows)
-    sure = (
-        f"Each certificate holds with probability {1 - s.alpha:g}, of the smoothed "
-        "model"
-    )
+    sure = f"Each certificate holds with probability {1 - s.alpha:g}, for the smoothed "
+    sure += "model"
     if s.transform != "pixel":
-        sure += ", for one resampling of the original image"
-        sure += " (docs/how-to/certificates.md)"
+        sure += " and one resampling of the original image (docs/how-to/certificates.md)"
     lines = [
-        "radius: mean over all examples, 0 where the class is wrong; if right: over "
-        f"those that are right. Rounded down. Abstained: {none} of {len(found.rows)}",
+        "radius: mean over all examples, 0 where the class is wrong. if right: mean "
+        f"over examples with the right class. Both are rounded down. No class was "
+        f"certain for {none} of {total} examples",
         sure,
     ]
     if open_:
         lines.append(
-            f"For {open_} of {len(found.rows)} examples the {s.n:,} samples ran out "
-            "before the question was settled; --n with more would say more"
+            f"For {open_} of {total} examples {s.n:,} samples did not decide the "
+            "question; raise --n"
         )
     return lines

@@ -9,10 +9,16 @@ from troth.cli.commands._flags import Json
 
 
 def cite(
-    of: Annotated[Path | None, Argument(metavar="EXPERIMENT.toml|RUN")] = None,
+    of: Annotated[
+        Path | None,
+        Argument(
+            metavar="EXPERIMENT.toml|RUN",
+            help="Experiment file or folder of a run. Default: the quickstart.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print BibTeX of all that an experiment uses; without one, of the quickstart."""
+    """Print BibTeX entries of the methods and data that an experiment uses."""
     from troth import api, files
     from troth.cli import tables
     from troth.config import reader

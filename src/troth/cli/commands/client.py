@@ -12,23 +12,27 @@ from troth.cli.commands.server import needed
 def client(
     experiment: Experiment,
     server: Annotated[str, Flag(help="HOST:PORT of the server.")],
-    name: Annotated[str, Flag(help="Which of deployment.sites this is.")],
+    name: Annotated[str, Flag(help="Name of this site, one of deployment.sites.")],
     data: Annotated[
-        str, Flag(help="FILE.npz or FILE.csv; 'experiment': as in a simulation.")
+        str,
+        Flag(
+            help="This site's data: FILE.npz or FILE.csv. The word 'experiment' takes "
+            "its share of the experiment's data, as in a simulation."
+        ),
     ],
     state: Annotated[
-        Path | None, Flag(help="Folder for this site's models; default troth-NAME.")
+        Path | None, Flag(help="Folder for this site's models. Default: troth-NAME.")
     ] = None,
     keys: Annotated[Path | None, Flag(help="This site's private key.")] = None,
     tls: Annotated[
-        Path | None, Flag(help="The certificate that vouches for the server.")
+        Path | None, Flag(help="Certificate that signed the server's.")
     ] = None,
     share_personal: Annotated[
         bool, Flag("--share-personal", help="Agree to reveal the personal model.")
     ] = False,
     insecure: Insecure = False,
 ) -> None:
-    """Take part in a real federation with this site's own data, by Flower."""
+    """Join a real federation on Flower with this site's own data."""
     from troth.cli import tables
 
     take_part = needed("take_part")

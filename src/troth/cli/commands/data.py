@@ -17,20 +17,27 @@ if TYPE_CHECKING:
 
 
 def data(
-    name: Annotated[str | None, Argument(metavar="NAME")] = None,
-    get: Annotated[bool, Flag("--get", help="Download it.")] = False,
-    check: Annotated[bool, Flag("--check", help="Compare published digests.")] = False,
-    show: Annotated[bool, Flag("--show", help="Draw examples and clients.")] = False,
-    experiment: Annotated[
-        Path | None, Flag(metavar="EXPERIMENT.toml", help="Show its data and clients.")
+    name: Annotated[
+        str | None, Argument(metavar="NAME", help="Data set. Default: list them all.")
     ] = None,
-    out: Annotated[Path | None, Flag(help="The picture: a new .png file.")] = None,
+    get: Annotated[bool, Flag("--get", help="Download the data set.")] = False,
+    check: Annotated[
+        bool, Flag("--check", help="Compare its files with the published digests.")
+    ] = False,
+    show: Annotated[
+        bool, Flag("--show", help="Draw some examples and each client's share.")
+    ] = False,
+    experiment: Annotated[
+        Path | None,
+        Flag(metavar="EXPERIMENT.toml", help="Draw the data and clients of this file."),
+    ] = None,
+    out: Annotated[Path | None, Flag(help="New .png file for the picture.")] = None,
     settings: Settings = None,
     data_dir: DataDir = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """List data sets and which are here; of one: its files, and how to get it."""
+    """List data sets, or describe, download, check or draw one."""
     from troth.cli import tables
     from troth.data import catalogue
     from troth.types import Refusal
@@ -40,7 +47,7 @@ def data(
         raise Refusal(f"{flag} needs the name of a data set, as in: troth data mnist")
     if not show and (out or experiment or settings):
         flag = "--out" if out else "--experiment" if experiment else "--set"
-        raise Refusal(f"{flag} is about the picture that --show draws; add --show")
+        raise Refusal(f"{flag} only changes the picture of --show; add --show")
     facts: dict[str, Any] = {}
     if get:
         facts["got"] = _got(str(name), data_dir, quiet)
@@ -63,11 +70,11 @@ def data(
 
 
 def _got(name: str, root: str | None, quiet: bool) -> str:
-    """Download with progress; return where it is then."""
+    """Download with progress; return the folder."""
     from troth.cli import progress, tables
     from troth.data import catalogue
 
-    text = "stopped; what came so far is kept: the same command goes on with it"
+    text = "stopped; the part that arrived is kept: repeat the command to continue"
     with stoppable(lambda: text), progress.Watcher(name, "", quiet):
         place = catalogue.get(name, root)
     if not quiet:
@@ -83,7 +90,7 @@ def _drawn(
     out: Path | None,
     quiet: bool,
 ) -> dict[str, Any]:
-    """Draw a data set and its clients; return what was drawn, and where it is."""
+    """Draw a data set and its clients; return what was drawn, and the file."""
     import os
 
     from troth import files
@@ -92,7 +99,8 @@ def _drawn(
     from troth.plot import sheet
     from troth.types import Refusal
 
-    file = out or Path(f"{(name or experiment.stem).split(':')[-1]}.png")  # type: ignore[union-attr]
+    stem = name or experiment.stem  # type: ignore[union-attr]  # one is given
+    file = out or Path(f"{stem.split(':')[-1]}.png")
     if file.suffix != ".png" or (out and out.exists()):
         raise Refusal(f"--out {file} must be a new file whose name ends in .png")
     if not os.access(file.parent, os.W_OK):
@@ -115,7 +123,7 @@ def _drawn(
 def _checked(
     found: list[Entry], quiet: bool
 ) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Data set → file → "ok" or what is wrong; and all that is wrong."""
+    """Return "ok" or the problem for each file of each data set, and all problems."""
     from troth.cli import tables
     from troth.data import catalogue
     from troth.data.datasets._files import again
@@ -123,7 +131,7 @@ def _checked(
 
     here = [entry for entry in found if entry.source and entry.place]
     if len(found) == 1 and not here:
-        raise Refusal(f"data '{found[0].about.name}' has no files here to be checked")
+        raise Refusal(f"data '{found[0].about.name}' has no files here to check")
     results: dict[str, dict[str, str]] = {}
     lines, bad = [], []
     for entry in here:
@@ -131,44 +139,37 @@ def _checked(
         name, files = entry.about.name, catalogue.check(entry.source, entry.place)
         results[name] = {file: wrong or "ok" for file, wrong in files.items()}
         lines += [f"{name} {file}: {w or 'as published'}" for file, w in files.items()]
-        lines += [] if files else [f"{name}: its publisher states no digests"]
+        lines += [] if files else [f"{name}: its publisher gives no digests"]
         bad += [f"{w}: {again(entry.source)}" for w in files.values() if w]
     if not quiet:
         tables.say("\n".join(lines))
     return results, bad
 
 
-_KINDS = {"made": "made here", "yours": "your file"}
-
-
 def _state(entry: Entry) -> str:
-    return _KINDS.get(entry.kind, "here" if entry.place else "–")
+    kinds = {"made": "made here", "yours": "your file"}
+    return kinds.get(entry.kind, "here" if entry.place else "–")
 
 
 def _table(found: list[Entry]) -> None:
-    """Print one row per data set on stdout."""
+    """Print one row per data set to stdout."""
     from rich import filesize
 
     from troth.cli import tables
 
-    rows = [
-        [
-            entry.about.name,
-            _state(entry),
-            filesize.decimal(entry.size) if entry.place else "",
-            entry.about.summary,
-            entry.source.licence if entry.source else "",
-            str(entry.place or ""),
-        ]
-        for entry in found
-    ]
+    rows = []
+    for entry in found:
+        size = filesize.decimal(entry.size) if entry.place else ""
+        row = [entry.about.name, _state(entry), size, entry.about.summary]
+        licence = entry.source.licence if entry.source else ""
+        rows.append([*row, licence, str(entry.place or "")])
     columns = ["data", "here?", "size", "what it is", "licence", "where"]
     tables.console(stderr=False).print(tables.table("[data]", columns, rows, 6))
-    tables.say("More of one, and how to get it: troth data NAME")
+    tables.say("Details of one, and how to get it: troth data NAME")
 
 
 def _describe(entry: Entry) -> None:
-    """Print all about one data set on stdout."""
+    """Print everything about one data set to stdout."""
     print(f"{entry.about.name}: {entry.about.summary}\n")
     for head, value in _words(entry):
         lines = value if isinstance(value, list) else [value]
@@ -177,34 +178,31 @@ def _describe(entry: Entry) -> None:
 
 
 def _words(entry: Entry) -> list[tuple[str, str | list[str]]]:
-    """Say all about it, head by head."""
+    """Return headings and texts about a data set."""
     from rich import filesize
 
     source = entry.source
-    said: list[tuple[str, str | list[str]]] = []
+    texts: list[tuple[str, str | list[str]]] = []
     options = [f"data.{key}" for key in entry.about.options]
     if options:
-        said.append(("options", f"{', '.join(options)} (see: troth list data)"))
+        texts.append(("options", f"{', '.join(options)} (see: troth list data)"))
     if source is None:
         made = "needs no files" if entry.kind == "made" else "reads a file of yours"
-        said.append(("source", made))
+        texts.append(("source", made))
     else:
-        said += [("page", source.page), ("licence", source.licence)]
+        texts += [("page", source.page), ("licence", source.licence)]
         where = f"{entry.place} ({filesize.decimal(entry.size)})" if entry.place else ""
-        said.append(("here", where or "no"))
-        said.append(("files", _files(entry)))
-        said.append(("looked in", [str(place) for place in entry.looked]))
+        texts += [("here", where or "no"), ("files", _files(entry))]
+        texts.append(("looked in", [str(place) for place in entry.looked]))
         if entry.place is None:
-            said.append(("get it", _how(entry)))
+            texts.append(("get it", _how(entry)))
     if entry.about.citations:
-        said.append(
-            ("cite", [line for c in entry.about.citations for line in c.split("\n")])
-        )
-    return said
+        texts.append(("cite", "\n".join(entry.about.citations).split("\n")))
+    return texts
 
 
 def _files(entry: Entry, most: int = 12) -> list[str]:
-    """Name the files, with their sizes if they are here; of very many only some."""
+    """Name up to `most` files, with their sizes if they are here."""
     from rich import filesize
 
     from troth.data import catalogue
@@ -231,7 +229,7 @@ def _how(entry: Entry) -> list[str]:
 
 
 def _plain(entry: Entry, whole: bool) -> dict[str, Any]:
-    """A data set for programs."""
+    """Describe a data set for programs."""
     source = entry.source
     facts: dict[str, Any] = {
         "name": entry.about.name,

@@ -8,10 +8,13 @@ from troth.cli.commands._flags import Json
 
 
 def list(
-    kind: Annotated[str | None, Argument(metavar="KIND")] = None,
+    kind: Annotated[
+        str | None,
+        Argument(metavar="KIND", help="Such as aggregator. Default: all kinds."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """What exists of a kind, or of all kinds, with options and papers."""
+    """List the methods of a kind, with their options and papers."""
     from troth import lookup
     from troth.cli import tables
     from troth.types import Refusal

@@ -16,47 +16,50 @@ if TYPE_CHECKING:
 
 def personalize(
     path: Folder,
-    data: Annotated[Path, Flag(help=".npz with x and y, as trained (and split).")],
-    out: Annotated[Path | None, Flag(help="Write a new .safetensors file.")] = None,
+    data: Annotated[
+        Path, Flag(help=".npz with x and y as in training; optionally split.")
+    ],
+    out: Annotated[
+        Path | None, Flag(help="New .safetensors file for the model.")
+    ] = None,
     rounds: Annotated[
-        int, Flag(help="Of its work; 0: as many as the average client was asked.")
+        int, Flag(help="Rounds to train. 0: as many as the average client.")
     ] = 0,
     test: Annotated[
-        float, Flag(help="Share of the examples that is held out to test on.")
+        float, Flag(help="Share of the examples held out for testing.")
     ] = 0.2,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Make a model for a newcomer, of the shared one and its own data."""
+    """Train a model for a new client from the shared model and its own data."""
     from troth import api
     from troth.cli import tables
 
     run = opened(path)
     check_free(out)
-    found = api.personalize(run, data, rounds=rounds, test=test, device=device)
-    if out is not None:
-        found.save(out)
-    lines = _words(found, run.experiment.personalizer.name)
+    made = api.personalize(run, data, rounds=rounds, test=test, device=device)
+    lines = _words(made, run.experiment.personalizer.name)
     if out is None:
-        lines.append("Nothing was written; --out FILE.safetensors keeps the model.")
+        lines.append("The model was not saved. Save it with --out FILE.safetensors")
     else:
+        made.save(out)
         lines.append(f"Next: troth predict {path} --model {out} --data FILE.npz")
-    told = {"rounds": found.rounds, "examples": found.examples, "file": out}
-    scores = {"personal": found.personal, "shared": found.shared}
+    told = {"rounds": made.rounds, "examples": made.examples, "file": out}
+    scores = {"personal": made.personal, "shared": made.shared}
     tables.show(None, lines, {**told, **scores}, as_json)
 
 
-def _words(found: Newcomer, name: str) -> list[str]:
-    """Say what was done, and what came of it."""
+def _words(made: Newcomer, name: str) -> list[str]:
+    """Say how the model was trained, and how good it is."""
     from troth.runs.compare import number
 
-    train, valid, test = found.examples.values()
-    more = f" and {valid} to choose by" if valid else ""
-    plural = "s" if found.rounds > 1 else ""
-    times = f"{found.rounds} round{plural} " if found.rounds else ""
+    train, valid, test = made.examples.values()
+    more = f" and {valid} validation examples" if valid else ""
+    plural = "s" if made.rounds > 1 else ""
+    times = f"{made.rounds} round{plural} " if made.rounds else ""
     first = f"{name}: {times}on {train} training examples{more}"
     if not test:
-        return [first, "No example was held out, so nothing is known of how good it is"]
-    head = "accuracy" if "accuracy" in found.personal else "error"
-    own, shared = (number(s[head], head) for s in (found.personal, found.shared))
-    return [first, f"{head} {own} on {test} test examples, shared model {shared}"]
+        return [first, "No examples were held out, so its accuracy is not known"]
+    head = "accuracy" if "accuracy" in made.personal else "error"
+    own, shared = (number(s[head], head) for s in (made.personal, made.shared))
+    return [first, f"{head} {own} on {test} test examples; shared model {shared}"]

@@ -21,27 +21,33 @@ def poison(
     experiment: Experiment,
     settings: Settings = None,
     target: Annotated[
-        str, Flag(help="A corruption of labels, or a file with a model.")
+        str, Flag(help="Model to aim for: a corruption of labels, or a model file.")
     ] = "shift_labels",
-    stage: Annotated[str, Flag(help="How far: gradient, model or data.")] = "data",
-    examples: Annotated[int, Flag(help="Poisoned examples of an attacker.")] = 2000,
+    stage: Annotated[str, Flag(help="Last stage: gradient, model or data.")] = "data",
+    examples: Annotated[int, Flag(help="Poisoned examples per attacker.")] = 2000,
     inputs: Annotated[
-        str, Flag(help="free, box (in the data's range) or clip.")
+        str, Flag(help="Poisoned inputs: free, box (the data's range) or clip.")
     ] = "free",
-    labels: Annotated[str, Flag(help="soft, sampled or repeated.")] = "soft",
-    noise: Annotated[float, Flag(help="Off the indifference subspace.")] = 0.1,
+    labels: Annotated[
+        str, Flag(help="Poisoned labels: soft, sampled or repeated.")
+    ] = "soft",
+    noise: Annotated[
+        float, Flag(help="Noise on inputs, orthogonal to the indifference subspace.")
+    ] = 0.1,
     weight: Annotated[
-        str, Flag(help="As how many examples one counts; auto: as many as needed.")
+        str, Flag(help="Weight of a poisoned example; auto: the least that suffices.")
     ] = "auto",
     start: Annotated[
-        str, Flag(help="Of the attackers' own models with data: shared or model.")
+        str, Flag(help="First model of the attackers at stage data: shared or model.")
     ] = "shared",
-    out: Annotated[Path | None, Flag(help="A folder; else one in runs/.")] = None,
+    out: Annotated[
+        Path | None, Flag(help="New folder for all stages. Default: one in runs/.")
+    ] = None,
     data_dir: DataDir = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Bend a federation by reports, by a model, by data; train each to see it."""
+    """Attack a federation by gradients, by a model and by data, one run each."""
     from troth import api
     from troth.cli import progress, tables
     from troth.poison import chain
@@ -51,8 +57,8 @@ def poison(
     words |= {"start": start, "weight": _weight(weight)}
     options = chain.Options(target, examples=examples, noise=noise, **words)
     root = out or api.fresh(experiment)
-    again = f"the same command with --out {shlex.quote(str(root))} goes on"
-    intro = f"Writing to {root}. Ctrl-C saves and stops; then {again}"
+    again = f"repeat the command with --out {shlex.quote(str(root))} to continue"
+    intro = f"Writing to {root}. Ctrl-C saves and stops; {again}"
     watch = progress.Watcher(target, intro, quiet)
 
     def stopped() -> str:
@@ -66,21 +72,21 @@ def poison(
     tables.show(_table(found), lines, chain.told(root, found), as_json, quiet)
 
 
-def _weight(said: str) -> float | str:
-    """A number, or a word for the chain to judge."""
+def _weight(text: str) -> float | str:
+    """Read a number, or leave a word for the chain to judge."""
     try:
-        return float(said)
+        return float(text)
     except ValueError:
-        return said
+        return text
 
 
 def _table(found: list[Reached]) -> Group:
-    """One row per stage."""
+    """Lay out one row per stage."""
     from troth.cli import tables
     from troth.runs.compare import number
 
-    columns = ("stage", "distance", "of start", "by true labels", "by wanted labels")
-    more = ("clients' own", "examples", "share", "largest norm", "weight")
+    columns = ("stage", "distance", "of start", "true labels", "target labels")
+    more = ("own models", "examples", "share", "largest norm", "weight")
     rows = [
         (
             *(r.stage, f"{r.distance:.4g}", f"{r.distance / r.start:.1%}"),
@@ -90,27 +96,27 @@ def _table(found: list[Reached]) -> Group:
         )
         for r in found
     ]
-    title = "The shared model beside the one that the attacker wants"
+    title = "Distance and accuracy of the shared model, against the attacker's target"
     return tables.table(title, (*columns, *more), rows)
 
 
 def _words(found: list[Reached], root: Path) -> list[str]:
-    """Say what it means, and what can be done with it."""
+    """Say what it means, and what to do with it."""
     first, last = found[0], found[-1]
     way = 1 - last.distance / last.start
     lines = [
-        f"By {last.stage} the attacker brings the shared model {way:.0%} of the way: "
-        f"{last.aimed:.3f} of its answers are the wanted ones, {first.aimed:.3f} "
-        "without an attack"
+        f"Stage {last.stage} brings the shared model {way:.0%} of the way to the "
+        f"target. Its accuracy on the target labels is {last.aimed:.3f}; without an "
+        f"attack it is {first.aimed:.3f}"
     ]
     if last.examples:
-        counted = last.examples * last.weight
         lines.append(
-            f"{last.examples} examples count as {counted:.4g}; to hold a model that "
-            f"keeps the shared one at the target takes at least {last.needed:.4g}"
+            f"{last.examples} examples count as {last.examples * last.weight:.4g}. Any "
+            f"model that keeps the shared one at the target needs {last.needed:.4g} or "
+            "more"
         )
         lines.append(
-            "Next: the same examples in any experiment: corruption.name = 'from_file', "
-            f"corruption.path = '{root / 'poison.npz'}'"
+            "Next: use these examples in any experiment: corruption.name = 'from_file',"
+            f" corruption.path = '{root / 'poison.npz'}'"
         )
     return lines

@@ -13,15 +13,13 @@ from troth.cli.commands._flags import Json
 if TYPE_CHECKING:
     from troth.reports import Report
 
-Folders = Annotated[
-    list[Path], Argument(metavar="RUN...", help="Folders of runs or of grids.")
-]
-
 
 def report(
-    paths: Folders,
+    paths: Annotated[
+        list[Path], Argument(metavar="RUN...", help="Folders of runs or grids.")
+    ],
     out: Annotated[
-        Path | None, Flag(help="The page; else report.html in the first folder.")
+        Path | None, Flag(help="Page to write. Default: report.html in the first RUN.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -30,7 +28,7 @@ def report(
     from troth.cli import tables
 
     made = reports.report(paths, out)
-    said(made)
+    announce(made)
     if as_json:
         files = {"page": str(made.page), "cards": str(made.cards)}
         runs = [
@@ -40,15 +38,15 @@ def report(
         tables.print_json({**files, "runs": runs})
 
 
-def said(made: Report) -> None:
-    """Say where the report is, and what in it is not whole."""
+def announce(made: Report) -> None:
+    """Say where the report is, and which runs in it are not complete."""
     from troth.cli import tables
 
     for run in made.runs:
         if run.sections and not run.finished:
+            state = "In progress" if run.alive else "Not finished"
             far = f"{len(run.rounds)} of {run.total} rounds"
-            state = "Going on" if run.alive else "Not finished"
-            tables.say(f"{state}: {run.path} ({far}); shown as far as it came")
+            tables.say(f"{state}: {run.path}; the report shows {far}")
         for trouble in run.troubles:
-            tables.say(f"Trouble: {trouble}")
-    tables.say(f"Report: {made.page}, for any browser; trust cards: {made.cards}")
+            tables.say(f"Problem: {trouble}")
+    tables.say(f"Report: {made.page} (open it in a browser). Trust cards: {made.cards}")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, BadParameter, Exit
+from typer import Argument, Exit
 from typer import Option as Flag
 
+from troth.cli.commands import _reproduced
 from troth.cli.commands._flags import DataDir, Device, Json, Quiet
 from troth.cli.commands._opening import absolute
 from troth.cli.commands._reproduced import Shown
-from troth.cli.commands._words import STOPPED, complain
+from troth.cli.commands._words import STOPPED, again, complain
 
 if TYPE_CHECKING:
     from troth.reproduce.entry import Cell, Entry
@@ -23,36 +22,36 @@ if TYPE_CHECKING:
 OUT = Path("runs") / "reproduce"
 
 
-def _count(text: str) -> int:
-    """A number of seeds."""
-    try:
-        return int(text)
-    except ValueError:
-        raise BadParameter(f"'{text}' is no whole number") from None
-
-
 def reproduce(
     target: Annotated[
-        str | None, Argument(metavar="TARGET", help="Such as ditto/table8.")
+        str | None,
+        Argument(
+            metavar="TARGET",
+            help="Table or figure, such as ditto/table8. Default: all.",
+        ),
     ] = None,
-    list_: Annotated[bool, Flag("--list", help="What there is, all of it.")] = False,
+    list_: Annotated[
+        bool, Flag("--list", help="List what there is, train nothing.")
+    ] = False,
     cells: Annotated[
         list[str] | None,
-        Flag(help="'ROW / COLUMN', a row or a column; * is anything; repeatable."),
+        Flag(help="'ROW / COLUMN', a row or a column; * stands for any. Repeatable."),
     ] = None,
-    scale: Annotated[str, Flag(help="full, or small: without data, a try.")] = "full",
+    scale: Annotated[
+        str, Flag(help="full, or small: a quick trial on data that need no download.")
+    ] = "full",
     seeds: Annotated[
-        int | None,
-        Flag(metavar="N", parser=_count, help="Runs of each cell; else 3."),
+        int | None, Flag(min=1, max=100, help="Runs per cell. Default: 3.")
     ] = None,
-    out: Annotated[Path, Flag(help="Where results are kept.")] = OUT,
-    show: Annotated[bool, Flag("--show", help="Only what has been run.")] = False,
+    out: Annotated[Path, Flag(help="Folder for results.")] = OUT,
+    show: Annotated[
+        bool, Flag("--show", help="Show finished results, train nothing.")
+    ] = False,
     apart: Annotated[
-        bool, Flag("--apart", help="One run after another, never as one matrix.")
+        bool, Flag("--apart", help="Train runs one after another, never stacked.")
     ] = False,
     page: Annotated[
-        Path | None,
-        Flag(help="Write docs/reference/results.md anew, from committed results."),
+        Path | None, Flag(help="Write the page of committed results to this file.")
     ] = None,
     pack: Annotated[
         bool, Flag("--pack", help="Pack the results in --out into one table.")
@@ -62,61 +61,53 @@ def reproduce(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """A table or figure of the papers, ours beside theirs; without one, the list."""
-    _checked(scale, seeds, device)
-    told: dict[str, Any] = {"--cells": cells, "--seeds": seeds, "--show": show}
-    told |= {"--apart": apart, "--scale": scale != "full"}
+    """Reproduce a table or figure of a paper, and compare the numbers."""
+    _check(scale, device)
+    idle: dict[str, Any] = {"--cells": cells, "--seeds": seeds, "--show": show}
+    idle |= {"--apart": apart, "--scale": scale != "full"}
     try:
         if page is not None:
-            _alone("--page", told | {"TARGET": target, "--list": list_})
+            _refuse("--page", idle | {"TARGET": target, "--list": list_})
             _page(page, as_json)
         elif pack:
-            _alone("--pack", told | {"TARGET": target, "--list": list_})
+            _refuse("--pack", idle | {"TARGET": target, "--list": list_})
             _pack(out, as_json)
         elif target is None or list_:
-            _alone("--list" if list_ else "the list", told)
+            _refuse("--list" if list_ else "the list", idle)
             _list(target, out, absolute(data_dir), as_json)
         else:
             how: dict[str, Any] = {"device": device, "data_dir": absolute(data_dir)}
             how |= {"apart": apart, "scale": scale, "seeds": seeds}
             _one(target, cells or [], out, show, how, as_json, quiet)
     except KeyboardInterrupt:
-        raise Exit(complain(f"stopped; {_again()}", STOPPED)) from None
+        raise Exit(complain(f"stopped; {again()}", STOPPED)) from None
 
 
-def _again() -> str:
-    return f"the same command goes on: {shlex.join(['troth', *sys.argv[1:]])}"
-
-
-def _checked(scale: str, seeds: int | None, device: str) -> None:
+def _check(scale: str, device: str) -> None:
     """Refuse bad values before anything is read or made."""
     from troth import build
     from troth.types import Refusal
 
     if scale not in ("full", "small"):
         raise Refusal(f"--scale {scale} must be full or small")
-    if seeds is not None and not 1 <= seeds <= 100:
-        raise Refusal(f"--seeds {seeds} must be 1 to 100")
     try:
         build.device(device)
     except RuntimeError:
         raise Refusal(
-            f"device '{device}' is none; give auto, cpu, cuda, cuda:N or mps"
+            f"device '{device}' does not exist; give auto, cpu, cuda, cuda:N or mps"
         ) from None
 
 
-def _alone(what: str, told: dict[str, Any]) -> None:
+def _refuse(what: str, flags: dict[str, Any]) -> None:
     """Refuse flags that would change nothing."""
     from troth.types import Refusal
 
-    idle = [flag for flag, given in told.items() if given]
-    if idle:
-        names = ", ".join(idle)
-        raise Refusal(f"{what} is not changed by {names}; leave {names} out")
+    if idle := ", ".join(flag for flag, value in flags.items() if value):
+        raise Refusal(f"{idle} would not change {what}; leave {idle} out")
 
 
 def _page(file: Path, as_json: bool) -> None:
-    from troth import files as folder
+    from troth import files
     from troth.cli import tables
     from troth.reproduce import kept, page
     from troth.types import Refusal
@@ -129,35 +120,31 @@ def _page(file: Path, as_json: bool) -> None:
         )
     if len(os.fsencode(file.name)) > 255 or not os.access(file.parent, os.W_OK):
         raise Refusal(f"--page {file} cannot be written; give another file")
-    folder.write(file, page.page(root))
-    tables.say(f"{file} is written")
-    if as_json:
-        tables.print_json({"page": str(file)})
+    files.write(file, page.page(root))
+    tables.show(None, [f"{file} is written"], {"page": str(file)}, as_json)
 
 
 def _pack(out: Path, as_json: bool) -> None:
     from troth.cli import tables
     from troth.reproduce.store import TABLE, Store
 
-    many = Store(out).pack()
-    tables.say(f"{many} results are packed into {out / TABLE}")
-    if as_json:
-        tables.print_json({"packed": many, "table": str(out / TABLE)})
+    many, table = Store(out).pack(), out / TABLE
+    told = {"packed": many, "table": str(table)}
+    tables.show(None, [f"{many} results are packed into {table}"], told, as_json)
 
 
 def _list(target: str | None, out: Path, data_dir: str | None, as_json: bool) -> None:
-    """Every entry, or one: what it needs, takes, and has."""
+    """List all entries or one: its data, its cost, its results so far."""
     from troth.cli import tables
-    from troth.cli.commands import _reproduced
     from troth.reproduce import kept, listing, overview
 
     shelf = kept.Shelf(out, kept.experiments())
     chosen = [listing.find(target)] if target else [*listing.entries().values()]
-    found = [overview.of(entry, shelf, data_dir) for entry in chosen]
+    entries = [overview.of(entry, shelf, data_dir) for entry in chosen]
     if as_json:
-        tables.print_json({"entries": found})
+        tables.print_json({"entries": entries})
     else:
-        _reproduced.entries(found)
+        _reproduced.entries(entries)
 
 
 def _one(
@@ -190,28 +177,15 @@ def _one(
         every = entry.at(scale, told["data_dir"], needed=False)
         whole = judging.table(entry, every, shelf, seeds)
     files = outputs.write(entry, whole, out, scale)
-    _tell(Shown(entry, judged, files, took), as_json, quiet)
-
-
-def _tell(shown: Shown, as_json: bool, quiet: bool) -> None:
-    """A table for people, one object for programs."""
-    from troth.cli.commands import _reproduced
-
-    if not (as_json and quiet):
-        _reproduced.people(shown)
-    if as_json:
-        _reproduced.programs(shown)
+    _reproduced.show(Shown(entry, judged, files, took), as_json, quiet)
 
 
 def _whole(entry: Entry, patterns: list[str], scale: str) -> None:
-    """Refuse what a script that makes an entry cannot be told."""
+    """Refuse options that a script does not have."""
     from troth.types import Refusal
 
     if patterns:
-        raise Refusal(
-            f"{entry.name} has no cells to choose from: --cells {patterns[0]!r} names "
-            "none; leave --cells out"
-        )
+        raise Refusal(f"{entry.name} has no cells to choose from; leave --cells out")
     if scale != "full":
         raise Refusal(
             f"{entry.name} is made by experiments/{entry.script[0]}, which has no "
@@ -220,14 +194,14 @@ def _whole(entry: Entry, patterns: list[str], scale: str) -> None:
 
 
 def _writable(out: Path) -> None:
-    """Refuse a folder that nothing can be put into, before anything is trained."""
+    """Refuse, before any training, a folder that cannot be written."""
     import tempfile
 
     from troth.types import Refusal
 
     try:
         out.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=out).close()  # its name is nobody else's
+        tempfile.TemporaryFile(dir=out).close()  # under a name of its own
     except OSError as error:
         raise Refusal(
             f"--out {out} cannot be written ({error.strerror}); give another folder"
@@ -237,19 +211,19 @@ def _writable(out: Path) -> None:
 def _train(
     cells: list[Cell], shelf: Shelf, seeds: int, told: dict[str, Any], quiet: bool
 ) -> None:
-    """What is missing, with progress; Ctrl-C says what is kept and how to go on."""
+    """Train missing cells with progress; on Ctrl-C say what is kept."""
     from troth import progress as notice
     from troth.cli import progress
     from troth.reproduce import running
     from troth.runs import train
 
-    intro = f"Results go to {shelf.out}. Ctrl-C keeps what is done; then {_again()}"
+    intro = f"Writing to {shelf.out}. Ctrl-C keeps finished cells; {again()}"
     watch = progress.Watcher("cells", intro, quiet)
     try:
         with watch, notice.watching(watch.heard):
             running.run(cells, shelf, seeds, watch=watch, **told)
     except (KeyboardInterrupt, train.Interrupted):
-        text = f"stopped; finished cells are kept in {shelf.out}, {_again()}"
+        text = f"stopped; finished cells are kept in {shelf.out}; {again()}"
         raise Exit(complain(text, STOPPED)) from None
 
 
@@ -261,9 +235,8 @@ def _script(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """An entry that a script under experiments/ makes."""
+    """Run the script of an entry under experiments/, and show its results."""
     from troth.cli import tables
-    from troth.cli.commands import _reproduced
     from troth.reproduce import judging, kept, outputs, scripts, starting
 
     if not show:
@@ -271,7 +244,7 @@ def _script(
     _writable(out)
     if told["seeds"] and not quiet:
         tables.say(
-            f"{entry.name} is made by a script with seeds of its own: --seeds "
+            f"{entry.name} is made by a script that sets its own seeds; --seeds "
             f"{told['seeds']} changes nothing"
         )
     if not show:
@@ -281,11 +254,11 @@ def _script(
     files = outputs.of_script(entry, root, out) if root and lines else []
     if root and (judged := judging.of_script(entry, root)):
         took = sum(scripts.seconds(entry, root))
-        _tell(Shown(entry, judged, files, took), as_json, quiet)
+        _reproduced.show(Shown(entry, judged, files, took), as_json, quiet)
         return
     if not (as_json and quiet):
         _reproduced.script(entry, lines, files)
     if as_json:
-        said: dict[str, Any] = {"name": entry.name, "title": entry.title}
-        said["results"] = [{"label": label, **found} for label, found in lines]
-        tables.print_json({**said, "files": [*map(str, files)]})
+        told = {"name": entry.name, "title": entry.title}
+        told["results"] = [{"label": label, **numbers} for label, numbers in lines]
+        tables.print_json({**told, "files": [*map(str, files)]})

@@ -7,12 +7,11 @@ from troth.cli.commands.run import show, watched
 
 
 def resume(path: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
-    """Go on with a run, or with a grid, from its last checkpoint."""
+    """Continue a run or a grid from its last checkpoint."""
     from troth import api
     from troth.cli import tables
 
     if api.finished(path) and not quiet:
-        tables.say(f"{path} is finished already; this is what it found.")
-    train = functools.partial(api.resume, path)
-    found = watched(train, path, path.name, quiet)
-    show(found, path, path.name, as_json, quiet)
+        tables.say(f"{path} is finished already. Its results are:")
+    runs = watched(functools.partial(api.resume, path), path, path.name, quiet)
+    show(runs, path, path.name, as_json, quiet)

@@ -14,21 +14,32 @@ from typer import Option as Flag
 
 from troth.cli.commands._flags import DataDir, Json, Quiet, Settings
 from troth.cli.commands._words import STOPPED, complain
-from troth.cli.commands.report import said
+from troth.cli.commands.report import announce
 
 if TYPE_CHECKING:
     from troth.runs.load import Run
 
 
 def run(
-    experiment: Annotated[Path | None, Argument(metavar="EXPERIMENT.toml")] = None,
+    experiment: Annotated[
+        Path | None,
+        Argument(
+            metavar="EXPERIMENT.toml", help="Experiment file. Default: the quickstart."
+        ),
+    ] = None,
     settings: Settings = None,
-    out: Annotated[Path | None, Flag(help="A new folder; else one in runs/.")] = None,
-    device: Annotated[str | None, Flag(help="auto, cpu, cuda, cuda:N, mps.")] = None,
+    out: Annotated[
+        Path | None, Flag(help="New folder for the run. Default: one in runs/.")
+    ] = None,
+    device: Annotated[
+        str | None, Flag(help="Device: auto, cpu, cuda, cuda:N or mps.")
+    ] = None,
     data_dir: DataDir = None,
-    dry_run: Annotated[bool, Flag("--dry-run", help="Only say what it takes.")] = False,
+    dry_run: Annotated[
+        bool, Flag("--dry-run", help="Print steps, memory and disk; train nothing.")
+    ] = False,
     with_report: Annotated[
-        bool, Flag("--report", help="End by writing the report.")
+        bool, Flag("--report", help="Write the report when training ends.")
     ] = False,
     apart: Annotated[
         bool | None,
@@ -41,7 +52,7 @@ def run(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train an experiment, every run of its grid; without a file, the quickstart."""
+    """Train an experiment and every run of its grid."""
     from troth import api, files
     from troth.cli import tables
 
@@ -54,23 +65,23 @@ def run(
         tables.costs(api.cost(experiment, **given), name, as_json)
         return
     train = functools.partial(api.run, experiment, out=root, apart=apart, **given)
-    found = watched(train, root, name, quiet)
-    show(found, root, name, as_json, quiet, in_words=experiment is None)
+    runs = watched(train, root, name, quiet)
+    show(runs, root, name, as_json, quiet, in_words=experiment is None)
     if with_report:
         from troth import reports
 
-        said(reports.report([root]))
+        announce(reports.report([root]))
 
 
 def watched(
     train: Callable[..., list[Run]], root: Path, name: str, quiet: bool
 ) -> list[Run]:
-    """Train with progress; Ctrl-C says what is saved and how to go on."""
+    """Train with progress; on Ctrl-C say what is saved and how to continue."""
     from troth import files
     from troth.cli import progress
     from troth.runs.train import Interrupted
 
-    again = f"go on with: troth resume {shlex.quote(str(root))}"
+    again = f"continue with: troth resume {shlex.quote(str(root))}"
     intro = f"Writing to {root}. Ctrl-C saves and stops; then {again}"
     watch = progress.Watcher(name, intro, quiet)
     try:
@@ -87,22 +98,22 @@ def watched(
 
 
 def show(
-    found: list[Run],
+    runs: list[Run],
     root: Path,
     name: str,
     as_json: bool,
     quiet: bool,
     in_words: bool = False,
 ) -> None:
-    """Show what came out: tables for people, one object for programs."""
+    """Show results: tables for people, one object for programs."""
     from troth.cli import tables
     from troth.runs import compare
 
-    single = found[0].path == root
-    labels = [(r.experiment.name or name) if single else r.path.name for r in found]
-    compared = compare.compare(found, labels)
+    single = runs[0].path == root
+    labels = [(r.experiment.name or name) if single else r.path.name for r in runs]
+    compared = compare.compare(runs, labels)
     if not (as_json and quiet):
-        tables.outcome(found, labels, compared, in_words)
-        tables.onward(found, root)
+        tables.outcome(runs, labels, compared, in_words)
+        tables.onward(runs, root)
     if as_json:
-        tables.print_json({"runs": compare.entries(found), "comparisons": compared})
+        tables.print_json({"runs": compare.entries(runs), "comparisons": compared})

@@ -13,19 +13,23 @@ from troth.cli.commands._flags import Experiment, Insecure
 
 def server(
     experiment: Experiment,
-    out: Annotated[Path, Flag(help="Folder of the run; an unfinished one goes on.")],
-    host: Annotated[str, Flag(help="Address to listen at.")] = "0.0.0.0",
+    out: Annotated[
+        Path, Flag(help="Folder of the run. An unfinished run in it is continued.")
+    ],
+    host: Annotated[str, Flag(help="Address to listen on.")] = "0.0.0.0",
     port: Annotated[int, Flag(help="Port to listen on.")] = 8000,
-    sites: Annotated[int, Flag(help="Sites that must be there to begin; 0: all.")] = 0,
+    sites: Annotated[
+        int, Flag(help="Number of sites to wait for before the start. 0: all.")
+    ] = 0,
     tls: Annotated[
         Path | None, Flag(help="Folder with ca.pem, server.pem and server.key.")
     ] = None,
     keys: Annotated[
-        Path | None, Flag(help="Folder with NAME.pub of every site.")
+        Path | None, Flag(help="Folder with the public key NAME.pub of every site.")
     ] = None,
     insecure: Insecure = False,
 ) -> None:
-    """Serve an experiment to real sites, by Flower."""
+    """Run the server of a real federation on Flower."""
     from troth.cli import tables
 
     serve = needed("serve")
@@ -34,11 +38,7 @@ def server(
 
 
 def needed(name: str) -> Callable[..., Any]:
-    """Load a function that runs on Flower; refused where that is not installed.
-
-    Args:
-        name: of the function and of its module.
-    """
+    """Load the function of a module that needs Flower, or say how to install it."""
     from troth.types import Refusal
 
     if importlib.util.find_spec("flwr") is None:
@@ -47,5 +47,5 @@ def needed(name: str) -> Callable[..., Any]:
             "pip install 'troth[flower]'"
         )
     module = importlib.import_module(f"troth.deployment.flower.{name}")
-    found: Callable[..., Any] = getattr(module, name)
-    return found
+    function: Callable[..., Any] = getattr(module, name)
+    return function

@@ -9,14 +9,15 @@ from typer import Option as Flag
 
 def ui(
     path: Annotated[
-        Path, Argument(metavar="[FOLDER]", help="With runs; else runs/.")
+        Path, Argument(metavar="[FOLDER]", help="Folder with runs.")
     ] = Path("runs"),
     host: Annotated[
-        str, Flag(help="Where to listen; beyond this machine with a token.")
+        str,
+        Flag(help="Address to listen on. Any but this machine's own needs a token."),
     ] = "127.0.0.1",
-    port: Annotated[int, Flag(help="0 takes a free one.")] = 8137,
+    port: Annotated[int, Flag(help="Port to listen on. 0: any free one.")] = 8137,
 ) -> None:
-    """Show runs in a browser while they go on; it only reads."""
+    """Show runs in a browser while they train; this changes no files."""
     from troth.cli import tables
     from troth.reports.live import Server
 
@@ -24,11 +25,11 @@ def ui(
         tables.say(f"Runs in {path}: {server.url}")
         if server.token:
             tables.say(
-                "Whoever has this address can read all reports of this folder, and "
-                "the connection is not encrypted"
+                "Anyone with this address can read all reports of this folder. The "
+                "connection is not encrypted"
             )
-        tables.say("Ctrl-C ends it")
+        tables.say("Press Ctrl-C to stop")
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            tables.say("Ended")
+            tables.say("Stopped")

@@ -1,8 +1,7 @@
-"""A trust card for every client: what the files say of its model, in sentences.
+"""Trust cards: what the files of runs say about every client's model, in sentences.
 
-`document` gives the cards of some runs as JSON knows them; `schema.json`, beside this
-file, says what stands where. A sentence is a rule (`_rules.RULES`) and its values;
-nothing else is ever said.
+`document` returns the cards as JSON; `schema.json` describes their format. A sentence
+is a rule (`_rules.RULES`) with its values.
 """
 
 from troth.reports.cards._making import VERSION, Card, Deck, decks, document, schema

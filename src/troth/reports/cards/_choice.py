@@ -1,9 +1,9 @@
-"""Which of a client's models to use, and how sure that is.
+"""Suggest a model to each client.
 
-The model that is first on average over benign clients is suggested, since one client
-has few examples: by validation data where all models have such means, so that test data
-stay to judge it by. Another one is, where the client's own test examples put it ahead
-and the 95 % intervals of the two do not meet.
+The suggestion is the best model on average over benign clients, because one client has
+few examples: on validation data if all models have such means, else on test data. It is
+another model if that is ahead on the client's own test examples, and the 95 % intervals
+of the two do not overlap.
 """
 
 from typing import Any, NamedTuple
@@ -28,15 +28,15 @@ from troth.runs.inspect import Dossier
 
 
 class Choice(NamedTuple):
-    """What is suggested to one client."""
+    """The suggestion for one client."""
 
-    model: Model | None  # None: nothing
+    model: Model | None  # None: no suggestion
     why: str  # the rule that decided
     said: list[Said]
 
 
 class Chooser:
-    """What the clients of a world can choose from."""
+    """Chooses among the models of a group of runs."""
 
     def __init__(self, world: list[Dossier]) -> None:
         self.metric = world[0].metric
@@ -53,7 +53,7 @@ class Chooser:
         self.sure = self._certainty()
 
     def worth(self, model: Model) -> float:
-        """The mean that models are chosen by."""
+        """Return the mean by which models are chosen."""
         return model.valid if self.by == "validation" else model.mean
 
     def _values(self, i: int) -> np.ndarray:
@@ -62,7 +62,7 @@ class Chooser:
         return np.full(len(self._run.column("client")), np.nan)
 
     def _certainty(self) -> list[Said]:
-        """The first beside the second, over all benign clients."""
+        """Compare the first model with the second over all benign clients."""
         if len(self.models) < 2:
             return []
         a, b = self.models[:2]
@@ -82,7 +82,7 @@ class Chooser:
         ]
 
     def choose(self, i: int) -> Choice:
-        """For the client in row i."""
+        """Choose for the client in row i."""
         assert self._run.clients is not None
         client = str(int(self._run.clients["client"][i]))
         if self._run.clients["malicious"][i] == 1 or not self.models:
@@ -113,7 +113,7 @@ class Chooser:
         return Choice(model, why, [*said, *_use(model, client)])
 
     def _ahead(self, i: int) -> Model | None:
-        """The model that is best on this client's own test data, if not the first."""
+        """Return a better model than the first on this client's own test data."""
         worth = [self._sign * m.values[i] for m in self.models]
         if np.isnan(worth[0]) or not max(v for v in worth if v == v) > worth[0]:
             return None
@@ -130,7 +130,7 @@ class Chooser:
         return bool(mine and firsts and mine[0] > firsts[1])
 
     def _both(self, i: int, other: Model) -> list[str]:
-        """Four limits."""
+        """Write the limits of both intervals."""
         return [
             told(v, self.metric) for pair in self._intervals(i, other) for v in pair
         ]
@@ -149,7 +149,7 @@ class Chooser:
         )
 
     def _locally(self, i: int, client: str, other: Model | None) -> Said:
-        """What the client's own test data say of the one that is first on average."""
+        """Say what the client's own test data show about the best model on average."""
         first = self.models[0]
         value = float(first.values[i])
         if np.isnan(value):
@@ -170,7 +170,7 @@ class Chooser:
 
 
 def _verdict(found: Paired, sign: int) -> str:
-    """The rule for what two tests say of a difference."""
+    """Return the rule for the outcome of two tests."""
     ends = found.low * sign, found.high * sign
     apart, ranked = min(ends) > 0 or max(ends) < 0, found.p_value < 0.05
     if apart and ranked:
@@ -181,7 +181,7 @@ def _verdict(found: Paired, sign: int) -> str:
 
 
 def _use(model: Model, client: str) -> list[Said]:
-    """How to predict with it, and on what."""
+    """Say how to predict with a model, and on what data."""
     run, shape = model.run, model.run.resolved.get("shape")
     sizes = ", ".join(map(str, shape)) if isinstance(shape, list) else "…"
     if model.kind == "shared" and run.part("personalizer") != "none":

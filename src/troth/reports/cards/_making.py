@@ -1,4 +1,4 @@
-"""The cards of some runs, and the same as JSON for others to read."""
+"""Make the cards of runs, and write them as JSON."""
 
 import json
 from collections.abc import Sequence
@@ -21,17 +21,17 @@ from troth.reports.cards._worlds import exposure, worlds
 from troth.runs.inspect import Dossier
 
 MOST = 2**33
-"""Bytes of personal models that are read for their hashes."""
+"""Bytes of personal models to read for hashes, at most."""
 
 
 def hashes(run: Dossier) -> dict[int, str]:
-    """Client → SHA-256 of what it predicts with; the shared model's is −1's.
+    """Return the SHA-256 of each client's model; −1 stands for the shared model.
 
-    Empty where the models cannot be read, or are more than `MOST` bytes.
+    Empty if the models cannot be read, or are larger than `MOST`.
     """
     try:
         return _hashes(run)
-    except Exception:  # a card without a hash says how to get one
+    except Exception:  # the card then says how to get a hash
         return {}
 
 
@@ -53,7 +53,7 @@ def _hashes(run: Dossier) -> dict[int, str]:
         row = {k: i for i, k in enumerate(known)}
         rows, never = tensors.get_slice("parameters"), ""
         for k in ids:
-            if k not in row and never:  # these have the first model, the same for all
+            if k not in row and never:  # these share the first model
                 found[k] = never
                 continue
             i = row.get(k, row[-1])
@@ -73,17 +73,12 @@ _SCORES = (
     "exact",
     "attack_success",
 )
-_VERDICTS = {
-    "dropped": "dropped",
-    "clipped": "clipped",
-    "chosen": "chosen",
-    "downweighted": "weighed down",
-}
+_VERDICTS = ("dropped", "clipped", "chosen", "downweighted")
 
 
 @dataclass
 class Card:
-    """What is known of one client's model in one run."""
+    """What is known about one client's model in one run."""
 
     client: int
     run: Dossier
@@ -93,20 +88,20 @@ class Card:
 
 @dataclass
 class Deck:
-    """The cards of runs that are about the same clients, and what to choose."""
+    """The cards of runs with the same clients, and the suggestions."""
 
     runs: list[Dossier]
-    choices: list[Choice]  # a client each
+    choices: list[Choice]  # by client
     cards: list[list[Card]] = field(default_factory=list)  # by run, then client
 
     @property
     def ids(self) -> list[int]:
-        """The clients' numbers."""
+        """The numbers of the clients."""
         return [int(k) for k in self.runs[0].column("client")]
 
 
 def decks(runs: Sequence[Dossier]) -> list[Deck]:
-    """The cards of all finished runs, those of the same clients together."""
+    """Make the cards of finished runs, grouped by runs with the same clients."""
     found = []
     for world in worlds(runs):
         chooser = Chooser(world)
@@ -134,20 +129,19 @@ class _Maker:
         self.hashes = hashes(run)
         self.exposure = exposure(run, runs)
         self.valid = run.column(f"valid_{self.metric}")
-        hostile = run.column("malicious") == 1
-        late = run.column("newcomer") == 1
-        self.peers = {False: ~hostile & ~late, True: ~hostile & late}
+        good, late = run.column("malicious") != 1, run.column("newcomer") == 1
         self.ranks = {
-            k: ranks(self.values, p, self.metric) for k, p in self.peers.items()
+            k: ranks(self.values, good & (late == k), self.metric)
+            for k in (False, True)
         }
         assert run.clients is not None
         self.columns = {k: run.column(k) for k in run.clients}
         self.told = _told([*run.clients])
         self.verdicts = [v for v in _VERDICTS if self.columns.get(v, np.zeros(1)).any()]
-        self.looked = int((~np.isnan(self.values)).sum())
+        self.evaluated = int((~np.isnan(self.values)).sum())
 
     def card(self, i: int) -> Card:
-        """Of the client in row i."""
+        """Make the card of the client in row i."""
         client = int(self.columns["client"][i])
         hash_ = self.hashes.get(client, "")
         certificates, proven = _proofs.certificates(self.run, client, hash_)
@@ -196,7 +190,7 @@ class _Maker:
             if not size:
                 return facts, [("served.untested", self.metric)]
             n = len(self.values)
-            return facts, [("served.passed", str(self.looked), str(n))]
+            return facts, [("served.passed", str(self.evaluated), str(n))]
         if not rank:
             return facts, [("served.hostile", head, has, str(size))]
         kind = "newcomers" if late else "personal"
@@ -211,7 +205,7 @@ class _Maker:
         return facts, [said, *self._validated(i)]
 
     def _validated(self, i: int) -> list[Said]:
-        """On the data that models are chosen by, where the run has told it."""
+        """Report the result on validation data, if there is one."""
         value, size = float(self.valid[i]), self._count("valid", i)
         if np.isnan(value):
             return []
@@ -262,12 +256,12 @@ class _Maker:
         if not self.verdicts and self.columns["malicious"][i]:
             said.append(("rounds.undetected",))
         if self.verdicts:
-            each = [f"{self._count(v, i)} were {_VERDICTS[v]}" for v in self.verdicts]
+            each = [f"{self._count(v, i)} {v}" for v in self.verdicts]
             said.append(("rounds.verdicts", ", ".join(each)))
         return said
 
     def _asked(self, i: int) -> Said:
-        """How often, and of how many."""
+        """Say how often the client was selected."""
         train = self.run.sections.get("train")
         cohort = train.get("cohort", 0) if isinstance(train, dict) else 0
         rounds = str((self.run.summary or {}).get("rounds", self.run.total))
@@ -297,7 +291,7 @@ _COUNTED = ("asked", "absent", "cut", *_VERDICTS)
 
 
 def provenance(run: Dossier) -> dict[str, Any]:
-    """What made this run."""
+    """Return the identity, seed and versions of a run."""
     facts = run.resolved
     versions, seed = facts.get("versions"), run.sections.get("seed")
     known = versions.items() if isinstance(versions, dict) else ()
@@ -310,7 +304,7 @@ def provenance(run: Dossier) -> dict[str, Any]:
 
 
 def _told(columns: list[str]) -> list[str]:
-    """What personalizers tell of clients: after the counts, before the scores."""
+    """Return the columns of the personalizer: after the counts, before the scores."""
     after = max(
         (i for i, c in enumerate(columns) if c in (*_COUNTED, "imputed")), default=0
     )
@@ -320,11 +314,11 @@ def _told(columns: list[str]) -> list[str]:
 
 
 VERSION = "1.1"
-"""Of the format: the first number changes where a reader would misunderstand."""
+"""Of the format; the first number changes when old readers would misread it."""
 
 
 def document(runs: Sequence[Dossier], made: list[Deck] | None = None) -> dict[str, Any]:
-    """The cards of some runs; what is not finished is listed, without cards."""
+    """Return the cards of runs as JSON; unfinished runs are listed without cards."""
     found = decks(runs) if made is None else made
     chosen: list[Any] = []
     for deck in found:
@@ -339,7 +333,7 @@ def document(runs: Sequence[Dossier], made: list[Deck] | None = None) -> dict[st
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of a document."""
+    """Return the JSON Schema of a document."""
     file = resources.files("troth.reports.cards").joinpath("schema.json")
     found: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return found

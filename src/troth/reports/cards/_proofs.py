@@ -1,4 +1,4 @@
-"""What certificates and audits say of one client."""
+"""What certificates and audits say about one client."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from troth.reports.cards._rules import Said
 from troth.runs.inspect import Certified, Dossier
 
 Part = tuple[Any, list[Said]]
-"""What JSON has of it, and the sentences."""
+"""Facts for JSON, and sentences."""
 
 
 def certificates(run: Dossier, client: int, hash_: str) -> Part:
-    """One entry a setting under which this client's model was certified."""
+    """Return one entry per setting under which this client's model was certified."""
     if not run.resolved.get("classes") or run.resolved.get("multi_label"):
         return [], [("certificate.never", "2")]
     kind = "shared" if run.part("personalizer") == "none" else "personal"
@@ -42,7 +42,7 @@ def certify(
     sigma: float = 0.25,
     client: int | None = None,
 ) -> str:
-    """The command that proves something of a run's models, all or one client's."""
+    """Write the command that certifies all models of a run, or one client's."""
     one = () if client is None else ("--client", client)
     how = ("--transform", transform, "--sigma", f"{sigma:g}")
     return command("certify", run.path, *how, *one)
@@ -78,7 +78,7 @@ def _proof(each: Certified, kind: str, rows: np.ndarray) -> tuple[dict[str, Any]
 
 
 def shortcuts(run: Dossier, client: int) -> Part:
-    """What an audit found of its own model."""
+    """Return what an audit found about the client's own model."""
     if run.part("personalizer") == "none":
         return None, [("shortcuts.shared",)]
     if not run.resolved.get("classes"):

@@ -1,4 +1,4 @@
-"""How numbers are written in sentences, and commands in them."""
+"""Write numbers, names and commands for sentences."""
 
 import contextlib
 import functools
@@ -15,21 +15,21 @@ from troth.runs.inspect import Dossier
 from troth.types import Refusal
 
 Interval = tuple[float, float]
-_LISTED = 20  # clients that are named one by one
+_LISTED = 20  # clients named one by one
 
 
 def told(value: float, metric: str) -> str:
-    """A value of the metric, as everywhere."""
+    """Write a value of the metric."""
     return number(None if math.isnan(value) else value, metric)
 
 
 def change(value: float, metric: str) -> str:
-    """A difference, with its sign."""
+    """Write a difference with its sign."""
     return signed(None if math.isnan(value) else value, metric)
 
 
 def interval(share: float, examples: int) -> Interval | None:
-    """95 % interval of a share of examples (Clopper and Pearson); None: it is none."""
+    """Return the 95 % interval (Clopper and Pearson) of a share, None if it is none."""
     if not examples or not 0 <= share <= 1:
         return None
     count = share * examples
@@ -38,37 +38,37 @@ def interval(share: float, examples: int) -> Interval | None:
     return _interval(round(count), examples)
 
 
-@functools.lru_cache(maxsize=4096)  # clients have few different ones
+@functools.lru_cache(maxsize=4096)  # many clients share them
 def _interval(right: int, examples: int) -> Interval:
     low, high = lower(right, examples, 0.025), upper(right, examples, 0.025)
     return float(low), float(high)
 
 
 def chance(p: float) -> str:
-    """A p-value."""
+    """Write a p-value."""
     return "p < 0.001" if p < 0.001 else f"p = {number(p)}"
 
 
 def name(run: Dossier) -> str:
-    """A run as people read it."""
+    """Return the short name of a run."""
     return short(run.label)
 
 
 def quoted(run: Dossier) -> str:
-    """The same inside a sentence, which any name may stand in."""
+    """Return the name in quotation marks, for sentences."""
     return f"“{name(run)}”"
 
 
 _PLAINLY = {
-    "none": "one model, the same for all clients",
+    "none": "one model for all clients",
     "local": "each client's own, trained on its data alone",
-    "ditto": "each client's own, trained on its data and held near the shared model",
-    "finetune": "the shared model, trained on by each client at the end",
+    "ditto": "each client's own, trained on its data and close to the shared model",
+    "finetune": "the shared model, trained further by each client at the end",
 }
 
 
 def plainly(run: Dossier) -> str:
-    """What the models of a run are."""
+    """Describe the models of a run."""
     kind = run.part("personalizer")
     with contextlib.suppress(Refusal):
         said = _PLAINLY.get(kind) or lookup.about("personalizer", kind).summary
@@ -77,16 +77,16 @@ def plainly(run: Dossier) -> str:
 
 
 _DOES = {
-    "model_replacement": "multiply what they send by the number of clients asked",
-    "random_labels": "train on labels drawn at random",
-    "flip_labels": "train on labels turned round",
-    "sign_flip": "send the opposite of what they learned",
-    "gaussian": "send random numbers",
+    "model_replacement": "multiply their updates by the number of selected clients",
+    "random_labels": "train on random labels",
+    "flip_labels": "train on flipped labels",
+    "sign_flip": "send the negative of their update",
+    "gaussian": "send random updates",
 }
 
 
 def hostility(run: Dossier) -> str:
-    """What hostile clients do, each part with its name in the experiment."""
+    """Say what malicious clients do, with the names in the experiment."""
     attack, corruption = run.part("attack"), run.part("corruption")
     single = not run.resolved.get("multi_label")
     named = f"corruption {corruption}"
@@ -101,16 +101,16 @@ def hostility(run: Dossier) -> str:
 
 @functools.cache
 def _does(kind: str, member: str) -> str:
-    """In plain words; of what is rare, its own summary."""
+    """Describe a member in plain words, or by its summary."""
     if member in _DOES:
         return _DOES[member]
     with contextlib.suppress(Refusal):
         return f"do this: {lookup.about(kind, member).summary.rstrip('.')}"
-    return "do what its author wrote"
+    return "do what its code says"
 
 
 def listed(ids: np.ndarray) -> str:
-    """Clients by their numbers; of very many the first."""
+    """List clients by number, the first of very many."""
     if not len(ids):
         return "no client"
     some = ", ".join(str(int(k)) for k in ids[:_LISTED])
@@ -119,12 +119,12 @@ def listed(ids: np.ndarray) -> str:
 
 
 def command(*words: object) -> str:
-    """A command that can be copied."""
+    """Write a command that can be copied."""
     return shlex.join(["troth", *(str(word) for word in words)])
 
 
 def whole(run: Dossier) -> Path:
-    """The grid that a run belongs to, or the run."""
+    """Return the folder of the grid that a run belongs to, or of the run."""
     if "whole" not in run.kept:
         grid = (run.path.parent / files.GRID).exists()
         run.kept["whole"] = run.path.parent if grid else run.path
@@ -133,14 +133,8 @@ def whole(run: Dossier) -> Path:
 
 
 def again(run: Dossier, why: str, *settings: str) -> tuple[str, str]:
-    """The same experiment with other settings: its new folder, and the command.
-
-    Args:
-        run: the run.
-        why: what the new folder is named after; it lies beside the old one.
-        settings: `section.key=value`.
-    """
-    if ("again", why) not in run.kept:  # all of its cards say the same
+    """Return a new folder `…-why`, and the command that trains a changed run there."""
+    if ("again", why) not in run.kept:  # the same for all of its cards
         root = whole(run)
         place = root.with_name(f"{root.resolve().name}-{why}")
         if root != run.path:
@@ -154,22 +148,22 @@ def again(run: Dossier, why: str, *settings: str) -> tuple[str, str]:
 
 
 def beside(run: Dossier, place: str) -> str:
-    """The command for one page of a run and another folder."""
+    """Write the command for one report of a run and another folder."""
     return command("report", whole(run), place)
 
 
 def saved(run: Dossier) -> bool:
-    """Whether the models that its clients predict with are in the folder."""
+    """Say whether the models that its clients predict with were saved."""
     return run.part("personalizer") == "none" or (run.path / files.PERSONAL).exists()
 
 
 def keeping(run: Dossier) -> str:
-    """The same experiment, its models kept."""
+    """Write the command that trains the same experiment and saves its models."""
     return again(run, "kept", "output.personal=true")[1]
 
 
 def ranks(values: np.ndarray, who: np.ndarray, metric: str) -> np.ndarray:
-    """[n] 1 for the best of those who count; equal values share a rank; 0: none."""
+    """Return ranks [n], 1 for the best; ties share a rank; 0 outside `who`."""
     worth = values if metric == "accuracy" else -values
     mine = who & ~np.isnan(worth)
     order = np.sort(-worth[mine])

@@ -1,29 +1,25 @@
-"""Every sentence of the report: a rule, and places for its values.
-
-`sentences.toml` has them. The part of a rule's name before the dot is what the sentence
-is about. No adjective stands without a number.
-"""
+"""The sentences of the report, from `sentences.toml`: rules with places for values."""
 
 import re
 import tomllib
 from importlib import resources
 
 Said = tuple[str, ...]
-"""The name of a rule, and its values as they are to be read."""
+"""The name of a rule, and its values as text."""
 
 ABOUT = {
     "choice": "Which model to use",
-    "served": "How well it is served",
-    "gain": "What that gains",
-    "lam": "How near the shared model it stays",
-    "certificate": "What is proven",
-    "shortcuts": "What it relies on",
+    "served": "Performance",
+    "gain": "Gain",
+    "lam": "Closeness to the shared model",
+    "certificate": "Certificates",
+    "shortcuts": "Shortcuts",
     "poisoning": "Poisoning",
-    "data": "What it rests on",
-    "rounds": "How it took part",
-    "provenance": "Where it comes from",
+    "data": "Data",
+    "rounds": "Participation",
+    "provenance": "Origin",
 }
-"""What sentences are about, in the order of a card."""
+"""Headings of a card, in their order."""
 
 _FILE = resources.files("troth.reports.cards").joinpath("sentences.toml")
 RULES = {
@@ -31,9 +27,9 @@ RULES = {
     for about, rules in tomllib.loads(_FILE.read_text("utf-8")).items()
     for rule, text in rules.items()
 }
-"""Rule → its sentence; rules about `page` are those of the summary in words."""
+"""Rule → sentence; rules about `page` belong to the summary."""
 
 
 def words(said: Said) -> str:
-    """The sentence that a rule makes of its values."""
+    """Write the sentence of a rule and its values."""
     return re.sub(r"\{(\d+)\}", lambda at: said[1 + int(at[1])], RULES[said[0]])

@@ -1,4 +1,4 @@
-"""Which runs are about the same clients, and what an attack alone changes."""
+"""Group runs with the same clients, and compare runs that differ by an attack."""
 
 import json
 from collections.abc import Sequence
@@ -22,20 +22,20 @@ from troth.runs.inspect import Dossier
 
 _CLIENTS = ("seed", "data", "partition", "availability")
 _HOSTILE = ("adversary", "attack", "corruption")
-_FEW = 5  # models of which all pairs are looked at
+_FEW = 5  # models of which all pairs are compared
 _ASIDE = ("name", "resolved", "engine", "checkpoint", "output")
 
 
 class Model(NamedTuple):
-    """One that every client of a world could use."""
+    """A model that every client of a group of runs could use."""
 
     run: Dossier
     kind: str  # personal or shared
     label: str
     said: str  # the same inside a sentence
-    values: np.ndarray  # [n] the metric, a client each
-    mean: float  # as the summary has it, on test data
-    valid: float  # on validation data; NaN: there are none
+    values: np.ndarray  # [n] the metric of each client
+    mean: float  # of the summary, on test data
+    valid: float  # on validation data; NaN without such data
 
 
 class Moved(NamedTuple):
@@ -48,10 +48,9 @@ class Moved(NamedTuple):
 
 
 def worlds(runs: Sequence[Dossier]) -> list[list[Dossier]]:
-    """Finished runs, apart by whom and by whose attack they are about.
+    """Group finished runs with the same data, partition, seed and attack.
 
-    A client may choose among the models of one world: the data, who holds which, the
-    seed and the attack are the same.
+    A client may choose among the models of one group.
     """
     found: dict[str, list[Dossier]] = {}
     for run in runs:
@@ -63,14 +62,14 @@ def worlds(runs: Sequence[Dossier]) -> list[list[Dossier]]:
 
 
 def _late(run: Dossier) -> str:
-    """How newcomers are dealt with."""
+    """Return the settings about newcomers as text."""
     evaluate = run.sections.get("evaluate")
     items = evaluate.items() if isinstance(evaluate, dict) else ()
     return str([item for item in items if item[0].startswith("newcomer")])
 
 
 def twins(run: Dossier, runs: Sequence[Dossier]) -> list[Dossier]:
-    """Runs that are the same but for an attack, which one of the two has."""
+    """Return the runs that differ from this one by an attack alone."""
     rest = [k for k in run.sections if k not in (*_HOSTILE, *_ASIDE)]
     mine = _written(run, rest)
     return [
@@ -85,7 +84,7 @@ def twins(run: Dossier, runs: Sequence[Dossier]) -> list[Dossier]:
 
 
 def _written(run: Dossier, keys: Sequence[str]) -> str:
-    """Some sections as one text, to be compared."""
+    """Return some sections as one text for comparison."""
     names = tuple(sorted(keys))
     if names not in run.kept:
         found: dict[str, Any] = {key: run.sections.get(key) for key in names}
@@ -94,9 +93,9 @@ def _written(run: Dossier, keys: Sequence[str]) -> str:
 
 
 def models(world: Sequence[Dossier]) -> list[Model]:
-    """The models of a world; a shared model that several runs have counts once.
+    """Return the models of a group of runs; equal shared models count once.
 
-    It is named after the run that has no other, where there is one.
+    A shared model is named after the run without a personalizer, if there is one.
     """
     found: list[Model] = []
     plain = [run for run in world if run.part("personalizer") == "none"]
@@ -116,10 +115,10 @@ def models(world: Sequence[Dossier]) -> list[Model]:
 
 
 def decisions(world: Sequence[Dossier]) -> list[tuple[Model, Model]]:
-    """Pairs of models that somebody who must use one has to decide between.
+    """Return the pairs of models to compare.
 
-    All pairs of a few models. Of more: every own model beside the shared one of its
-    run and beside the local one, and these two.
+    Of a few models all pairs; of many, every personal model with the shared one of its
+    run and with the local one, and these two.
     """
     every = models(world)
     shared = [m for m in every if m.kind == "shared"]
@@ -136,7 +135,7 @@ def decisions(world: Sequence[Dossier]) -> list[tuple[Model, Model]]:
 
 
 def _reference(a: Model, b: Model) -> bool:
-    """Whether b is what a must be worth the effort against."""
+    """Say whether b is a baseline of a: its shared model, or local training."""
     if b.kind == "shared":
         return _equal(_model(a.run, "shared").values, b.values) and a.kind != "shared"
     return b.run.part("personalizer") == "local"
@@ -154,13 +153,13 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def paired(a: Model, b: Model, metric: str) -> compare.Paired:
-    """Two models over the clients that a summary is about."""
+    """Compare two models over the clients that a summary is about."""
     who = a.run.judged & b.run.judged
     return compare.paired(b.values[who], a.values[who], metric == "accuracy")
 
 
 def moved(attacked: Dossier, clean: Dossier) -> Moved | None:
-    """How far apart two shared models are; None where one cannot be read."""
+    """Measure how far apart two shared models are; None if one cannot be read."""
     try:
         one, two = (files.load(run.path / files.SHARED)[0] for run in (attacked, clean))
         names = [k for k, v in two.items() if v.is_floating_point()]
@@ -168,39 +167,41 @@ def moved(attacked: Dossier, clean: Dossier) -> Moved | None:
         broken = sum(not bool(a.isfinite().all()) for a, _ in pairs)
         distance = sum(float((a - b).square().sum()) for a, b in pairs) ** 0.5
         norm = sum(float(b.square().sum()) for _, b in pairs) ** 0.5
-    except Exception:  # whatever is wrong with a file, the card goes without
+    except Exception:  # the card does without files that cannot be read
         return None
     return Moved(distance, norm, broken, len(names))
 
 
-_MOST = 5  # attacks of which a card speaks
+_MOST = 5  # attacks on a card
 
 
 class Exposure(NamedTuple):
-    """A run beside those that differ by an attack alone."""
+    """A run, and those that differ from it by an attack alone."""
 
     run: Dossier
     others: list[tuple[Dossier, Moved | None]]
 
     def said(self, i: int) -> tuple[Any, list[Said]]:
-        """Of the client in row i."""
+        """Return facts and sentences about the client in row i."""
         run, metric = self.run, self.run.metric
         value = float(run.column(metric)[i])
-        every, hostile = run.column("client").size, int(run.column("malicious").sum())
-        facts: dict[str, Any] = {"hostile": hostile, "clients": every}
+        every, bad = run.column("client").size, int(run.column("malicious").sum())
+        facts: dict[str, Any] = {"hostile": bad, "clients": every}
         facts |= {"attack": run.part("attack"), "corruption": run.part("corruption")}
         facts["aggregator"] = run.part("aggregator")
-        alone = run.part("personalizer") == "local"  # it never met the federation
+        alone = (
+            run.part("personalizer") == "local"
+        )  # it does not depend on the federation
         mine = bool(run.column("malicious")[i])
         if run.attacked:
-            who = f"{hostile}", f"{every}", hostility(run)
+            who = f"{bad}", f"{every}", hostility(run)
             has = (metric, told(value, metric))
             rule = f"aggregator {run.part('aggregator')}"
             said: list[Said] = [("poisoning.under", *who, rule, *has)]
             if alone and not mine:
                 said = [("poisoning.apart", *who, *has)]
-        elif hostile:
-            said = [("poisoning.idle", f"{hostile}", f"{every}")]
+        elif bad:
+            said = [("poisoning.idle", f"{bad}", f"{every}")]
         else:
             said = [("poisoning.clean", f"{every}")]
         if mine:
@@ -243,7 +244,7 @@ class Exposure(NamedTuple):
 
 
 def exposure(run: Dossier, runs: Sequence[Dossier]) -> Exposure:
-    """This run, and what there is to compare it with."""
+    """Find the runs to compare this one with."""
     found = []
     for other in twins(run, runs)[: 1 if run.attacked else _MOST]:
         pair = (run, other) if run.attacked else (other, run)
@@ -252,13 +253,13 @@ def exposure(run: Dossier, runs: Sequence[Dossier]) -> Exposure:
 
 
 def _asks(run: Dossier) -> tuple[str, str]:
-    """A new folder, and the command that would tell."""
+    """Return a new folder, and the command that trains the missing run there."""
     if not run.attacked:
-        hostile = run.column("malicious").any()
-        way = ("corruption=auto",) if run.resolved.get("classes") else _REPORTS
-        more = way if hostile else ("adversary.fraction=0.2", *way)
+        way = ("corruption=auto",) if run.resolved.get("classes") else _UPDATES
+        bad = run.column("malicious").any()
+        more = way if bad else ("adversary.fraction=0.2", *way)
         return again(run, "attacked", *more)
     return again(run, "no-attack", "attack=none", "corruption=none")
 
 
-_REPORTS = ("corruption=none", "attack=sign_flip")  # numbers are no labels to falsify
+_UPDATES = ("corruption=none", "attack=sign_flip")  # without labels to falsify

@@ -1,4 +1,4 @@
-"""Runs in a browser while they go on: a server that only reads, for this machine."""
+"""Runs in a browser while they train: a read-only server for this machine."""
 
 from troth.reports.live.server import Server
 

@@ -1,4 +1,4 @@
-"""What the server shows: the list of runs, reports, and what grows in them."""
+"""The pages of the server: the list of runs, and reports that follow progress."""
 
 import json
 import threading
@@ -13,25 +13,24 @@ from troth.runs import inspect
 from troth.runs.compare import number, short
 
 MOST = 100
-"""Runs that one page may be about."""
-_KEPT = 8  # reports that are kept, ready to be sent again
+"""Runs on one page, at most."""
+_KEPT = 8  # reports kept in memory
 
 
 class Unknown(Exception):
-    """There is no such thing here; says what there is."""
+    """The address names nothing that is here."""
 
 
 class Pages:
-    """Pages about the runs in a folder. It only reads."""
+    """Pages about the runs in a folder; they change no files."""
 
     def __init__(self, root: Path) -> None:
         self._root, self.listing = root, Listing(root)
-        self._growing: dict[Path, Growing] = {}
         self._reports: dict[Any, str] = {}
-        self._alone = threading.Lock()  # matplotlib's settings are one for all threads
+        self._alone = threading.Lock()  # threads share matplotlib's settings
 
     def index(self) -> str:
-        """The list of runs."""
+        """Return the page with the list of runs."""
         entries = self.runs()
         title = f"Runs in {self.listing.root.name}"
         heads = [*COLUMNS.values()]
@@ -40,11 +39,11 @@ class Pages:
         return page.rendered("list.html.j2", content, ("live.js", "script.js"))
 
     def runs(self) -> list[dict[str, str]]:
-        """The same for the page's script."""
+        """Return the list for the page's script."""
         return [entry._asdict() for entry in self.listing.entries()]
 
     def report(self, ids: list[str]) -> str:
-        """The report of some runs, with what grows where one goes on."""
+        """Return the report of some runs, with live curves of those in progress."""
         places = self._places(ids)
         key = tuple((id_, _stamp(place)) for id_, place in places.items())
         with self._alone:
@@ -58,19 +57,17 @@ class Pages:
             return self._reports[key]
 
     def live(self, ids: list[str]) -> list[dict[str, Any]]:
-        """How some runs stand, and their curves so far."""
+        """Return the state of some runs, and their curves so far."""
         found = [self._live(id_, place) for id_, place in self._places(ids).items()]
         kinds = [one.pop("personalizer") for one in found]
         for one, place in zip(found, places(kinds), strict=True):
-            one["place"] = place  # as in the pictures of the report
+            one["place"] = place  # the color that the report uses
         return found
 
     def _live(self, id_: str, place: Path) -> dict[str, Any]:
         entry = self.listing.entry(id_, place)
-        growing = self._growing.setdefault(place, Growing(place))
-        with self._alone:
-            growing.look()
-            points = [*growing.points]
+        growing = self.listing.growing(place)
+        points = [*growing.points]
         found: dict[str, Any] = {"id": id_, "label": short(place.name)}
         found["personalizer"] = entry.personalizer
         found |= {"state": entry.state, "metric": growing.metric, "points": points}
@@ -80,10 +77,10 @@ class Pages:
         return found | {"words": _words(entry, growing)}
 
     def _places(self, ids: list[str]) -> dict[str, Path]:
-        """Only runs that are in the list can be asked for, by their names there."""
+        """Find runs by their ids in the list; nothing else can be read."""
         known = self.listing.paths()
         if not ids or len({*ids}) > MOST:
-            raise Unknown(f"choose 1 to {MOST} runs")
+            raise Unknown(f"give 1 to {MOST} runs")
         for id_ in ids:
             if id_ not in known:
                 raise Unknown(f"there is no run {id_!r} in this folder")
@@ -104,24 +101,24 @@ COLUMNS = {
     "aggregator": "aggregator",
     "id": "folder",
 }
-"""Fields of an entry, and their headings."""
+"""Fields of an entry and their headings."""
 
 
 def _words(entry: Entry, growing: Growing) -> str:
-    """One sentence on how a run stands."""
+    """Describe the state of a run in one sentence."""
     text = f"{short(entry.label)}: {entry.state}, {entry.rounds} rounds"
     if growing.points:
         _, own, shared = growing.points[-1]
         both = [number(v, growing.metric) for v in (own, shared)]
-        text += f"; mean {growing.metric} {both[0]}, of the shared model {both[1]}"
-    return text + (". To go on with it:" if entry.state == "stopped" else "")
+        text += f"; mean {growing.metric} {both[0]}, shared model {both[1]}"
+    return text + (". To continue:" if entry.state == "stopped" else "")
 
 
 def _stamp(place: Path) -> Any:
-    """Changes whenever a file of a run does."""
+    """Return a value that changes when a file of a run does."""
     names = (files.EXPERIMENT, files.ROUNDS, files.SUMMARY, files.CLIENTS)
     found = []
-    for file in (*names, "certificates.csv", "audit.csv"):
+    for file in (*names, files.CERTIFICATES, files.AUDIT):
         try:
             stat = (place / file).stat()
             found.append((stat.st_mtime_ns, stat.st_size))
@@ -131,5 +128,5 @@ def _stamp(place: Path) -> Any:
 
 
 def dumped(value: Any) -> str:
-    """JSON for a browser; what is not a number is null."""
+    """Write JSON for a browser; NaN and infinity become null."""
     return json.dumps(files.plain(value))

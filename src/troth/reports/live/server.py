@@ -1,4 +1,4 @@
-"""A small web server: this machine alone, or whoever has the token. It only reads."""
+"""A small read-only web server, for this machine or for those who have the token."""
 
 import errno
 import hmac
@@ -27,16 +27,16 @@ _JSON = "application/json"
 class Server(ThreadingHTTPServer):
     """Shows the runs in a folder.
 
-    On a loopback address everyone on this machine may look; on any other a token is
-    asked for with every request, and nothing is said without it.
+    On a loopback address everyone on this machine may read; on any other address every
+    request needs the token.
 
     Args:
-        root: the folder with runs.
-        host: the address to listen at.
-        port: 0 takes a free one.
+        root: Folder with runs.
+        host: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
 
     Raises:
-        Refusal: no such folder, an address that is not this machine's, a port in use.
+        Refusal: No such folder, an address of another machine, or a port in use.
     """
 
     daemon_threads = True
@@ -56,7 +56,7 @@ class Server(ThreadingHTTPServer):
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
             taken = getattr(error, "errno", 0) == errno.EADDRINUSE
-            why = "is in use" if taken else f"cannot be listened at ({error})"
+            why = "is in use" if taken else f"cannot be listened on ({error})"
             raise Refusal(
                 f"port {port} of {host} {why}; give another --port, or --port 0 for "
                 "any free one"
@@ -64,14 +64,14 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """What to open in a browser."""
+        """Return the address to open in a browser."""
         host, port = str(self.server_address[0]), self.server_address[1]
         host = socket.gethostname() if host in ("0.0.0.0", "::") else host
         host = f"[{host}]" if ":" in host else host
         return f"http://{host}:{port}/" + (f"?token={self.token}" if self.token else "")
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that goes away in the middle is nothing to speak of."""
+        """Ignore browsers that close the connection."""
 
 
 def _loopback(host: str) -> bool:
@@ -90,7 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 30
 
     def do_GET(self) -> None:
-        """Answer; whatever goes wrong is said in a line."""
+        """Answer a request; an error is one line of text."""
         try:
             code, kind, text, more = self._answer()
         except Unknown as unknown:
@@ -112,8 +112,8 @@ class _Handler(BaseHTTPRequestHandler):
         asked = urllib.parse.urlsplit(self.path)
         query = urllib.parse.parse_qs(asked.query)
         if not self._may(query.get("token", [""])[0]):
-            return 403, _TEXT, "Not without the token that troth ui printed.\n", {}
-        if "token" in query and asked.path == "/":  # out of the address, into a cookie
+            return 403, _TEXT, "This needs the token that troth ui printed.\n", {}
+        if "token" in query and asked.path == "/":  # from the address into a cookie
             cookie = f"{_COOKIE}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
             return 303, _TEXT, "", {"Location": "/", "Set-Cookie": cookie}
         pages, ids = self.server.pages, query.get("run", [])
@@ -128,11 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
         raise Unknown("there is no such page; the runs are at /")
 
     def _may(self, given: str) -> bool:
-        """The token, or this machine by its own name.
-
-        A page of another site could make a name of its own lead here; a browser then
-        says that name in `Host`.
-        """
+        """Check the token, or on loopback the `Host`, against DNS rebinding."""
         if self.server.token:
             wanted = self.server.token.encode()
             return any(
@@ -150,4 +146,4 @@ class _Handler(BaseHTTPRequestHandler):
         return found.value if found else ""
 
     def log_message(self, *ignored: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
