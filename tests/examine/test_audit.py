@@ -259,7 +259,7 @@ def test_what_is_said_of_weak_examples_and_bad_references(run, tmp_path):
     found = audit.audit(local)
     assert found.table["client"].tolist() == [0, 2, 3]
     said = " ".join(found.rough)
-    assert "1 of 4 clients are hostile" in said and "'local' never starts" in said
+    assert "1 of 4 clients are malicious" in said and "'local' never starts" in said
 
 
 def refused(words, run, **given):
@@ -299,7 +299,7 @@ def test_runs_that_cannot_be_audited(run, tmp_path):
     data = {"name": "point_estimation", "clients": 3, "examples": 9}
     natural = {"name": "natural", "split": "given"}
     points = trained(tmp_path / "points", path, data=data, partition=natural)
-    refused("predict numbers, and an audit counts", points)
+    refused("predict numbers, but an audit counts", points)
     x = np.random.default_rng(0).normal(size=(CLIENTS * EACH, 7)).astype(np.float32)
     wide = trained(tmp_path / "wide", shards(tmp_path / "wide.npz", x=x))
     refused(r"lie between 0 and 1 .* or to \[\] where they have no range", wide)

@@ -80,7 +80,7 @@ def test_the_axis_is_a_position_and_says_so(told, tmp_path):
     left, right = plot.clients(run).axes
     assert left.get_xlabel() == "share of benign clients"
     assert right.get_xlabel() == "position among 3 benign clients, worst first"
-    assert title(right) == "the same clients, all in the order of x"
+    assert title(right) == "clients in the order of x"
 
 
 def test_the_frontier_is_in_the_summaries(lines, examined):

@@ -121,7 +121,7 @@ def test_paper_has_all_rows(browser, told, tmp_path):
     browser.type(".clients input", ">0.9")
     browser.look(794, 1123, media="print")
     browser.until(f"{rows} === 12")
-    said = "Printed: 12 of 120 rows; 12 rows fit the filter “>0.9”."
+    said = "Printed: 12 of 120 rows; 12 rows match the filter “>0.9”."
     browser.until(f"{note}.textContent === '{said}'")
     assert browser.js(f"return getComputedStyle({note}).display") == "block"
     browser.look(1200, 900)
@@ -142,7 +142,7 @@ def test_the_printer_gets_all_rows(browser, told, tmp_path):
     firsts = {line.split()[0] for line in text.splitlines() if "benign" in line}
     assert {str(k) for k in range(120)} <= firsts
     sheets = [sheet for sheet in text.split("\f") if sheet.count("benign") > 5]
-    assert len(sheets) > 1 and all("marked" in sheet for sheet in sheets)  # headings
+    assert len(sheets) > 1 and all("role" in sheet for sheet in sheets)  # headings
     sort = "document.querySelector('.clients th button').textContent"
     assert browser.js(f"return {sort}") == "client"  # and they sort again
 
@@ -153,7 +153,7 @@ def test_paper_says_what_it_leaves_out(browser, crowd):
     rows = "document.querySelectorAll('.clients tbody tr').length"
     assert browser.js(f"return {rows}") == 2000
     said = browser.text(".clients .printed")
-    assert said.startswith("Printed: 2000 of 10000 rows; 2000 are the most")
+    assert said.startswith("Printed: 2000 of 10000 rows; at most 2000 are")
     browser.js("window.dispatchEvent(new Event('afterprint'))")
     assert browser.js(f"return {rows}") == 50
 
@@ -220,7 +220,7 @@ def test_the_card_of_a_client(browser, page, examined):
     browser.js(f"{field}.focus(); {field}.select()")
     browser.press(*"99", "\ue007")
     said = browser.text("#asked")
-    assert said == "There is no client 99; there are 12, from 0 to 11."
+    assert said == "There is no client 99. Clients are 0 to 11."
     assert browser.text("#card") == ""
     assert browser.js("return location.hash") == "#client"
 
@@ -243,7 +243,7 @@ def test_what_is_no_client_has_no_card(browser, page, given):
     browser.js(f"{field}.value = arguments[0]; {field}.focus()", given)
     browser.press("\ue007")
     said = browser.text("#asked")
-    assert said.startswith(f"There is no client {given}; there are 12")
+    assert said.startswith(f"There is no client {given}. Clients are 0")
     assert browser.js("return document.querySelector('#card').childNodes.length") == 0
     browser.js("document.querySelector('#after').click()")  # and from there one goes on
     shown = browser.text("#card h3")
@@ -265,7 +265,7 @@ def test_commands_are_copied_from_the_keyboard(browser, told, tmp_path):
         browser.until(f"{button}.textContent === 'Copied'")
         assert browser.js(f"return document.activeElement === {button}")
         status = "document.querySelector('main > [role=status].apart').textContent"
-        assert browser.js(f"return {status}") == "The command is copied."
+        assert browser.js(f"return {status}") == "Command copied."
         assert pasted(browser) == wanted and f"'{place}'" in wanted
     quiet(browser)
 
@@ -333,7 +333,7 @@ def test_a_card_has_an_address(browser, page):
     shown = browser.text("#card h3")
     assert shown == "Client 3"
     runs = browser.text("#card")
-    assert "Its card in run “clean”" in runs
+    assert "Card in run “clean”" in runs
     browser.open(f"{page}#client=<img src=x onerror=alert(1)>&deck=9999")
     assert browser.count("#client img") == 0
     quiet(browser)

@@ -120,21 +120,19 @@ def test_the_summary_in_words(examined, whole):
     )
     t = files.read_csv(examined / "clean" / "clients.csv")
     bad = t["malicious"] == 1
-    fell = [f"{t['clipped'][who].sum():.0f} reports of" for who in (bad, ~bad)]
+    fell = [f"{t['clipped'][who].sum():.0f}" for who in (bad, ~bad)]
     marked = ", ".join(f"{k}" for k in np.flatnonzero(bad))
     on = ", ".join(f"{k}" for k in np.flatnonzero(~bad & (t["clipped"] > 0)))
     times = [t[k][who].sum() for who in (bad, ~bad) for k in ("chosen", "asked")]
     for said in (
         "Runs: 4. Finished: 4.",
-        f"Under attack “ditto,lam=auto” has mean accuracy {under}; where nobody "
-        f"attacks (“clean”) {without}: a change of ",
-        "Detected by rules of “clean”, which do not know who is marked: "
-        f"{fell[0]} those marked hostile were clipped (clients {marked}), and "
-        f"{fell[1]} benign clients (clients {on}).",
-        "Chosen by rules of “clean”, which do not know who is marked: {:.0f} of {:.0f} "
-        "times that clients marked hostile were asked, and {:.0f} of {:.0f} times that "
-        "benign ones were.".format(*times),
-        f"Marked hostile by the experiment, 3 of 12: clients {marked}. What they do",
+        f"Under attack “ditto,lam=auto” has mean accuracy {under}. Without the attack "
+        f"(“clean”) it is {without}, a change of ",
+        f"Updates that the rules of “clean” clipped: {fell[0]} of malicious clients "
+        f"(clients {marked}) and {fell[1]} of benign clients (clients {on}).",
+        "Updates that the rules of “clean” chose: {:.0f} of {:.0f} from malicious "
+        "clients and {:.0f} of {:.0f} from benign clients.".format(*times),
+        f"Malicious in the experiment: 3 of 12 clients (clients {marked}). What they",
         "of 9 audited clients",
     ):
         assert said in words
@@ -188,19 +186,18 @@ def test_nobody_was_detected(told, tmp_path):
     given |= {"personalizer": "local", "dropped": [0, 2, 0, 0]}
     two = told(tmp_path / "two", accuracy, **given)
     page, data, _ = made(tmp_path / "x.html", one, two)
-    assert "Marked hostile by the experiment, 2 of 4: clients 1, 3." in page.words
+    assert "Malicious in the experiment: 2 of 4 clients (clients 1, 3)." in page.words
     assert (
-        "No rule of “one” dropped, clipped, chose or weighed down a report: 0 clients "
-        "were detected, and who is hostile is known from the experiment alone."
+        "No rule of “one” dropped, clipped, chose or downweighted an update, so "
+        "no malicious client was detected."
     ) in page.words
     assert (
-        "Detected by rules of “two”, which do not know who is marked: 2 reports of "
-        "those marked hostile were dropped (client 1), and 0 reports of benign clients "
-        "(no client)."
+        "Updates that the rules of “two” dropped: 2 of malicious clients (client 1) "
+        "and 0 of benign clients (no client)."
     ) in page.words
     table = data["decks"][0]["table"]
-    assert table["heads"][1]["name"] == "marked"
-    assert table["columns"][1] == ["benign", "hostile", "benign", "hostile"]
+    assert table["heads"][1]["name"] == "role"
+    assert table["columns"][1] == ["benign", "malicious", "benign", "malicious"]
 
 
 def test_an_attack_does_not_change_who_trains_alone(told, tmp_path):
@@ -209,8 +206,9 @@ def test_an_attack_does_not_change_who_trains_alone(told, tmp_path):
     two = told(tmp_path / "two", [0.5, 0.7, 0.4], **bad)
     page, _, _ = made(tmp_path / "x.html", one, two)
     assert (
-        "“one” has mean accuracy 0.600, and where nobody attacks (“two”) 0.600: its "
-        "models are trained on one client's data alone and never met the attack."
+        "“one” has mean accuracy 0.600. Without the attack (“two”) it is 0.600. Its "
+        "models are trained on one client's data alone, so the attack does not reach "
+        "them."
     ) in page.words
 
 
@@ -290,19 +288,19 @@ def test_runs_on_their_way_are_reported_as_such(told, tmp_path):
     with journal.open("ab") as held:
         assert files.hold(held)
         page, _, _ = made(tmp_path / "x.html", place)
-    assert "“half” is going on: its journal holds 4 of 4 rounds." in page.words
-    assert "troth resume" not in page.words  # that would be two at the same files
+    assert "“half” is in progress: 4 of 4 rounds are done." in page.words
+    assert "troth resume" not in page.words  # a second process must not resume it
     lines = journal.read_text().splitlines(keepends=True)
     for text, rounds in (("".join(lines[:3]) + "{", 3), ("", 0)):
         journal.write_text(text)
         page, data, _ = made(tmp_path / "x.html", place)
-        said = f"not finished: its journal holds {rounds} of 4 rounds."
+        said = f"not finished: {rounds} of 4 rounds are done."
         assert said in page.words and f"troth resume {place}" in page.words
         assert data["decks"] == []
     for name in ("rounds.jsonl", "clients.csv"):
         (place / name).unlink()
     page, _, _ = made(tmp_path / "x.html", place)
-    assert "its journal holds 0 of 4 rounds" in page.words
+    assert "0 of 4 rounds are done" in page.words
 
 
 def test_broken_files_never_stop_it(told, tmp_path):
@@ -333,4 +331,4 @@ def test_many_runs(told, tmp_path):
     places = [told(tmp_path / f"r{i}", [0.5, 0.9], seed=i) for i in range(7)]
     page, data, _ = made(tmp_path / "x.html", *places)
     assert len(data["decks"]) == len(inspect.opened(places)) == 7
-    assert "The runs are about 7 federations" in page.words
+    assert "The runs belong to 7 federations" in page.words

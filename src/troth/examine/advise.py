@@ -1,4 +1,4 @@
-"""What theory says of a run: σ² and τ² from its own clients, and the λ they ask for."""
+"""Estimate σ² and τ² from the clients of a run, and the λ that theory derives."""
 
 import math
 from functools import partial
@@ -18,56 +18,58 @@ from troth.theory.moments import wobble
 from troth.types import Refusal
 
 _MILD = (
-    "the hostile clients' data are no further from the others' than benign ones are, "
-    "so that Theorem 3 sees no attack in them; they may do harm of another sort"
+    "the data of malicious clients are no further from the others' than benign data "
+    "are, so Theorem 3 sees no attack in them; they may do other harm"
 )
 _KNOWN = ("auto", "squared", "cross_entropy", "multi_label")
 
 
 class Advice(NamedTuple):
-    """σ², τ² and λ; λ = ∞ means that nothing beats the shared model."""
+    """σ², τ² and λ; λ = ∞: nothing beats the shared model."""
 
     method: str  # least squares, or slopes
-    layer: str  # whose parameters were looked at
+    layer: str  # whose parameters were used
     clients: int  # K
     hostile: int  # K_a
-    used: int  # benign clients with examples enough
-    examples: tuple[int, int, int]  # a benign client trains on: least, median, most
+    used: int  # benign clients with enough examples
+    examples: tuple[int, int, int]  # of benign clients: least, median, most
     sigma2: float
     tau2: float
-    tau2_error: float  # standard error of it
-    tau_a2: float | None  # of the hostile clients; None where there is none
-    lam: float  # for the median client, adversaries reckoned with
-    lam_range: tuple[float, float]  # what two standard errors of τ² make of it
+    tau2_error: float  # standard error
+    tau_a2: float | None  # of malicious clients; None without any
+    lam: float  # for the median client, with adversaries
+    lam_range: tuple[float, float]  # at τ² ± two standard errors
     lam_clean: float  # without adversaries
-    lam_sizes: tuple[float, float]  # for the clients with most and with least examples
-    rough: list[str]  # what to bear in mind
+    lam_sizes: tuple[float, float]  # for clients with most and fewest examples
+    rough: list[str]  # cautions
 
 
 def advise(run: Run, data_dir: str | None = None) -> Advice:
     """Estimate σ² and τ² by the method of moments, and λ by Ditto's Theorem 3.
 
-    A regression with squared loss: each client's own least squares on the last linear
-    layer. Classes with cross-entropy: slopes of each client's loss there, at the shared
-    model. Both are made here from the clients' training data and the shared model, so
-    that any finished run will do, whatever its personalizer.
+    For a regression with squared loss, each client's least squares on the last linear
+    layer are used. For classes with cross-entropy, slopes of each client's loss at the
+    shared model are. Any finished run will do, whatever its personalizer.
 
     Args:
-        run: finished, its data still at hand.
-        data_dir: where data sets are looked for first.
+        run: Finished, with its data at hand.
+        data_dir: Folder to search for data sets first.
+
+    Returns:
+        The estimates, λ and cautions.
 
     Raises:
-        Refusal: a loss or a network that the theory knows nothing of, or too few data.
+        Refusal: The theory does not cover the loss or network, or data are too few.
     """
     built = build(run.experiment, data_dir=data_dir, plan=Plan("loop", 1))
     _check_loss(built)
-    net, hostile = run.network(), built.hostile
+    net, malicious = run.network(), built.hostile
     _check_finite(net)
     layer = last_layer.last(net, built.data.x[:2].cpu())
     squared = built.facts["classes"] == 0
     look = last_layer.least_squares if squared else last_layer.slopes
-    found = look(net, layer, built.data, hostile)
-    sizes = built.data.train.size.cpu().numpy()[~hostile]
+    found = look(net, layer, built.data, malicious)
+    sizes = built.data.train.size.cpu().numpy()[~malicious]
     return _advice(built, layer, found, sizes, "least squares" if squared else "slopes")
 
 
@@ -111,7 +113,7 @@ def _advice(
 def _lam(
     tau2: float, n: float, K: int, K_a: int, sigma2: float, tau_a2: float | None
 ) -> float:
-    """Theorem 3; Theorem 1 where nothing is known of adversaries."""
+    """Apply Theorem 3, or Theorem 1 without adversaries."""
     sigma, tau, count = math.sqrt(sigma2), math.sqrt(max(0.0, tau2)), max(1, round(n))
     if tau_a2 is None:
         return theory.best_lam_regression(count, sigma, tau)
@@ -122,46 +124,46 @@ def _lam(
 def _rough(
     e: Experiment, layer: last_layer.Layer, method: str, sizes: np.ndarray, lam: float
 ) -> list[str]:
-    """Where the run is not what the theorems are about."""
-    said = []
+    """Say where the run departs from the theorems."""
+    texts = []
     if not layer.alone:
-        said.append(
-            "this is a network: only its last layer was looked at, on what the shared "
-            "model's other layers make of the inputs, while lam pulls at all layers; "
-            "take λ as an order of magnitude, and let validation decide"
+        texts.append(
+            "this is a network: only its last layer was used, on the outputs of the "
+            "shared model's other layers, but lam acts on all layers; take λ as an "
+            "order of magnitude and decide by validation"
         )
     if method == "slopes":
-        said.append(
-            "the theorems are about squared error: cross-entropy was taken for a "
-            "square about the shared model, which must be well trained for that"
+        texts.append(
+            "the theorems are about squared error: cross-entropy was approximated by a "
+            "square around the shared model, which must be well trained for that"
         )
     if sizes.max() > 2 * max(1, sizes.min()):
-        said.append(
-            "clients differ in how much they hold, and the theorems give each its own "
-            "λ, in inverse proportion to that"
+        texts.append(
+            "clients differ in their number of examples, and the theorems give each "
+            "its own λ, inversely proportional to it"
         )
     if e.aggregator.name not in ("mean", "weighted_mean"):
-        said.append(
+        texts.append(
             f"Theorem 3 is about the mean; with '{e.aggregator.name}' adversaries do "
-            "less harm, and λ may be larger"
+            "less harm and λ may be larger"
         )
     if e.attack.name != "none":
-        said.append(
-            f"Theorem 3 knows poisoned data, not messages as '{e.attack.name}' bends "
-            "them: with the mean take a much smaller λ"
+        texts.append(
+            f"Theorem 3 covers poisoned data, not updates falsified by "
+            f"'{e.attack.name}': with the mean take a much smaller λ"
         )
     own = e.personalizer.lr
     lr = e.train.lr if own is None else own
     if math.isfinite(lam) and lr * lam >= 2:
-        said.append(
-            "ditto's step diverges at lr·lam ≥ 2: with this λ set personalizer.lr "
+        texts.append(
+            "the step of ditto diverges at lr·lam ≥ 2: with this λ set personalizer.lr "
             f"below {2 / lam:.2g}"
         )
-    return said
+    return texts
 
 
 def _check_loss(built: Built) -> None:
-    """Refuse losses that are neither squares nor likelihoods."""
+    """Refuse losses other than squared error and cross-entropy."""
     part, own = built.experiment.train.loss, built.federation.engine.objective.losing
     if part.name == "auto" and own is not None:
         name = f"the loss of model '{built.experiment.model.name}'"
@@ -170,14 +172,14 @@ def _check_loss(built: Built) -> None:
     else:
         return
     raise Refusal(
-        "the theory is about squared error, and stretches to cross-entropy, but not "
-        f"to {name}; choose lam by validation instead"
+        "the theory is about squared error and extends to cross-entropy, but not to "
+        f"{name}; choose lam by validation instead"
     )
 
 
 def _check_finite(net: nn.Module) -> None:
     if not all(bool(torch.isfinite(p).all()) for p in net.parameters()):
         raise Refusal(
-            "the shared model of this run is not finite, and there is nothing to learn "
-            "from it; train with a smaller train.lr or a robust aggregator first"
+            "the shared model of this run is not finite; train again with a smaller "
+            "train.lr or a robust aggregator first"
         )

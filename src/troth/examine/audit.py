@@ -1,4 +1,4 @@
-"""Does a client's own model lean on what the shared one does not? A run, audited.
+"""Audit a run: which clients' own models rely on other features than the shared one?
 
 References: wang2021robust.
 """
@@ -35,7 +35,7 @@ Row = dict[str, float]
 
 
 class Setting(NamedTuple):
-    """All that the clients are looked at with."""
+    """What all clients are audited with."""
 
     built: Built
     task: Task
@@ -43,11 +43,11 @@ class Setting(NamedTuple):
     w: Tensor
     on: Split
     conflicting: Split | None
-    eps: float  # 0: Theorem 3 is about other data
+    eps: float  # of Theorem 3; 0: it does not apply
 
 
 def batches(a: Setting, split: Split, client: int) -> Iterator[Batch]:
-    """A client's examples of a split, some at a time."""
+    """Yield a client's examples of a split in batches."""
     feed = a.built.federation.engine.feed
     first, count = int(split.start[client]), int(split.size[client])
     key = feed.keys(np.array([client]), 0)[0].to(a.w.device)
@@ -60,7 +60,7 @@ def batches(a: Setting, split: Split, client: int) -> Iterator[Batch]:
 
 
 def row(a: Setting, client: int, v: Tensor) -> Row:
-    """All that is said of a client's own model v, but the verdicts."""
+    """Measure a client's own model v; verdicts follow later."""
     given = a.task, a.adversarial, a.w, v
     parts = [look(*given, batch) for batch in batches(a, a.on, client)]
     if not parts:
@@ -92,13 +92,13 @@ def row(a: Setting, client: int, v: Tensor) -> Row:
 
 
 def _interval(count: float, m: int, alpha: float) -> tuple[float, float]:
-    """Of Clopper and Pearson; halves that several labels make are rounded outwards."""
+    """Return the interval of Clopper and Pearson; halves are rounded outwards."""
     low = lower(np.floor(count), m, alpha / 2)
     return float(low), float(upper(np.ceil(count), m, alpha / 2))
 
 
 def _apart(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, float]:
-    """For the difference of two shares, however they depend on each other."""
+    """Return the interval of the difference of two shares, dependent or not."""
     one, two = (_interval(count, m, ALPHA / 2) for count, m in (a, b))
     return one[0] - two[1], one[1] - two[0]
 
@@ -108,7 +108,7 @@ def _named(name: str, interval: tuple[float, float]) -> Row:
 
 
 def _plain(a: Setting, client: int, v: Tensor, split: Split) -> tuple[Tensor, Tensor]:
-    """Whether a model is right on the examples of a split, and its losses."""
+    """Return whether a model is right on each example of a split, and its losses."""
     right, losses = [torch.zeros(0)], [torch.zeros(0)]
     for batch in batches(a, split, client):
         x = batch.x.to(v.dtype)
@@ -119,14 +119,14 @@ def _plain(a: Setting, client: int, v: Tensor, split: Split) -> tuple[Tensor, Te
 
 
 def _gain(a: Setting, client: int, v: Tensor) -> float:
-    """Validation accuracy beside that of the shared model; NaN without such data."""
+    """Return the gain in validation accuracy over the shared model, or NaN."""
     valid = a.built.data.valid
     own, shared = (_plain(a, client, model, valid)[0] for model in (v, a.w))
     return float((own - shared).mean())
 
 
 def _disparity(a: Setting, client: int, v: Tensor) -> Row:
-    """Acc_B − Acc_BC, where conflicting examples are known."""
+    """Return Acc_B − Acc_BC, where conflicting examples are known."""
     if a.conflicting is None:
         return {}
     right, loss = _plain(a, client, v, a.built.data.test)
@@ -148,7 +148,7 @@ def _disparity(a: Setting, client: int, v: Tensor) -> Row:
 
 
 def _bound(a: Setting, client: int, v: Tensor) -> Row:
-    """Theorem 3, on coloured data."""
+    """Estimate Theorem 3, on colored data."""
     if not a.eps:
         return {}
     given = a.task, a.built.facts["scale"], a.eps, a.w, v
@@ -165,15 +165,15 @@ On = Literal["test", "valid"]
 
 
 class Found(NamedTuple):
-    """What an audit found."""
+    """The result of an audit."""
 
     file: Path  # audit.csv
-    table: dict[str, np.ndarray]  # its columns, a row a client
+    table: dict[str, np.ndarray]  # its columns, one row per client
     settings: dict[str, Any]
-    rough: list[str]  # what to bear in mind
+    rough: list[str]  # cautions
 
     def clients(self, column: str, verdict: float) -> list[int]:
-        """Who is 1, 0 or NaN (not settled) in `suspect` or `biased`."""
+        """Return the clients with verdict 1, 0 or NaN (undecided) in a column."""
         values = self.table[column]
         these = np.isnan(values) if np.isnan(verdict) else values == verdict
         return [int(k) for k in self.table["client"][these]]
@@ -191,38 +191,40 @@ def audit(
     watch: Callable[[Progress], None] | None = None,
     **options: Any,
 ) -> Found:
-    """Show every client's own model adversarial examples of the shared one.
+    """Test every client's own model on adversarial examples of the shared one.
 
     x_adv is made on the shared model w from the client's data (`[adversarial]`).
-    Transferability is 1 − the accuracy of the personal model v there (Section 2.4).
-    `change` is that accuracy minus w's own on the same x_adv, where personalization
-    began. Where it has risen, v relies on other features than w; spurious ones are one
-    sort of these.
+    Transferability is 1 − the accuracy of the personal model v on x_adv (Section 2.4).
+    `change` is that accuracy minus w's own on x_adv. If it is positive, v relies on
+    other features than w; spurious features are one kind of these.
 
-    Intervals have a confidence of 95 % for one client by itself, whatever its number of
-    examples (Clopper and Pearson; several labels an example: roughly). `suspect` is 1
-    where that of `change` lies above `limit`, 0 where below, empty where it is open.
-    Where conflicting examples are known, a test set of that name or test examples of
-    group 1 (out of 0 and 1), `biased` is the same for `disparity`, Acc_B − Acc_BC.
+    Each interval holds with 95 % confidence for one client, for any number of examples
+    (Clopper and Pearson; approximate for several labels per example). `suspect` is 1 if
+    the interval of `change` lies above `limit`, 0 if below, empty if undecided. If
+    conflicting examples are known, from a test set of that name or from test examples
+    of group 1, `biased` is the same for `disparity`, Acc_B − Acc_BC.
 
-    On `colored` data `bound` and its terms are estimates of Theorem 3
-    (`transferability.bound`), with `loss_disparity`, which it bounds. On other data
-    they are left out: nothing there says which features are spurious.
+    On `colored` data `bound` and its terms estimate Theorem 3 (`transferability.bound`)
+    and `loss_disparity` is what it bounds. Other data do not tell which features are
+    spurious.
 
     Args:
-        run: finished, with personal models, its data still at hand.
-        on: the client's data that x_adv is made from; "valid" leaves test data alone.
-        clients: "all" benign ones that took part; "5": the first five of these; "3,8":
-            clients 3 and 8; "3,": client 3 alone.
-        limit: a rise of accuracy, or a disparity, that is worth a worry; 0: any.
-        out: the folder to write; None: the run's own.
-        data_dir: where data sets are looked for first.
+        run: Finished, with personal models and its data at hand.
+        on: Data from which x_adv is made; "valid" leaves test data alone.
+        clients: "all": benign clients that took part; "5": the first five of these;
+            "3,8": clients 3 and 8; "3,": client 3 only.
+        limit: Change or disparity above which a client is suspect; 0: any.
+        out: Folder to write to; None: the run's own.
+        data_dir: Folder to search for data sets first.
         device: auto, cpu, cuda, cuda:N or mps.
-        watch: told after every client.
-        **options: of `[adversarial]`, instead of the run's own: eps, norm, iterations …
+        watch: Called after every client.
+        **options: Of `[adversarial]`, instead of the run's own: eps, norm, iterations …
+
+    Returns:
+        The table, the file it was written to, and cautions.
 
     Raises:
-        Refusal: no personal models, no classes, data outside the stated range.
+        Refusal: There are no personal models or no classes, or data are out of bounds.
     """
     run = run if isinstance(run, Run) else Run(run)
     _check(run, on, limit)
@@ -262,17 +264,17 @@ def _check(run: Run, on: str, limit: float) -> None:
         )
     if run.experiment.resolved["classes"] == 0:
         raise Refusal(
-            f"the models of {run.path} predict numbers, and an audit counts which "
-            "classes are right; audit a run on data with classes"
+            f"the models of {run.path} predict numbers, but an audit counts correct "
+            "classes; audit a run on data with classes"
         )
     if on not in ("test", "valid"):
         raise Refusal(f"on = '{on}' must be test or valid")
     if not 0 <= limit < 1:
         raise Refusal(
-            f"limit = {limit} must be at least 0 and below 1, a difference of "
-            "accuracies such as 0.1"
+            f"limit = {limit} must be a difference of accuracies, at least 0 and below "
+            "1, such as 0.1"
         )
-    run.model(0)  # refuses where models were not saved
+    run.model(0)  # refuses if models were not saved
 
 
 def _ready(run: Run, built: Built, part: Part, on: On) -> Setting:
@@ -280,12 +282,11 @@ def _ready(run: Run, built: Built, part: Part, on: On) -> Setting:
     w = flat.flatten(run.network()).to(built.federation.broadcast.w)
     if not bool(w.isfinite().all()):
         raise Refusal(
-            f"the shared model of {run.path} is not finite, and nothing can be "
-            "compared with it; train with a smaller train.lr or a robust aggregator "
-            "first"
+            f"the shared model of {run.path} is not finite; train again with a smaller "
+            "train.lr or a robust aggregator first"
         )
     e, scale = run.experiment, built.facts["scale"]
-    coloured = e.data.name == "colored" and not active(e.features)
+    colored = e.data.name == "colored" and not active(e.features)
     return Setting(
         built,
         engine.task,
@@ -293,12 +294,12 @@ def _ready(run: Run, built: Built, part: Part, on: On) -> Setting:
         w,
         getattr(built.data, on),
         _conflicting(built),
-        float(part.options.get("eps", 0)) if coloured else 0.0,
+        float(part.options.get("eps", 0)) if colored else 0.0,
     )
 
 
 def _conflicting(built: Built) -> Split | None:
-    """Test examples that go against the shortcut, where they are known."""
+    """Return the test examples that contradict the shortcut, where they are known."""
     data, test = built.data, built.data.test
     if CONFLICTING in data.tests:
         return data.tests[CONFLICTING]
@@ -314,7 +315,7 @@ def _conflicting(built: Built) -> Split | None:
 
 
 def _check_data(a: Setting, chosen: list[int], on: On) -> None:
-    """Refuse to begin where nobody has examples, or some lie outside their range."""
+    """Refuse to begin without examples, or with examples out of bounds."""
     total = 0
     for k in chosen:
         for batch in batches(a, a.on, k):
@@ -329,7 +330,7 @@ def _check_data(a: Setting, chosen: list[int], on: On) -> None:
 
 
 def _verdicts(table: dict[str, np.ndarray], limit: float) -> dict[str, np.ndarray]:
-    """1: above the limit, 0: not, NaN: the interval leaves it open, or is none."""
+    """Return 1 above the limit, 0 below it, NaN if undecided or not measured."""
     found = {}
     for column, of in (("suspect", "change"), ("biased", "disparity")):
         if f"{of}_low" in table:
@@ -340,7 +341,7 @@ def _verdicts(table: dict[str, np.ndarray], limit: float) -> dict[str, np.ndarra
 
 
 def _written(place: Path, table: dict[str, np.ndarray], beside: dict[str, Any]) -> Path:
-    """The table, and how it was made."""
+    """Write the table, and how it was made."""
     try:
         place.mkdir(parents=True, exist_ok=True)
         files.write_csv(place / FILE, {n: c.tolist() for n, c in table.items()})
@@ -354,29 +355,28 @@ def _written(place: Path, table: dict[str, np.ndarray], beside: dict[str, Any]) 
 
 
 def _rough(a: Setting, table: dict[str, np.ndarray], limit: float) -> list[str]:
-    """Where the numbers say less than they seem to."""
-    said = []
+    """Say where the numbers mean less than they seem to."""
+    texts = []
     e, left = a.built.experiment, float(np.nanmean(table["shared_adv_accuracy"]))
     if left > 0.5:
-        said.append(
-            f"the shared model is still right on {left:.0%} of the examples made "
-            "against it, which tells little; make them stronger with a larger --eps or "
-            "more --iterations"
+        texts.append(
+            f"the shared model is still right on {left:.0%} of its adversarial "
+            "examples; make them stronger with a larger --eps or more --iterations"
         )
     apart = table.get("shared_disparity", np.full(1, np.nan))
     if not np.isnan(apart).all() and np.nanmean(apart) > limit:
-        said.append(
-            f"the shared model itself loses {np.nanmean(apart):.2f} on conflicting "
-            "examples: it leans on the shortcut too, and what is like it may be biased"
+        texts.append(
+            f"the shared model loses {np.nanmean(apart):.2f} on conflicting examples: "
+            "it relies on the shortcut too, and models like it may be biased"
         )
     if a.built.hostile.any():
-        said.append(
+        texts.append(
             f"{int(a.built.hostile.sum())} of {len(a.built.hostile)} clients are "
-            "hostile, and the shared model that all are compared with may be bent"
+            "malicious and may have corrupted the shared model, the baseline of all"
         )
     if e.personalizer.name == "local":
-        said.append(
-            "personalizer 'local' never starts from the shared model, so that 'change' "
-            "compares models that have nothing to do with each other"
+        texts.append(
+            "personalizer 'local' never starts from the shared model, so 'change' "
+            "compares unrelated models"
         )
-    return said
+    return texts

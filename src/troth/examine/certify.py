@@ -1,4 +1,4 @@
-"""Certificates of a run's models, client by client, on the clients' own test data."""
+"""Certify a run's models, client by client, on the clients' own test data."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,11 +25,7 @@ MODELS = ("personal", "shared", "local")
 
 
 def find_clients(run: Run, which: str) -> list[int]:
-    """Whose models: all, so many, or these.
-
-    Raises:
-        Refusal: no such clients.
-    """
+    """Return the clients that "all", a count or a list of ids selects."""
     good = np.flatnonzero(judged(run.clients)).tolist()
     if which == "all":
         return good
@@ -39,14 +35,14 @@ def find_clients(run: Run, which: str) -> list[int]:
         ids = []
     if not ids or min(ids) < 0:
         raise Refusal(
-            f"clients = '{which}' is not 'all', a number of them such as 10, or ids "
-            "such as 0,3,8 (one alone: 3, or --client 3)"
+            f"clients = '{which}' must be 'all', a count such as 10, or ids such as "
+            "0,3,8 (one client: '3,' or --client 3)"
         )
     if "," not in which:
         if not 1 <= ids[0] <= len(good):
             raise Refusal(
-                f"clients = {ids[0]} must be 1 to {len(good)}, the benign clients of "
-                "this run that took part"
+                f"clients = {ids[0]} must be 1 to {len(good)}, the number of benign "
+                "clients that took part"
             )
         return good[: ids[0]]
     for k in ids:
@@ -55,22 +51,22 @@ def find_clients(run: Run, which: str) -> list[int]:
 
 
 def check(run: Run, s: Smoothing) -> None:
-    """Refuse a run whose models choose no single class, or see no images."""
+    """Refuse runs whose models do not predict a single class, or do not see images."""
     e, facts = run.experiment, run.experiment.resolved
     if not run.finished:
         raise Refusal(
-            f"{run.path} is not finished, and its models are not saved yet; go on with "
-            f"it by: troth resume {run.path}"
+            f"{run.path} is not finished, so its models are not saved yet; continue "
+            f"with: troth resume {run.path}"
         )
     if facts["classes"] == 0 or facts.get("multi_label"):
-        kind = "several labels an example" if facts["classes"] else "numbers"
+        kind = "several labels per example" if facts["classes"] else "numbers"
         raise Refusal(
-            f"the models of {run.path} predict {kind}, and certificates are of a "
-            "single class; certify a run on data with one class an example"
+            f"the models of {run.path} predict {kind}, but a certificate is about a "
+            "single class; certify a run on data with one class per example"
         )
     if s.transform != "pixel" and len(facts["shape"]) != 3:
         raise Refusal(
-            f"transform '{s.transform}' deforms images, and one example of "
+            f"transform '{s.transform}' deforms images, but an example of "
             f"'{e.data.name}' has shape {facts['shape']}; take transform 'pixel'"
         )
 
@@ -78,7 +74,7 @@ def check(run: Run, s: Smoothing) -> None:
 def find_sources(
     run: Run, local: Run | None, models: tuple[str, ...] | None
 ) -> dict[str, Run]:
-    """The run that each of the models comes from."""
+    """Return the run of each kind of model."""
     own = run.experiment.personalizer.name
     if models is None:
         models = ("shared",) if own == "none" else ("personal", "shared")
@@ -87,24 +83,23 @@ def find_sources(
     if unknown or not models:
         raise Refusal(
             f"models = '{','.join(models)}' must name some of {', '.join(MODELS)}, "
-            "with commas between them"
+            "separated by commas"
         )
     found = {}
     for name in dict.fromkeys(models):
         found[name] = run if name != "local" else _local(run, local)
         if name == "personal" and own == "none":
             raise Refusal(
-                f"{run.path} has no personal models (its personalizer is 'none'): take "
-                "--models shared, or train with a personalizer, such as --set "
-                "personalizer.name=finetune"
+                f"{run.path} has no personal models (its personalizer is 'none'); take "
+                "--models shared, or train with --set personalizer.name=finetune"
             )
         if name != "shared":
-            found[name].model(0)  # refuses where they were not saved
+            found[name].model(0)  # refuses if they were not saved
     return found
 
 
 def _local(run: Run, local: Run | None) -> Run:
-    """The run whose personal models saw no others, on the same clients' data."""
+    """Return the run of the local models, on the same clients' data."""
     if local is None:
         if run.experiment.personalizer.name == "local":
             return run
@@ -122,35 +117,34 @@ def _local(run: Run, local: Run | None) -> Run:
         a, b = getattr(run.experiment, part), getattr(local.experiment, part)
         if a != b:
             raise Refusal(
-                f"{local.path} differs from {run.path} in '{part}', so that its "
-                "clients hold other examples; train it with the same data, partition "
-                "and seed"
+                f"{local.path} differs from {run.path} in '{part}', so its clients "
+                "hold other examples; train it with the same data, partition and seed"
             )
     return local
 
 
 class Progress(NamedTuple):
-    """Told after every certificate."""
+    """Progress, after every certificate."""
 
-    done: int  # certificates made by now, of
-    total: int  # those that were asked for
-    made: int  # by this command; the others were there already
+    done: int  # certificates
+    total: int
+    made: int  # by this call; the others existed already
     used: int  # samples drawn for these
-    what: str  # whose model it is
+    what: str  # model and client
 
 
 class Found(NamedTuple):
-    """What the certificates of a run come to."""
+    """The certificates of a run."""
 
     file: Path  # certificates.csv
     rows: list[Row]
     curves: dict[str, curves.Curves]  # by model
     smoothing: Smoothing
-    made: int  # certificates made now; the others were there already
+    made: int  # certificates of this call; the others existed already
 
     @property
     def files(self) -> list[Path]:
-        """The certificates, then their curves as JSON and as a picture."""
+        """The files: certificates, then their curves as JSON and as a picture."""
         s = self.smoothing
         stem = f"certificates_{s.transform}_{s.sigma:g}"
         pixels = s.units == "pixels" and s.transform == "translation"
@@ -159,7 +153,7 @@ class Found(NamedTuple):
         return [self.file, *beside]
 
     def told(self) -> dict[str, Any]:
-        """What they come to, for programs."""
+        """Return the summary for programs."""
         s = self.smoothing
         said: dict[str, Any] = {"file": str(self.file), "settings": s.record()}
         said |= {"unit": s.unit, "certificates": len(self.rows), "made": self.made}
@@ -167,7 +161,7 @@ class Found(NamedTuple):
 
 
 class Classifier(nn.Module):
-    """A run's network as certificates see it: inputs of 0 to 1 → scores of classes."""
+    """A run's network for certificates: inputs from 0 to 1 → scores of classes."""
 
     def __init__(self, net: nn.Module, scale: float, single: bool) -> None:
         super().__init__()
@@ -182,10 +176,7 @@ class Classifier(nn.Module):
 
 
 class Source:
-    """The models of one run: a network whose numbers are put in, client by client.
-
-    It is one module for all clients, so that it is compiled once.
-    """
+    """The models of one run, in one module for all clients that is compiled once."""
 
     def __init__(self, run: Run, smoothing: Smoothing, device: torch.device) -> None:
         self._run, facts = run, run.experiment.resolved
@@ -196,7 +187,7 @@ class Source:
         self._smoothing, self._device = smoothing, device
 
     def tiles(self, model: str, client: int) -> tuple[Tiles, str]:
-        """A client's model under noise, and the hash of its parameters."""
+        """Return a client's model under noise, and the hash of its parameters."""
         v = self._w
         if model != "shared":
             v = folder.load_model(self._run.path / folder.PERSONAL, client).float()
@@ -208,7 +199,7 @@ class Source:
         return self._tiles, fingerprint(whole)
 
     def _classifier(self, whole: nn.Module) -> Classifier:
-        """One score is told by what comes out: two classes may have one or two."""
+        """Wrap a network; with two classes it may have one score or two."""
         whole = whole.to(self._device)
         whole = whole.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         shape = self._run.experiment.resolved["shape"]
@@ -232,27 +223,29 @@ def certify(
 ) -> Found:
     """Certify the models of a run's clients on the clients' own test examples.
 
-    Inputs are scaled to 0 … 1 by the data's scale, so that σ and radii of `pixel` are
-    on that scale. An example has the same noise under every model. Certificates that
-    the file holds already are not made again. Beside `certificates.csv` it leaves the
-    curves of what was asked for, as JSON and as a picture (`Found.files`).
+    Inputs are scaled to 0 … 1, so σ and radii of `pixel` are on that scale. An example
+    has the same noise under every model. Certificates that exist already are not made
+    again. Curves are written beside `certificates.csv` (`Found.files`).
 
     Args:
-        run: finished.
-        smoothing: the noise, and how surely.
-        models: of `personal`, `shared`, `local`; None: what the run has.
-        clients: "all" benign ones that took part; "5": the first five of these; "3,8":
-            clients 3 and 8; "3,": client 3 alone.
-        examples: of a client, drawn once for all; those it has where these are fewer.
-        local: a run of the same data with personalizer `local`, for the local models.
-        out: the folder to write; None: the run's own.
-        data_dir: where data sets are looked for first.
+        run: Finished.
+        smoothing: Noise, samples and failure probability.
+        models: Some of `personal`, `shared`, `local`; None: those that the run has.
+        clients: "all": benign clients that took part; "5": the first five of these;
+            "3,8": clients 3 and 8; "3,": client 3 only.
+        examples: Test examples per client, drawn once; all if a client has fewer.
+        local: Run on the same data with personalizer `local`, for the local models.
+        out: Folder to write to; None: the run's own.
+        data_dir: Folder to search for data sets first.
         device: auto, cpu, cuda, cuda:N or mps.
-        watch: told after every certificate.
+        watch: Called after every certificate.
+
+    Returns:
+        The certificates, their curves and files.
 
     Raises:
-        Refusal: a run without the models asked for, inputs that are no images for a
-            deformation, or certificates of other parameters in the file.
+        Refusal: The run lacks these models, a deformation gets no images, or the file
+            holds certificates of other parameters.
     """
     if examples < 1:
         raise Refusal(f"examples = {examples} must be 1 or more of each client")
@@ -280,8 +273,8 @@ def certify(
 
 
 def _write(found: Found) -> None:
-    """The curves, beside the certificates."""
-    from troth.plot import trust  # which reads what certify writes
+    """Write the curves beside the certificates."""
+    from troth.plot import trust  # imports what certify writes
 
     s, (_, numbers, drawing) = found.smoothing, found.files
     title = f"{s.transform}, σ = {s.sigma:g}, α = {s.alpha:g}, n = {s.n:,}"
@@ -303,7 +296,7 @@ def _work(
     device: torch.device,
     watch: Callable[[Progress], None] | None,
 ) -> int:
-    """Make the certificates that are not there; says how many."""
+    """Make the missing certificates; return how many."""
     there = {row[:3]: row.parameters for row in ledger.rows}
     total = sum(len(rows) for _, _, rows in tasks)
     done = total - sum(
@@ -341,7 +334,7 @@ def _each(
 
 
 def _asked(ledger: Ledger, tasks: list[Task]) -> list[Row]:
-    """The rows of the file that were asked for, in this order."""
+    """Return the requested rows of the file, in this order."""
     known = {row[:3]: row for row in ledger.rows}
     return [known[m, k, int(r)] for m, k, rows in tasks for r in rows]
 
@@ -356,7 +349,7 @@ def _curves(rows: list[Row], model: str, s: Smoothing) -> curves.Curves:
 
 
 def _drawn(test: np.ndarray, client: int, count: int, seed: int) -> np.ndarray:
-    """Some of a client's test examples; of fewer, the first of the same order."""
+    """Draw test examples of a client; a smaller count draws the first of the same."""
     key = seeding.key(seed, "certify examples", 0, client).numpy()[None]
     some = np.arange(min(count, len(test)))
     return np.asarray(test[seeding.permute(key, some, np.array([len(test)]))])

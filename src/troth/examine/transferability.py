@@ -1,4 +1,4 @@
-"""Two models on the same examples: what fools the one, does it fool the other?
+"""Compare two models on the adversarial examples of the first.
 
 References: wang2021robust.
 """
@@ -13,15 +13,15 @@ from troth.client.adversarial._worst import Adversarial, rows
 from troth.data import labels
 from troth.types import Batch, Task
 
-SPURIOUS = 3  # d_s of coloured pictures: red, green and blue
+SPURIOUS = 3  # d_s of colored images: red, green and blue
 
 
 class Seen(NamedTuple):
-    """What a shared model w and a personal one v make of examples, [b] each."""
+    """A shared model w and a personal one v on examples, [b] each."""
 
     right: Tensor  # v on x
     shared_right: Tensor  # w on x
-    adv_right: Tensor  # v on x_adv, which was made on w
+    adv_right: Tensor  # v on x_adv, made on w
     shared_adv_right: Tensor  # w on x_adv
     l_trans: Tensor
     angle: Tensor  # θ in degrees; NaN where a gradient is 0
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What Theorem 3 is made of, [b] each, in units of the data's range."""
+    """The terms of Theorem 3, [b] each, in units of the data's range."""
 
     gradient: Tensor  # ‖∇ℓ(f_g(x), y)‖
     spurious: Tensor  # ‖∇ℓ(f_g(x), y)‖·sin θ_g
@@ -41,7 +41,7 @@ class Terms(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """Theorem 3 of a client, an estimate."""
+    """An estimate of Theorem 3 for a client."""
 
     total: float
     gradient: float  # E‖∇ℓ(f_g(x), y)‖
@@ -54,7 +54,7 @@ class Bound(NamedTuple):
 def look(
     task: Task, adversarial: Adversarial, w: Tensor, v: Tensor, batch: Batch
 ) -> Seen:
-    """Compare two models by the adversarial examples of the first (Appendix C).
+    """Compare two models on adversarial examples of the first (Appendix C).
 
     ℓ_trans = (ℓ(w, x_adv) − ℓ(w, x)) − (ℓ(v, x_adv) − ℓ(v, x)): how much more they harm
     w than v. θ is the angle between the gradients of both losses in x, and
@@ -80,9 +80,9 @@ def look(
 
 
 def angle(a: Tensor, b: Tensor) -> Tensor:
-    """[b] between the rows of two matrices, in degrees; NaN where one is 0.
+    """Return the angles [b] between rows in degrees; NaN where a row is 0.
 
-    By the half-angle formula, which is exact for rows that are the same.
+    The half-angle formula is exact for equal rows.
     """
     a, b = (g / g.norm(dim=1, keepdim=True) for g in (a, b))
     half = torch.atan2((a - b).norm(dim=1), (a + b).norm(dim=1))
@@ -90,11 +90,9 @@ def angle(a: Tensor, b: Tensor) -> Tensor:
 
 
 def confidence(outputs: Tensor, y: Tensor) -> Tensor:
-    """[b] the probability of what is predicted; of several labels, the mean.
+    """Return the probability of each prediction [b]; of several labels, the mean.
 
-    Args:
-        outputs: [b, k] of a classifier; one is a margin between two classes.
-        y: says whether an example may have several labels.
+    One output is a margin between two classes. y shows whether labels are several.
     """
     if outputs.shape[1] == 1 or (y.dim() == 2 and not labels.soft(y)):
         return outputs.abs().sigmoid().mean(dim=1)
@@ -104,14 +102,14 @@ def confidence(outputs: Tensor, y: Tensor) -> Tensor:
 def terms(
     task: Task, scale: float, eps: float, w: Tensor, v: Tensor, batch: Batch
 ) -> Terms:
-    """What Theorem 3 is made of, for coloured pictures.
+    """Return the terms of Theorem 3 for colored images.
 
-    Recolouring a picture adds some of e_c ⊗ grey for each of its channels c, so that
-    these three directions are its spurious features x_s (d_s = 3), and all that is
-    orthogonal to them is robust. Every channel is grey times a number, and their sum
-    tells these directions. sin θ_g is the share of the gradient's length along them.
+    Recoloring an image adds a multiple of e_c ⊗ gray for each channel c. These three
+    directions are its spurious features x_s (d_s = 3); everything orthogonal to them is
+    robust. Every channel is a multiple of gray, so their sum has its direction. sin θ_g
+    is the share of the gradient's length along them.
 
-    δ = ε·∇ℓ/‖∇ℓ‖ as the proof has it, of length ε in the ℓ2 norm, whatever PGD does.
+    δ = ε·∇ℓ/‖∇ℓ‖ as in the proof, of length ε in the ℓ2 norm, whatever PGD does.
     `scale` is the value of x that stands for 1.
     """
     x, y = batch.x.to(w.dtype), batch.y
@@ -119,9 +117,9 @@ def terms(
     _, loss_v, g_v = task.climb(v, x, y)
     g_w, g_v = (g.cpu().double() * scale for g in (g_w, g_v))
     size, other = (g.flatten(1).norm(dim=1) for g in (g_w, g_v))
-    grey = x.cpu().double().sum(dim=1, keepdim=True)
-    grey = grey / rows(_positive(grey.flatten(1).norm(dim=1)), grey)
-    along = (g_w * grey).flatten(2).sum(dim=2)  # [b, 3]
+    gray = x.cpu().double().sum(dim=1, keepdim=True)
+    gray = gray / rows(_positive(gray.flatten(1).norm(dim=1)), gray)
+    along = (g_w * gray).flatten(2).sum(dim=2)  # [b, 3]
     delta = eps * g_w / rows(_positive(size), g_w)
     moved = (x.cpu().double() + scale * delta).to(w.dtype).to(w.device)
     gains, bends = [], []
@@ -137,11 +135,10 @@ def terms(
 def bound(t: Terms, eps: float) -> Bound:
     """√d_s·(((sin θ_g + √2)/γ_min − 1)·E‖∇ℓ(f_g)‖ + E ℓ_trans/ε + λ·ε) (Theorem 3).
 
-    It is said to lie above L(f_p, D_bc) − L(f_p, D_b). It is an estimate, for λ is the
-    largest curvature that was met along δ, not one that holds everywhere; and as
-    printed, for the proof has ⟨∇, 1⟩ where the change Δ itself should stand (Eq. 5).
-    One example that the shared model is very sure of makes γ_min small and the bound
-    empty.
+    It should bound L(f_p, D_bc) − L(f_p, D_b) from above. It is an estimate: λ is the
+    largest curvature found along δ, not a global one. It is the formula as printed,
+    although the proof has ⟨∇, 1⟩ in place of the change Δ (Eq. 5). One example of which
+    the shared model is very certain makes γ_min small and the bound empty.
     """
     gradient, l_trans = float(t.gradient.mean()), float(t.l_trans.mean())
     sine = float(t.spurious.mean()) / gradient if gradient else 0.0
@@ -155,5 +152,5 @@ def bound(t: Terms, eps: float) -> Bound:
 
 
 def _positive(size: Tensor) -> Tensor:
-    """Lengths to divide by: 1 for 0."""
+    """Return lengths to divide by, with 1 for 0."""
     return torch.where(size > 0, size, torch.ones_like(size))

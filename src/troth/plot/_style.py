@@ -1,4 +1,4 @@
-"""What all pictures share: colours, marks, and how runs come in."""
+"""The style of all pictures: colors, marks, labels, and how runs are read."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,21 +22,21 @@ SERIES = (
     *("#0072b2", "#d55e00", "#009e73", "#b0579a"),
     *("#c98a00", "#3f9bd1", "#7a4a21", "#6a3d9a"),
 )
-"""After Okabe and Ito: told apart by all eyes, and of different lightness."""
+"""Colors after Okabe and Ito, for color-blind readers, of different lightness."""
 _DASHES = (
     *("-", "--", "-.", ":"),
     *((0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1))),
 )
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "<")
 SHARED, LOCAL = 0, 1
-"""The places of the shared model and of training alone: their colours everywhere."""
+"""Places, and so colors, of the shared model and of local training."""
 _LONGEST = 34  # characters of a label
 _NAMED = 10  # in a legend
-_POINTS = 400  # that are drawn one by one
+_POINTS = 400  # drawn one by one
 
 
 def given(runs: Several) -> list[Dossier]:
-    """Runs as their files have them."""
+    """Read runs from their files."""
     several = [runs] if isinstance(runs, Run | Dossier | str | Path) else [*runs]
     found: list[Dossier] = []
     for one in several:
@@ -51,10 +51,10 @@ def given(runs: Several) -> list[Dossier]:
 
 
 def places(personalizers: Sequence[str]) -> list[int]:
-    """A place for each of some runs: what its model looks like in every picture.
+    """Return a place for each run, which sets its color in every picture.
 
-    The first without a personalizer has that of the shared model, for that is what it
-    trains; the first with `local` has that of training alone.
+    The first run without a personalizer trains the shared model, and takes its place;
+    the first with `local` takes that of local training.
     """
     free, taken, found = LOCAL + 1, set[int](), []
     for kind in personalizers:
@@ -67,7 +67,7 @@ def places(personalizers: Sequence[str]) -> list[int]:
 
 
 def settle(runs: Sequence[Dossier]) -> None:
-    """Give runs their places, unless each has one of its own already."""
+    """Assign places to runs, unless each has one already."""
     have = [run.kept.get("place") for run in runs]
     if None in have or len({*have}) < len(have):
         kinds = [run.part("personalizer") for run in runs]
@@ -76,35 +76,35 @@ def settle(runs: Sequence[Dossier]) -> None:
 
 
 def place(run: Dossier) -> int:
-    """Where a run stands among those that it was given with."""
+    """Return the place of a run."""
     found: int = run.kept["place"]
     return found
 
 
 def alike(runs: list[Dossier]) -> tuple[list[Dossier], str]:
-    """The runs that are judged as the first of them is, and by what."""
+    """Return the runs with the same metric as the first, and that metric."""
     metric = next((run.metric for run in runs if run.metric), "")
     return [run for run in runs if run.metric == metric], metric
 
 
 def finished(runs: Several, what: str) -> tuple[list[Dossier], str]:
-    """Those that went to their end."""
+    """Return the finished runs with the same metric as the first."""
     mine, metric = alike([run for run in given(runs) if run.finished])
     if not mine:
         raise Refusal(
-            f"none of the runs is finished, and {what} are about finished ones; go on "
-            f"with one by: troth resume {given(runs)[0].path}"
+            f"none of the runs is finished, and {what} need a finished one; continue "
+            f"one with: troth resume {given(runs)[0].path}"
         )
     return mine, metric
 
 
 def figure(width: float, height: float) -> Figure:
-    """An empty one, in inches."""
+    """Return an empty figure; sizes are in inches."""
     return Figure(figsize=(width, height), dpi=120, layout="constrained")
 
 
 def name(run: Dossier | str, longest: int = _LONGEST) -> str:
-    """A label as it can be drawn: short, and no formula, whatever stands in it."""
+    """Return a label that can be drawn: short, printable and without formulas."""
     text = short(run) if isinstance(run, str) else short(run.label)
     text = "".join(c if c.isprintable() else "?" for c in text)
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
@@ -112,29 +112,29 @@ def name(run: Dossier | str, longest: int = _LONGEST) -> str:
 
 
 def hue(i: int) -> str:
-    """The colour of the i-th place; after the last one, grey."""
+    """Return the color of the i-th place; gray after the last one."""
     return SERIES[i] if i < len(SERIES) else SOFT
 
 
 def line(i: int) -> dict[str, Any]:
-    """How the i-th line looks."""
+    """Return the looks of the i-th line."""
     return {"color": hue(i), "linestyle": _DASHES[i % len(_DASHES)], "lw": 1.8}
 
 
 def mark(i: int, hollow: bool = False) -> dict[str, Any]:
-    """How the i-th sort of points looks."""
+    """Return the looks of the i-th kind of points."""
     inside = PAPER if hollow else hue(i)
     found: dict[str, Any] = {"marker": _MARKS[i % len(_MARKS)], "linestyle": "none"}
     return found | {"color": hue(i), "markerfacecolor": inside, "markersize": 4.5}
 
 
 def many(n: int) -> dict[str, Any]:
-    """Points beyond some hundreds become one small image in an SVG."""
+    """Return the looks of many points, which an SVG holds as one image."""
     return {"rasterized": True, "markersize": 2, "alpha": 0.3} if n > _POINTS else {}
 
 
 def dress(axes: Axes, title: str, x: str, y: str = "") -> None:
-    """Titles, a light grid, and no box."""
+    """Set titles and a light grid, and remove the box."""
     axes.set_title(title, size=9.5, color=SOFT, loc="left")
     axes.set_xlabel(x, color=INK, size=9.5)
     if y:
@@ -148,7 +148,7 @@ def dress(axes: Axes, title: str, x: str, y: str = "") -> None:
 
 
 def legend(axes: Axes, **more: Any) -> None:
-    """Names of what is drawn, in ink."""
+    """Add a legend of at most ten names."""
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) > _NAMED:
         labels[_NAMED - 1] = f"and {len(labels) - _NAMED + 1} more"
@@ -156,12 +156,12 @@ def legend(axes: Axes, **more: Any) -> None:
         some = handles[:_NAMED], labels[:_NAMED]
         more |= {"frameon": False, "fontsize": 8.5, "labelcolor": INK}
         for handle in axes.legend(*some, **more).legend_handles:
-            if isinstance(handle, Line2D):  # points of very many are small and faint
+            if isinstance(handle, Line2D):  # many points are small and faint
                 handle.set_alpha(1)
                 handle.set_markersize(4.5)
 
 
 def share(axes: Axes, metric: str) -> None:
-    """An accuracy lies between 0 and 1."""
+    """Fix the axis of an accuracy to 0 … 1."""
     if metric == "accuracy":
         axes.set_ylim(-0.02, 1.02)

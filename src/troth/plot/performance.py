@@ -1,4 +1,4 @@
-"""How well clients are served: over rounds, client by client, and run beside run."""
+"""Pictures of performance: over rounds, client by client, and between runs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,24 +15,28 @@ from troth.runs.inspect import Dossier
 from troth.types import Refusal
 
 _SORTED = 300  # points of a sorted line
-_NAMED = 20  # runs that have their name beside them
+_NAMED = 20  # runs with a label
 _PAIRS = 20
 _WIDE = 60  # characters of two names
 
 
 def curves(runs: Several) -> Figure:
-    """Mean over benign clients at every evaluation: own models left, shared right.
+    """Draw the mean over benign clients at every evaluation.
 
-    Shared models that are the same are one line. A run that goes on, or was stopped, is
-    drawn as far as it came. The thin lines are the worst tenth of the clients.
+    Personal models are on the left, shared models on the right; equal shared models are
+    one line. Thin lines are the worst tenth of the clients. Unfinished runs are drawn
+    as far as they came.
 
     Args:
-        runs: one or several; those that are judged as the first one is.
+        runs: One run or several; those with the same metric as the first are drawn.
+
+    Returns:
+        The figure.
     """
     mine, metric = style.alike([run for run in style.given(runs) if run.evaluated])
     if not mine:
         raise Refusal(
-            "none of the runs has an evaluation yet; wait for its first one "
+            "none of the runs has an evaluation yet; wait for the first one "
             "(evaluate.every)"
         )
     made = style.figure(9, 3.6)
@@ -57,7 +61,7 @@ def _curve(axes: Axes, run: Dossier, kind: str, metric: str, at: int) -> None:
 
 
 def _apart(runs: list[Dossier], metric: str) -> dict[int, Dossier]:
-    """Place → a run, of those whose shared models are not the same."""
+    """Return one run for each different shared model, by place."""
     found: dict[str, list[Dossier]] = {}
     for run in runs:
         found.setdefault(str(_points(run, "shared", metric)), []).append(run)
@@ -71,12 +75,12 @@ def _apart(runs: list[Dossier], metric: str) -> dict[int, Dossier]:
 
 
 def _plain(run: Dossier) -> bool:
-    """Whether the shared model is all that it trains."""
+    """Say whether a run trains the shared model only."""
     return run.part("personalizer") == "none"
 
 
 def _points(run: Dossier, kind: str, metric: str) -> tuple[list[int], Any, Any]:
-    """Rounds, means and worst tenths; nothing is drawn where there is no number."""
+    """Return rounds, means and worst tenths; NaN is not drawn."""
     rounds = [line["round"] + 1 for line in run.evaluated]
     tables = [line["evaluation"].get(kind) or {} for line in run.evaluated]
     mean, worst = (
@@ -89,15 +93,17 @@ def _points(run: Dossier, kind: str, metric: str) -> tuple[list[int], Any, Any]:
 
 
 def clients(runs: Several) -> Figure:
-    """Benign clients by their accuracy: sorted run by run, and client by client.
+    """Draw the accuracy of benign clients, sorted.
 
-    Left each model's own order. Right the order of the run with the best mean: with
-    each of its clients the same client's value by the shared and the local model. A
-    model has one colour in both.
+    On the left every model is sorted by itself. On the right all are in the order of
+    the run with the best mean, with the values of its shared and of the local model.
 
     Args:
-        runs: one or several; one with personalizer `local`, of the same clients, is
-            what the others are compared with.
+        runs: One run or several; one with personalizer `local` and the same clients is
+            the baseline.
+
+    Returns:
+        The figure.
     """
     mine, metric = style.finished(runs, "clients")
     made = style.figure(9, 3.8)
@@ -109,9 +115,9 @@ def clients(runs: Several) -> Figure:
     sign = 1 if metric == "accuracy" else -1
     best = max(mine, key=lambda run: np.nan_to_num(sign * run.mean(), nan=-np.inf))
     n = _beside(right, best, mine, metric)
-    dress(left, "each model's clients, sorted", "share of benign clients", metric)
+    dress(left, "clients of each model, sorted", "share of benign clients", metric)
     order = f"position among {n} benign clients, worst first"
-    dress(right, f"the same clients, all in the order of {name(best)}", order)
+    dress(right, f"clients in the order of {name(best)}", order)
     style.share(left, metric)
     style.legend(left, loc="best")
     style.legend(right, loc="best")
@@ -119,7 +125,7 @@ def clients(runs: Several) -> Figure:
 
 
 def _sorted(axes: Axes, run: Dossier, column: str, i: int, label: str) -> None:
-    """A line through the sorted values; of very many, through some of them."""
+    """Draw a line through the sorted values, or through some of very many."""
     values = run.column(column)[run.judged]
     values = np.sort(values[~np.isnan(values)])
     if len(values):
@@ -129,7 +135,7 @@ def _sorted(axes: Axes, run: Dossier, column: str, i: int, label: str) -> None:
 
 
 def _beside(axes: Axes, first: Dossier, mine: list[Dossier], metric: str) -> int:
-    """Draw one run's clients and what else they have; return how many they are."""
+    """Draw the clients of a run with baselines; return how many there are."""
     own = first.column(metric)
     who = np.flatnonzero(first.judged & ~np.isnan(own))
     worth = own if metric == "accuracy" else -own
@@ -151,7 +157,7 @@ def _beside(axes: Axes, first: Dossier, mine: list[Dossier], metric: str) -> int
 
 
 def _shared(values: np.ndarray, mine: list[Dossier], metric: str) -> tuple[int, str]:
-    """The place and the name of a shared model: those of the run that is it."""
+    """Return the place and name of a shared model, or of the run that trains it."""
     for run in mine:
         same = np.array_equal(run.column(f"shared_{metric}"), values, equal_nan=True)
         if _plain(run) and same:
@@ -160,10 +166,16 @@ def _shared(values: np.ndarray, mine: list[Dossier], metric: str) -> tuple[int, 
 
 
 def frontier(runs: Several) -> Figure:
-    """Mean against standard deviation over benign clients, one point per run.
+    """Draw the mean against the standard deviation over benign clients.
 
-    Up is more accurate, left is more alike; for errors down and left are better. The
-    hollow points are the shared models of the same runs, where no run is that model.
+    Up is more accurate and left is fairer; for errors down and left are better. Hollow
+    points are the shared models of the runs.
+
+    Args:
+        runs: One finished run or several; each is one point.
+
+    Returns:
+        The figure.
     """
     mine, metric = style.finished(runs, "means over clients")
     made = style.figure(6.4, 4.2)
@@ -175,7 +187,7 @@ def frontier(runs: Several) -> Figure:
         x, y = run.mean(what="std"), run.mean()
         if not _plain(run):
             shared = run.mean("shared", "std"), run.mean("shared")
-            if shared not in there:  # else it is a point of its own
+            if shared not in there:  # else it is drawn already
                 axes.plot(*([v] for v in shared), **style.mark(SHARED, hollow=True))
             there.add(shared)
             axes.plot([x, shared[0]], [y, shared[1]], color=SOFT, lw=0.6, zorder=1)
@@ -184,18 +196,21 @@ def frontier(runs: Several) -> Figure:
             beside: Any = {"textcoords": "offset points", "xytext": (7, -3)}
             axes.annotate(name(run), (x, y), size=8.5, color=INK, **beside)
     axes.margins(0.18, 0.12)
-    what = "own models filled, the shared model of the same run hollow"
+    what = "filled: own models; hollow: the shared model of the same run"
     dress(axes, what, f"standard deviation of {metric}", f"mean {metric}")
     return made
 
 
 def pairs(runs: Several) -> Figure:
-    """The mean difference of every pair that differs in one setting, and its interval.
+    """Draw the mean difference, with its interval, of runs that differ in one setting.
 
-    Where that is the personalizer, each stands beside training alone too.
+    If that is the personalizer, each run is compared with local training too.
 
     Args:
-        runs: two or more.
+        runs: Two or more finished runs.
+
+    Returns:
+        The figure.
     """
     mine, _ = style.finished(runs, "comparisons")
     known = [(run.run, run.label) for run in mine if run.run is not None]
@@ -204,10 +219,10 @@ def pairs(runs: Several) -> Figure:
 
 
 def drawn(found: Sequence[Mapping[str, Any]]) -> Figure:
-    """The same of comparisons that were made already."""
+    """Draw comparisons that were made already."""
     if not found:
         raise Refusal(
-            "no two of the runs differ in one setting alone, with the same seed and "
+            "no two of the runs differ in one setting only, with the same seed and "
             "the same clients; give two that do"
         )
     shown = found[:_PAIRS]

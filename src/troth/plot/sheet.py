@@ -1,4 +1,4 @@
-"""A picture of a data set: some of its examples, and what each client has of it."""
+"""A picture of a data set: examples, and the share of each client."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,18 +14,18 @@ from troth.plot._style import INK, SERIES, SOFT, dress, figure
 from troth.types import Arrays
 
 _BAR, _LINE = SERIES[:2]
-_ROWS = 10  # of the sheet of images, at least
-_PIXELS = 1400  # height of the sheet, at most twice
-_NAMED = 24  # classes that get rows of their own
+_ROWS = 10  # of images, at least
+_PIXELS = 1400  # height of the images, at most twice
+_NAMED = 24  # classes with rows of their own
 _FEATURES = 16  # histograms
-_MANY = 100  # classes that a heat map still tells apart
-_WIDE = 1500  # clients that a heat map still tells apart
-_HUES = 5  # classes that have a colour each in a histogram
-_SINGLE = 60  # clients whose bars stand apart
+_MANY = 100  # classes in a heat map
+_WIDE = 1500  # clients in a heat map
+_HUES = 5  # classes with a color each in a histogram
+_SINGLE = 60  # clients with separate bars
 
 
 def draw(arrays: Arrays, clients: Sequence[np.ndarray], title: str) -> Figure:
-    """Left examples, or histograms of the features; right what the clients hold."""
+    """Draw examples or histograms on the left, and the clients' shares on the right."""
     made = figure(14, 7.4)
     made.suptitle(title, x=0.012, ha="left", size=15, weight="bold", color=INK)
     halves: Any = made.subfigures(1, 2, width_ratios=(1.0, 1.08), wspace=0.03)
@@ -54,7 +54,7 @@ def _pictures(arrays: Arrays) -> bool:
 
 
 def _clients(axes: Axes, order: Sequence[int], words: str) -> None:
-    """The axis on which clients stand: their numbers where these can be read."""
+    """Label the axis of clients, with their numbers if these can be read."""
     axes.set_xlim(-0.5, len(order) - 0.5)
     axes.set_xlabel(words, color=SOFT)
     if len(order) <= _NAMED:
@@ -66,9 +66,9 @@ def _clients(axes: Axes, order: Sequence[int], words: str) -> None:
 
 
 def _sheet(axes: Axes, arrays: Arrays) -> None:
-    """Rows of examples, one or several per class where there are few."""
+    """Draw rows of images, by class if there are few classes."""
     rows, names = _rows(arrays)
-    finer = max(1, rows.shape[0] * arrays.x.shape[-2] // _PIXELS)  # than is drawn
+    finer = max(1, rows.shape[0] * arrays.x.shape[-2] // _PIXELS)  # than can be drawn
     x = arrays.x[rows][..., ::finer, ::finer].astype(np.float64) / arrays.scale
     h, w = x.shape[-2:]
     gap = max(1, round(h * 0.06))
@@ -94,7 +94,7 @@ def _sheet(axes: Axes, arrays: Arrays) -> None:
 
 
 def _rows(arrays: Arrays) -> tuple[np.ndarray, list[str]]:
-    """Numbers of the examples to show [rows, columns], and names of rows' classes."""
+    """Choose the examples [rows, columns], and name the classes of the rows."""
     draws = seeding.generator(0, "gallery")
     if arrays.y.ndim > 1 or not 0 < arrays.classes <= _NAMED:
         m, wanted = len(arrays.y), _ROWS * _ROWS
@@ -110,14 +110,14 @@ def _rows(arrays: Arrays) -> tuple[np.ndarray, list[str]]:
 
 
 def _names(arrays: Arrays, classes: np.ndarray) -> list[str]:
-    """What classes are called, shortened; their numbers where nothing else is known."""
+    """Return short names of classes, or their numbers."""
     known = arrays.labels or [str(k) for k in range(arrays.classes)]
     words = [known[k] for k in classes]
     return [word if len(word) <= 16 else f"{word[:15]}…" for word in words]
 
 
 def _histograms(part: SubFigure, arrays: Arrays) -> None:
-    """A small histogram per feature, in one colour per class where there are few."""
+    """Draw a histogram per feature, in one color per class if there are few."""
     x = arrays.x.reshape(len(arrays.x), -1)
     count = min(x.shape[1], _FEATURES)
     side = int(np.ceil(np.sqrt(count)))
@@ -139,7 +139,7 @@ def _histograms(part: SubFigure, arrays: Arrays) -> None:
 
 
 def _histogram(axes: Axes, name: str, groups: Sequence[np.ndarray]) -> None:
-    """Where the values of one feature lie; how many are missing stands in the title."""
+    """Draw the values of one feature; the title has the share of missing ones."""
     values = [group[np.isfinite(group)].astype(np.float64) for group in groups]
     every = np.concatenate(values)
     missing = 1 - len(every) / max(sum(map(len, groups)), 1)
@@ -155,7 +155,7 @@ def _histogram(axes: Axes, name: str, groups: Sequence[np.ndarray]) -> None:
 
 
 def _sizes(axes: Axes, ranked: Sequence[np.ndarray]) -> None:
-    """How many examples each client has, the largest first."""
+    """Draw the number of examples of each client, the largest first."""
     sizes = np.array([len(rows) for rows in ranked])
     width = 0.8 if len(sizes) <= _SINGLE else 1.0
     if len(sizes) <= _WIDE:
@@ -173,7 +173,7 @@ def _sizes(axes: Axes, ranked: Sequence[np.ndarray]) -> None:
 
 
 def _counts(arrays: Arrays, ranked: Sequence[np.ndarray]) -> np.ndarray:
-    """How many examples of each class each client has: [classes, clients]."""
+    """Count examples [classes, clients]."""
     if arrays.y.ndim > 1:
         return np.stack([arrays.y[rows].sum(0) for rows in ranked], axis=1)
     k = arrays.classes
@@ -181,7 +181,7 @@ def _counts(arrays: Arrays, ranked: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _shares(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
-    """Which share of a client's examples is of which class, as a heat map."""
+    """Draw the share of each class in each client's examples as a heat map."""
     n = len(ranked)
     chosen = np.unique(np.linspace(0, n - 1, min(n, _WIDE)).round().astype(int))
     kept = [ranked[k] for k in chosen]
@@ -208,7 +208,7 @@ def _shares(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
 
 
 def _targets(axes: Axes, y: np.ndarray, ranked: Sequence[np.ndarray]) -> None:
-    """Where the targets of each client lie: the median, and from 10 to 90 %."""
+    """Draw the median and the range from 10 to 90 % of each client's targets."""
     levels = (10, 50, 90)
     found = np.array([np.percentile(y[rows], levels) for rows in ranked if len(rows)])
     at = np.arange(len(found))
@@ -218,7 +218,7 @@ def _targets(axes: Axes, y: np.ndarray, ranked: Sequence[np.ndarray]) -> None:
 
 
 def _variety(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
-    """How many classes each client has, where there are too many to tell apart."""
+    """Draw the number of classes of each client."""
     every = (arrays.y[rows] for rows in ranked)
     several = arrays.y.ndim > 1
     held = np.array([y.any(0).sum() if several else len(np.unique(y)) for y in every])

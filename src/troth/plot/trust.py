@@ -1,4 +1,4 @@
-"""What is proven of models, what they rely on, and what rules did to reports."""
+"""Pictures of certificates, of audits, and of what rules did to updates."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,27 +15,33 @@ from troth.runs.inspect import Audit, Certified, Dossier
 from troth.types import Refusal
 
 VERDICTS = ("dropped", "clipped", "chosen", "downweighted", "absent", "cut")
-_TITLES = {"downweighted": "weighed down"}
 _BINS, _MOST = 100, 60  # columns of rounds and rows of clients
 _BLUE = to_rgb(style.SERIES[0])
 _SHADES = LinearSegmentedColormap.from_list("troth", [(*_BLUE, 0.0), (*_BLUE, 1.0)])
-_OWN = LOCAL + 1  # the place of personal models
-_FEW = 20  # radii that are marked one by one
-_FIRST = 3  # colours that no model of a small report has
-_AUDITED = 80  # clients that are drawn one by one
+_OWN = LOCAL + 1  # place of personal models
+_FEW = 20  # radii with a mark each
+_FIRST = 3  # first place that no model of a small report has
+_AUDITED = 80  # clients to draw
 
 
 def certified(runs: Several) -> Figure:
-    """One panel per run and setting: the mean over clients, a band from least to most.
+    """Draw certified accuracy over the radius, one panel per run and setting.
 
-    Between two radii no more is claimed than at the larger one.
+    The line is the mean over clients, the band reaches from the lowest to the highest.
+    Between two radii it shows the value at the larger one.
+
+    Args:
+        runs: One run or several, with certificates.
+
+    Returns:
+        The figure.
     """
     every = style.given(runs)
     found = [(run, each) for run in every for each in run.certified]
     if not found:
         raise Refusal(
-            "none of the runs has certificates; make them by: troth "
-            f"certify {every[0].path}"
+            "none of the runs has certificates; make them with: troth certify "
+            f"{every[0].path}"
         )
     columns = min(2, len(found))
     rows = -(-len(found) // columns)
@@ -62,7 +68,7 @@ def _panel(axes: Axes, run: Dossier, each: Certified) -> None:
 
 
 def _band(axes: Axes, curve: Curves, at: int, label: str) -> None:
-    """The mean over clients, and from the least to the most."""
+    """Draw the mean over clients, and the band from the lowest to the highest."""
     line, a = style.line(at), curve.accuracy
     step: Any = {"drawstyle": "steps-pre", "label": label}
     axes.plot(curve.radii, a.mean(axis=0), **line, **step)
@@ -77,7 +83,7 @@ def _radii(axes: Axes, title: str, unit: str, y: str = "") -> None:
 
 
 def certificates(curves: Mapping[str, Curves], title: str, unit: str) -> Figure:
-    """Certified accuracy by model: left the mean and its band, right every client."""
+    """Draw certified accuracy by model: the mean on the left, clients on the right."""
     made = style.figure(9, 3.8)
     made.suptitle(title, x=0.01, ha="left", size=11, color=INK)
     left, right = made.subplots(1, 2, sharex=True, sharey=True)
@@ -99,15 +105,21 @@ def certificates(curves: Mapping[str, Curves], title: str, unit: str) -> Figure:
 
 
 def audit(run: Several) -> Figure:
-    """The change of every client with its interval, the largest first.
+    """Draw the change of every audited client with its interval, the largest first.
 
-    Where conflicting examples are known, right of it the disparity that they show.
+    If conflicting examples are known, a second panel shows the disparity.
+
+    Args:
+        run: An audited run; of several, the first audited one is drawn.
+
+    Returns:
+        The figure.
     """
     every = style.given(run)
     found = next((each.audit for each in every if each.audit), None)
     if found is None:
         raise Refusal(
-            f"none of the runs is audited; do it by: troth audit {every[0].path}"
+            f"none of the runs is audited; audit one with: troth audit {every[0].path}"
         )
     known, limit = "disparity" in found.table, float(found.settings.get("limit", 0.1))
     made = style.figure(9 if known else 6.4, 3.8)
@@ -119,7 +131,7 @@ def audit(run: Several) -> Figure:
         panels[1].plot(t["change"], t["disparity"], **points)
         panels[1].axvline(limit, color=SOFT, lw=1, ls=":")
         panels[1].axhline(limit, color=SOFT, lw=1, ls=":")
-        dress(panels[1], "what conflicting test data say", "change", "disparity")
+        dress(panels[1], "disparity on conflicting test data", "change", "disparity")
     return made
 
 
@@ -131,7 +143,7 @@ def _changes(axes: Axes, found: Audit, limit: float) -> None:
     kinds = {
         "above the limit": suspect == 1,
         "not above it": suspect == 0,
-        "open": np.isnan(suspect),
+        "undecided": np.isnan(suspect),
     }
     for i, (words, mine) in enumerate(kinds.items()):
         x, of, look = np.flatnonzero(mine), order[mine], _FIRST + i
@@ -142,7 +154,7 @@ def _changes(axes: Axes, found: Audit, limit: float) -> None:
             axes.plot(x, t["change"][of], label=words, **marks)
     axes.axhline(limit, color=INK, lw=1, ls=":")
     some = f"{n} clients" if n == len(order) else f"{len(order)} of {n} clients"
-    title = f"{some}; bars: 95 % intervals, dotted: the limit"
+    title = f"{some}. Bars: 95 % intervals. Dotted: the limit"
     dress(axes, title, "client, the largest change first", "change")
     step = max(1, len(order) // 12)
     names = [f"{int(k)}" for k in t["client"][order][::step]]
@@ -151,12 +163,16 @@ def _changes(axes: Axes, found: Audit, limit: float) -> None:
 
 
 def verdicts(run: Several) -> Figure:
-    """One panel per verdict: rounds along, clients down, dark where it fell often.
+    """Draw what rules did to updates: rounds across, clients down, dark for often.
 
-    Malicious clients stand below the line.
+    There is one panel per verdict, such as dropped or clipped. Malicious clients are
+    below the line.
 
     Args:
-        run: of several, the first on whose clients any verdict fell.
+        run: A run; of several, the first with any verdict is drawn.
+
+    Returns:
+        The figure.
     """
     for one in style.given(run):
         found = {verdict: happened(one, verdict) for verdict in VERDICTS}
@@ -164,17 +180,17 @@ def verdicts(run: Several) -> Figure:
         if found:
             return _verdicts(one, found)
     raise Refusal(
-        "no rule of these runs dropped, clipped, chose or weighed anyone down; rules "
-        "that do are listed by: troth list filter, troth list aggregator"
+        "no rule of these runs dropped, clipped, chose or downweighted an update; such "
+        "rules are listed by: troth list filter, troth list aggregator"
     )
 
 
 def happened(run: Dossier, verdict: str) -> np.ndarray:
-    """[k, 2] round and client of every time that a verdict fell, as the rounds say."""
+    """Return round and client [k, 2] of every verdict in the journal."""
     found = []
     for line in run.rounds:
-        said: Any = line.get(verdict) or []
-        lists = said.values() if isinstance(said, dict) else [said]
+        ids: Any = line.get(verdict) or []
+        lists = ids.values() if isinstance(ids, dict) else [ids]
         every = [k for each in lists if isinstance(each, list) for k in each]
         found += [(line["round"], k) for k in every if isinstance(k, int)]
     return np.array(found, dtype=np.int64).reshape(-1, 2)
@@ -182,13 +198,13 @@ def happened(run: Dossier, verdict: str) -> np.ndarray:
 
 def _verdicts(run: Dossier, found: dict[str, np.ndarray]) -> Figure:
     rounds = max(1, run.total, *(int(rows[:, 0].max()) + 1 for rows in found.values()))
-    bins, hostile = min(_BINS, rounds), set[int]()
+    bins, malicious = min(_BINS, rounds), set[int]()
     if run.clients is not None:
-        hostile = {*np.flatnonzero(run.column("malicious") == 1).tolist()}
+        malicious = {*np.flatnonzero(run.column("malicious") == 1).tolist()}
     made = style.figure(9, 0.6 + 2.6 * len(found))
     panels = made.subplots(len(found), 1, squeeze=False, sharex=True)[:, 0]
     for axes, (verdict, rows) in zip(panels, found.items(), strict=True):
-        who = _who(rows, hostile)
+        who = _who(rows, malicious)
         seen = np.isin(rows[:, 1], who)
         place = {k: i for i, k in enumerate(who)}
         image = np.zeros((len(who), bins))
@@ -197,20 +213,20 @@ def _verdicts(run: Dossier, found: dict[str, np.ndarray]) -> Figure:
         looks: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest"}
         looks["extent"] = (0, rounds, len(who) - 0.5, -0.5)
         axes.imshow(image, cmap=_SHADES, **looks)
-        benign = sum(k not in hostile for k in who)
+        benign = sum(k not in malicious for k in who)
         if 0 < benign < len(who):
             axes.axhline(benign - 0.5, color=INK, lw=1)
         step = max(1, len(who) // 12)
         axes.set_yticks(np.arange(len(who))[::step], [str(k) for k in who[::step]])
         some = f", {len(who)} clients most often" if len(who) == _MOST else ""
-        title = f"{_TITLES.get(verdict, verdict)}{some} (below the line: hostile)"
+        title = f"{verdict}{some} (below the line: malicious)"
         dress(axes, title, "round" if axes is panels[-1] else "", "client")
         axes.grid(visible=False)
     return made
 
 
-def _who(rows: np.ndarray, hostile: set[int]) -> list[int]:
-    """Those on whom it fell most often; benign ones first."""
+def _who(rows: np.ndarray, malicious: set[int]) -> list[int]:
+    """Return the clients with most verdicts, benign ones first."""
     ids, counts = np.unique(rows[:, 1], return_counts=True)
     most = ids[np.argsort(-counts, kind="stable")][:_MOST]
-    return sorted((int(k) for k in most), key=lambda k: (k in hostile, k))
+    return sorted((int(k) for k in most), key=lambda k: (k in malicious, k))

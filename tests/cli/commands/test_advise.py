@@ -137,7 +137,7 @@ def test_cross_entropy(advised, tmp_path, classes):
     lam = theory.best_lam_regression(found["examples"][1], 1.0, tau)
     assert 0.5 < found["lam"] / lam < 2
     (rough,) = found["rough"]
-    assert "taken for a square about the shared model" in rough
+    assert "approximated by a square around the shared model" in rough
 
 
 def test_a_network_is_said_to_be_rough(troth, advised, tmp_path):

@@ -125,7 +125,7 @@ def test_refusals(refused, run, tmp_path):
         ("--bounds 0;1 must be numbers separated", run, "--bounds", "0;1"),
         (r"bounds = \[1.0\] is no range", run, "--bounds", "1"),
         ("between 0 and 127.5", run, "--bounds", "0,0.5"),
-        ("clients = 'some' is not", run, "--clients", "some"),
+        ("clients = 'some' must be", run, "--clients", "some"),
         ("is not the folder of a run", tmp_path),
         (own, none),
     ):

@@ -218,7 +218,7 @@ def test_refusals(refused, runs, run, tmp_path):
         (tuned, ("--alpha", 0), "alpha = 0.0"),
         (tuned, ("--n", 0), "n = 0 must be"),
         (tuned, ("--examples", 0), "examples = 0"),
-        (tuned, ("--clients", "some"), "clients = 'some' is not 'all'"),
+        (tuned, ("--clients", "some"), "clients = 'some' must be 'all'"),
         (tuned, ("--client", 9), "there is no client 9; this run has 5"),
         (tuned, ("--clients", "0,9"), "no client 9; this run has 5"),
         (tuned, ("--clients", "99"), "clients = 99 must be 1 to 4"),
@@ -253,5 +253,5 @@ def test_inputs_that_are_no_images(troth, refused, tmp_path):
     numbers = {"data": "linear_regression", "partition": "natural"}
     train = {"rounds": 1, "steps": 1, "lr": 0.01}
     path = trained(tmp_path, "numbers", train=train, **numbers)
-    words = "predict numbers, and certificates are of a single class"
+    words = "predict numbers, but a certificate is about a single class"
     assert words in refused("certify", path)

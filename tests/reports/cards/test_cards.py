@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import troth
-from troth import files
+from troth import files, lookup
 from troth.certificates.record import fingerprint
 from troth.reports import cards
 from troth.runs import inspect
@@ -63,13 +63,13 @@ def test_numbers_are_those_of_the_files(examined):
         if "lam" in t:
             assert one["chosen"] == {"lam": t["lam"]}
             assert text(one, "lam.chosen") == (
-                f"λ = {t['lam']:.4g}, chosen for this client. It weighs how near its "
+                f"λ = {t['lam']:.4g}, chosen for this client. λ sets how close its "
                 "model stays to the shared one."
             )
         if not one["hostile"]:
             assert text(one, "served.valid") == (
-                f"On its {t['valid']:.0f} validation examples, which models are chosen "
-                f"by, it has {t['valid_accuracy']:.3f}."
+                f"On its {t['valid']:.0f} validation examples, by which models are "
+                f"chosen, it has {t['valid_accuracy']:.3f}."
             )
     audit = files.read_csv(folders["personalizer=ditto+lam=auto"] / "audit.csv")
     for i, k in enumerate(audit["client"]):
@@ -91,7 +91,7 @@ def test_ranks_by_hand(told, tmp_path):
     )
     assert "served.hostile" in rules(card(made, 3))
     assert text(card(made, 4), "served.untested") == (
-        "It has no test examples: nothing is known of its accuracy."
+        "It has no test examples, so its accuracy is not known."
     )
 
 
@@ -100,10 +100,10 @@ def test_gains(told, tmp_path):
     local = told(tmp_path / "alone", [0.8, 0.8], personalizer="local")
     one = card(document(own, local), 0, "own")
     assert text(one, "gain.shared") == (
-        "+0.400 against the shared model, which has 0.500 here."
+        "+0.400 compared with the shared model, which has 0.500 here."
     )
     assert text(one, "gain.local") == (
-        "+0.100 against training alone (“alone”), which has 0.800 here."
+        "+0.100 compared with training alone (“alone”), which has 0.800 here."
     )
     assert one["local"] == 0.8
     other = card(document(own), 1)
@@ -112,7 +112,7 @@ def test_gains(told, tmp_path):
     words = shlex.split(asks.split("into a new folder (--out): ")[1])
     assert words[:2] == ["troth", "run"] and words[-3] == "personalizer=local"
     assert words[-2:] == ["--out", str(place)]
-    page = f"Then both on one page: troth report {own} {place}"
+    page = f"Then show both on one page: troth report {own} {place}"
     assert text(other, "gain.both") == page
     assert other["valid"] is None and "served.valid" not in rules(other)
 
@@ -124,15 +124,15 @@ def test_a_new_run_does_not_go_into_the_grid(examined):
     said = text(one, "poisoning.no_twin")
     assert "without the attack, into a new folder (--out): troth run " in said
     assert shlex.split(said)[-2:] == ["--out", str(place)]
-    page = f"Then both on one page: troth report {grid} {place}"
+    page = f"Then show both on one page: troth report {grid} {place}"
     assert text(one, "poisoning.both") == page
 
 
 HOSTILE = {"hostile": [0, 0, 1], "attack": "sign_flip", "corruption": "auto"}
 WAYS = (
-    "1 of 3 clients are marked hostile: they train on labels drawn at random "
-    "(corruption auto, which here is random_labels), and they send the opposite of "
-    "what they learned (attack sign_flip)."
+    "1 of 3 clients are malicious: they train on random labels (corruption auto, which "
+    "here is random_labels), and they send the negative of their update (attack "
+    "sign_flip)."
 )
 
 
@@ -142,13 +142,13 @@ def test_who_never_met_the_federation_is_not_under_attack(told, tmp_path):
     alone = told(tmp_path / "alone", accuracy, personalizer="local", **HOSTILE)
     made = document(own, alone)
     assert text(card(made, 1, "own"), "poisoning.under") == (
-        f"{WAYS} The server puts reports together by aggregator mean, and the accuracy "
-        "of 0.900 above is under this attack."
+        f"{WAYS} The server combines updates by aggregator mean, and the accuracy of "
+        "0.900 above is under this attack."
     )
     one = card(made, 1, "alone")
     assert text(one, "poisoning.apart") == (
-        f"{WAYS} This model never met them: it was trained on its client's data alone, "
-        "and no attack on the federation is in the accuracy of 0.900 above."
+        f"{WAYS} This model was trained on its client's data alone, so its accuracy of "
+        "0.900 above does not depend on them."
     )
     asked = {"under", "no_twin", "try", "one"}
     assert not rules(one) & {f"poisoning.{name}" for name in asked}
@@ -161,24 +161,19 @@ DITTO = {"personalizer": {"name": "ditto", "lam": 0.1}}
 QUIET = HOSTILE | {"attack": "none"}
 COPIED = HOSTILE | {"attack": "mimic", "corruption": "none"}
 DROPPED = HOSTILE | {"dropped": [1, 0, 3]}
-UNDER = "1 of 3 clients are marked hostile: they {}. The server"
-RANDOM = (
-    "train on labels drawn at random (corruption auto, which here is random_labels)"
-)
-TURNED = "train on labels turned round (corruption auto, which here is flip_labels)"
-MIMIC = (
-    "do this: All hostile rows copy one benign row, so that this client counts f + 1 "
-    "times (attack mimic)"
-)
+UNDER = "1 of 3 clients are malicious: they {}. The server"
+RANDOM = "train on random labels (corruption auto, which here is random_labels)"
+TURNED = "train on flipped labels (corruption auto, which here is flip_labels)"
+MIMIC = lookup.about("attack", "mimic").summary.rstrip(".")
 SENTENCES = [
-    (DITTO, 1, "lam.set", "λ = 0.1, which the experiment sets for all clients alike"),
-    (DITTO, 1, "lam.set", "nobody chose it. It weighs how near a model stays to the"),
-    ({}, 1, "rounds.every", "3 of 4 rounds: in each the server asks all of 3 clients"),
-    (HOSTILE, 2, "rounds.undetected", "Of its reports 0 were dropped, clipped or weig"),
-    (DROPPED, 2, "rounds.verdicts", "3 were dropped, by rules that do not know who"),
+    (DITTO, 1, "lam.set", "λ = 0.1, which the experiment sets for all clients."),
+    (DITTO, 1, "lam.set", "λ sets how close a model stays to the shared one."),
+    ({}, 1, "rounds.every", "3 of 4 rounds. In each round the server selects all"),
+    (HOSTILE, 2, "rounds.undetected", "0 of its updates were dropped, clipped or down"),
+    (DROPPED, 2, "rounds.verdicts", "Its updates: 3 dropped. The rules do not know"),
     (QUIET | {"classes": 2}, 0, "poisoning.under", UNDER.format(TURNED)),
     (QUIET, 0, "poisoning.under", UNDER.format(RANDOM)),
-    (COPIED, 0, "poisoning.under", UNDER.format(MIMIC)),
+    (COPIED, 0, "poisoning.under", UNDER.format(f"do this: {MIMIC} (attack mimic)")),
 ]
 
 
@@ -192,8 +187,8 @@ def test_sentences(told, tmp_path):
     file = place / "experiment.toml"
     file.write_text(file.read_text().replace("cohort = 0", "cohort = 1"))
     assert text(card(document(place), 1), "rounds.asked") == (
-        "Asked in 3 of 4 rounds: in each the server draws 1 of 2 clients, and only "
-        "these train and report."
+        "Selected in 3 of 4 rounds. In each round the server selects 1 of 2 clients, "
+        "and only these train."
     )
 
 
@@ -249,10 +244,10 @@ def test_a_certificate_of_other_parameters(examined, tmp_path):
     file.write_text(file.read_text().replace(old["parameters"], "0" * 64))
     said = text(card(document(place), client), "certificate.stale")
     assert said.startswith(
-        "These proofs speak of parameters 000000000000…, and the model"
+        "These certificates are for parameters 000000000000…, but the model has"
     )
     assert said.endswith(
-        f"Move {file} away, and prove it anew: troth certify {place} --transform pixel "
+        f"Move {file} away and certify again: troth certify {place} --transform pixel "
         f"--sigma 0.25 --client {client}"
     )
 
@@ -261,8 +256,8 @@ def test_the_command_for_a_proof_is_whole(told, tmp_path):
     place = told(tmp_path / "x", [0.5, 1.0])
     one = card(document(place), 1)
     asks = f"troth certify {place} --transform pixel --sigma 0.25 --client 1"
-    assert text(one, "certificate.missing").endswith(f"that you choose: {asks}")
-    asks = f"To look: troth audit {place} --client 1"
+    assert text(one, "certificate.missing").endswith(f"noise level (sigma): {asks}")
+    asks = f"To audit it: troth audit {place} --client 1"
     assert text(one, "shortcuts.missing").endswith(asks)
 
 

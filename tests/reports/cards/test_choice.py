@@ -23,12 +23,12 @@ def test_the_first_on_average(told, tmp_path):
     run, why, words = said([a, b], 2)
     assert (run, why) == ("a", "average")
     assert words[0] == (
-        "Use “a” for client 2: of the 3 models here it has the highest mean accuracy "
-        "on test data of 4 benign clients, 0.900; next comes “b” with 0.825."
+        "Use “a” for client 2: of 3 models it has the highest mean accuracy on the "
+        "test data of 4 benign clients, 0.900. Next comes “b” with 0.825."
     )
     assert words[1].startswith(
         "On test data “a” has 0.075 more accuracy than “b”, on average over 4 clients: "
-        "better for 3, worse for 0, equal for 1. "
+        "it is better for 3, worse for 0 and equal for 1. "
     )
     assert words[2] == (
         "On the 10 test examples of client 2 it has 1.000, more than every other model "
@@ -36,9 +36,9 @@ def test_the_first_on_average(told, tmp_path):
     )
     assert words[-2:] == [
         f"To predict with it: troth predict {a} --client 2 --data FILE.npz",
-        'FILE.npz is yours, written by np.savez("FILE.npz", x=…): x holds the inputs, '
-        "[examples, 1, 8, 8], as the data had them. It may hold their true labels too, "
-        "y=…, to be checked.",
+        'Write your inputs with np.savez("FILE.npz", x=…). x has the shape [examples, '
+        "1, 8, 8] and the units of the training data. Add y=… with the true labels to "
+        "score the predictions.",
     ]
 
 
@@ -47,11 +47,11 @@ def test_a_tie_names_those_that_are_equal(told, tmp_path):
     b = told(tmp_path / "b", [0.7, 0.9, 0.9, 0.8], shared=[0.5, 0.9, 0.4, 0.4])
     words = said([a, b], 2)[2]
     assert words[2] == (
-        "On the 10 test examples of client 2 it has 0.900, and just as much has “b”; "
-        "no model here has more."
+        "On the 10 test examples of client 2 it has 0.900, the same as “b”. No model "
+        "here has more."
     )
     words = said([a, b], 1)[2]
-    assert "and just as much has “b” and the shared model; no model" in words[2]
+    assert "the same as “b” and the shared model. No model" in words[2]
     assert "more than every other model here." in said([a, b], 0)[2][2]
 
 
@@ -62,10 +62,9 @@ def test_one_client_s_few_examples_do_not_decide(told, tmp_path):
     assert (run, why) == ("a", "average")
     # Clopper and Pearson: 8 of 10 and 6 of 10
     assert (
-        "On the 10 test examples of client 0 “b” has 0.800, and “a” has 0.600. Their "
-        "95 % "
-        "intervals, 0.444 to 0.975 and 0.262 to 0.878, overlap: 10 examples do not "
-        "decide, and the average over clients does." in words
+        "On the 10 test examples of client 0, “b” has 0.800 and “a” has 0.600. Their "
+        "95 % intervals, 0.444 to 0.975 and 0.262 to 0.878, overlap: 10 examples do "
+        "not decide, so the average over clients does." in words
     )
 
 
@@ -77,8 +76,8 @@ def test_one_client_s_many_examples_do(told, tmp_path):
     assert (run, why) == ("b", "own")
     assert words[0] == (
         "Use “b” for client 1: on its 400 test examples it has 0.900 (95 % interval "
-        "0.866 to 0.928), and “a”, which is first on average, has 0.500 (0.450 to "
-        "0.550); the two intervals do not meet."
+        "0.866 to 0.928). “a”, which is first on average over clients, has 0.500 "
+        "(0.450 to 0.550). The two intervals do not overlap."
     )
     assert said([a, b], 0)[:2] == ("a", "average")
 
@@ -90,19 +89,20 @@ def test_sure_only_where_interval_and_test_agree(told, tmp_path):
     _, _, words = said([b, a], 0)
     assert words[1] == (  # a is its shared model
         "On test data “a” has 0.000 more accuracy than the shared model, on average "
-        "over 20 clients: better for 0, worse for 0, equal for 20. Two tests agree "
-        "that "
-        "this may be chance: Student's 95 % interval of that difference, +0.000 to "
-        "+0.000, holds 0, and Wilcoxon's signed ranks give p = 1.000, not below 0.05."
+        "over 20 clients: it is better for 0, worse for 0 and equal for 20. Two tests "
+        "agree that this may be chance: the 95 % interval (Student) of the "
+        "difference, +0.000 to +0.000, contains 0, and Wilcoxon's signed-rank test "
+        "gives p = 1.000, not below 0.05."
     )
     c = told(tmp_path / "c", better, shared=better - 0.2)
     d = told(tmp_path / "d", better - 0.1, shared=better - 0.2, personalizer="local")
     _, _, words = said([c, d], 0)
     assert words[1] == (
         "On test data “c” has 0.100 more accuracy than “d”, on average over 20 "
-        "clients: better for 20, worse for 0, equal for 0. Two tests agree that it is "
-        "ahead: Student's 95 % interval of that difference, +0.100 to +0.100, leaves "
-        "out 0, and Wilcoxon's signed ranks give p < 0.001, below 0.05."
+        "clients: it is better for 20, worse for 0 and equal for 0. Two tests agree "
+        "that it is ahead: the 95 % interval (Student) of the difference, +0.100 to "
+        "+0.100, excludes 0, and Wilcoxon's signed-rank test gives p < 0.001, below "
+        "0.05."
     )
 
 
@@ -116,37 +116,34 @@ def test_where_two_tests_disagree_both_are_named(told, tmp_path):
     words = said([a, b], 7)[2]
     assert words[1] == (
         "On test data “a” has 0.018 more accuracy than “b”, on average over 40 "
-        "clients: better for 5, worse for 0, equal for 35. Two tests disagree on "
-        "whether this may be chance, so that it stays open: Student's 95 % interval of "
-        "that difference, +0.003 to +0.032, leaves out 0, but Wilcoxon's signed ranks "
-        "give p = 0.062, not below 0.05."
+        "clients: it is better for 5, worse for 0 and equal for 35. Two tests disagree "
+        "on whether this may be chance: the 95 % interval (Student) of the difference, "
+        "+0.003 to +0.032, excludes 0, but Wilcoxon's signed-rank test gives p = "
+        "0.062, not below 0.05. The question stays open."
     )
     far = np.full(40, 0.01)
     far[0] = -0.3  # one client loses much, 39 win little
     c = told(tmp_path / "c", base + far, shared=low)
     d = told(tmp_path / "d", base, shared=low, personalizer="local")
     words = said([c, d], 7)[2]
-    assert "better for 39, worse for 1, equal for 0. Two tests disagree" in words[1]
-    assert "holds 0, but Wilcoxon's signed ranks give p < 0.001, below" in words[1]
+    assert "better for 39, worse for 1 and equal for 0. Two tests disagree" in words[1]
+    assert "contains 0, but Wilcoxon's signed-rank test gives p < 0.001" in words[1]
 
 
 def test_one_client_tells_nothing_of_others(told, tmp_path):
     a = told(tmp_path / "a", [0.9], shared=[0.5])
     assert said([a], 0)[2][1] == (
-        "Clients that have a test result by both “a” and the shared model: 1, too few "
-        "for a 95 % interval."
+        "Clients with test results of both “a” and the shared model: 1, too few for a "
+        "95 % interval."
     )
 
 
-def test_a_hostile_client_gets_no_advice(told, tmp_path):
+def test_a_malicious_client_gets_no_advice(told, tmp_path):
     a = told(tmp_path / "a", [0.8, 0.9], hostile=[True, False], corruption="auto")
     assert said([a], 0) == (
         "",
         "hostile",
-        [
-            "Client 0 is marked hostile: the experiment made it so, which no filter "
-            "had to find out. No model is suggested for it."
-        ],
+        ["Client 0 is malicious in this experiment. No model is suggested for it."],
     )
 
 
@@ -162,8 +159,8 @@ def test_the_shared_model_where_it_is_first(told, tmp_path):
     assert run == "the shared model"
     assert words[-2:] == [
         f"To predict with it: troth.load('{a}').shared(1)",
-        "That is a torch module: it takes inputs [examples, 1, 8, 8], as the data had "
-        "them.",
+        "This is a torch module. It takes inputs of shape [examples, 1, 8, 8] in the "
+        "units of the training data.",
     ]
 
 
@@ -173,7 +170,7 @@ def test_a_table_is_predicted_from_a_table(told, tmp_path):
     (a / "experiment.toml").write_text(text.replace('"digits"', '"csv"'))
     words = said([a], 1)[2]
     assert words[-2].endswith(" --client 1 --data FILE.csv")
-    assert words[-1].startswith("FILE.csv is yours: a table with the columns")
+    assert words[-1].startswith("FILE.csv is your table, with the columns")
 
 
 def test_any_name_can_stand_in_a_sentence(told, tmp_path):
@@ -182,16 +179,14 @@ def test_any_name_can_stand_in_a_sentence(told, tmp_path):
     b = told(tmp_path / "b and c", [0.5, 0.4], shared=[0.9, 0.9])
     words = said([a, b], 0)[2]
     assert words[0].startswith("Use “no personalizer” for client 0: ")
-    assert "next comes “b and c” with" in words[0]
+    assert "Next comes “b and c” with" in words[0]
 
 
 def test_a_shared_model_counts_once(told, tmp_path):
     a = told(tmp_path / "a", [0.9, 0.9], shared=[0.5, 0.5])
     b = told(tmp_path / "b", [0.5, 0.5], personalizer="none")
     _, _, words = said([a, b], 0)
-    assert (
-        "of the 2 models here" in words[0] and "next comes “b” with 0.500" in words[0]
-    )
+    assert "of 2 models it" in words[0] and "Next comes “b” with 0.500" in words[0]
 
 
 def with_valid(path, own, shared):
@@ -213,13 +208,13 @@ def test_validation_data_choose_where_there_are_any(told, tmp_path):
     run, _, words = said([with_valid(a, 0.7, 0.4), with_valid(b, 0.8, 0.4)], 3)
     assert run == "b"
     assert words[0] == (
-        "Use “b” for client 3: of the 3 models here it has the highest mean accuracy "
-        "on validation data of 20 benign clients, 0.800; next comes “a” with 0.700."
+        "Use “b” for client 3: of 3 models it has the highest mean accuracy on the "
+        "validation data of 20 benign clients, 0.800. Next comes “a” with 0.700."
     )
     assert words[1] == (
         "On test data “b” has 0.100 less accuracy than “a”, on average over 20 "
-        "clients: better for 0, worse for 20, equal for 0. Two tests agree that it is "
-        "behind: Student's 95 % interval of that difference, −0.100 to −0.100, leaves "
-        "out 0, and Wilcoxon's signed ranks give p < 0.001, below 0.05. Test data are "
-        "not there to choose by."
+        "clients: it is better for 0, worse for 20 and equal for 0. Two tests agree "
+        "that it is behind: the 95 % interval (Student) of the difference, −0.100 to "
+        "−0.100, excludes 0, and Wilcoxon's signed-rank test gives p < 0.001, below "
+        "0.05. Models are not chosen by test data."
     )

@@ -33,4 +33,6 @@ def test_every_rule_is_about_something():
 
 def test_values_are_put_in_once_and_as_they_are():
     said = ("gain.local", "{1}", "<b>\\1", "{0}")
-    assert words(said) == "{1} against training alone (<b>\\1), which has {0} here."
+    assert (
+        words(said) == "{1} compared with training alone (<b>\\1), which has {0} here."
+    )

@@ -83,25 +83,8 @@ def test_an_unfinished_run(told, tmp_path):
     assert entry[4:9] == ("–",) * 5 and entry.personalizer == "ditto"
     with (place / files.ROUNDS).open("ab") as held:
         assert files.hold(held)
-        assert here.progress(place) == ("going on", 2)
-    assert here.progress(place) == ("stopped", 2)
-
-
-@pytest.mark.parametrize(
-    ("journal", "rounds"),
-    [("", 0), ("nonsense\n", 0), ('{"round": 3}', 0), ('{"round": 3}\n', 4)],
-)
-def test_rounds_are_those_of_whole_lines(journal, rounds, told, tmp_path):
-    place = unfinished(told(tmp_path / "r", [0.5, 1.0]), journal)
-    assert Listing(tmp_path).progress(place) == ("stopped", rounds)
-
-
-def test_lines_may_be_longer_than_what_is_read_at_once(told, tmp_path):
-    long = {"cohort": [0] * listing._TAIL}
-    lines = [json.dumps({"round": k, **long}) for k in range(3)]
-    assert len(lines[0]) > 2 * listing._TAIL
-    place = unfinished(told(tmp_path / "r", [0.5, 1.0]), "\n".join(lines) + "\n")
-    assert Listing(tmp_path).progress(place) == ("stopped", 3)
+        assert here.entries()[0][2:4] == ("in progress", "2 of 4")
+    assert here.entries()[0][2:4] == ("stopped", "2 of 4")
 
 
 def test_files_are_read_when_they_change(told, tmp_path, monkeypatch):

@@ -149,13 +149,13 @@ def test_refusals(root, tmp_path):
         port = taken.getsockname()[1]
         with pytest.raises(Refusal, match=f"port {port} of 127.0.0.1 is in use; give"):
             Server(root, port=port)
-    with pytest.raises(Refusal, match="cannot be listened at"):
+    with pytest.raises(Refusal, match="cannot be listened on"):
         Server(root, host="203.0.113.9", port=0)
-    with pytest.raises(Refusal, match="cannot be listened at"):
+    with pytest.raises(Refusal, match="cannot be listened on"):
         Server(root, port=99999)
 
 
-def test_hostile_names(told, tmp_path):
+def test_malicious_names(told, tmp_path):
     name = '"><img src=x onerror=alert(1)>&lt;'
     told(tmp_path / name, [0.5, 1.0])
     with serving(tmp_path) as server:
@@ -167,7 +167,7 @@ def test_hostile_names(told, tmp_path):
 
 def test_an_empty_folder(tmp_path):
     with Server(tmp_path, port=0) as server:
-        assert "There is no run here yet" in server.pages.index()
+        assert "There are no runs here yet" in server.pages.index()
 
 
 def test_five_hundred_runs_in_a_second(told, tmp_path):
@@ -189,12 +189,12 @@ def test_states(told, tmp_path):
         (run,) = server.pages.live(["r"])
         assert run["state"] == "stopped" and run["total"] == 4
         assert run["words"].startswith("r: stopped, 4 of 4 rounds; mean accuracy 0.750")
-        assert run["words"].endswith(". To go on with it:")
+        assert run["words"].endswith(". To continue:")
         assert run["command"] == f"troth resume {place}"
         with (place / "rounds.jsonl").open("ab") as journal:
             assert files.hold(journal)
             (run,) = server.pages.live(["r"])
-            assert run["state"] == "going on" and run["command"] == ""
+            assert run["state"] == "in progress" and run["command"] == ""
             journal.write(b'{"round": 4}\n{"round":')
             journal.flush()
             assert server.pages.runs()[0]["rounds"] == "5 of 4"

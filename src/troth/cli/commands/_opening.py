@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from troth.cli.commands._words import refuse
+
 if TYPE_CHECKING:
     from troth.runs.load import Run
 
@@ -14,22 +16,19 @@ def opened(path: Path) -> Run:
     """Open the run in a folder; refuse a grid and name its runs."""
     from troth import files
     from troth.runs.load import Run
-    from troth.types import Refusal
 
     if (path / files.GRID).exists():
         names = sorted(file.parent.name for file in path.glob(f"*/{files.EXPERIMENT}"))
-        raise Refusal(f"{path} is a grid; give one of its runs: {', '.join(names)}")
+        refuse(f"{path} is a grid; give one of its runs: {', '.join(names)}")
     return Run(path)
 
 
 def whose(clients: str, client: int | None) -> str:
     """Join `--clients` and `--client` into one choice."""
-    from troth.types import Refusal
-
     if client is None:
         return clients
     if clients != "all":
-        raise Refusal(
+        refuse(
             f"--client {client} and --clients {clients} contradict each other; give "
             "one of the two"
         )
@@ -38,22 +37,16 @@ def whose(clients: str, client: int | None) -> str:
 
 def numbers(flag: str, text: str, example: str) -> list[float]:
     """Read numbers separated by commas."""
-    from troth.types import Refusal
-
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise Refusal(
-            f"{flag} {text} must be numbers separated by commas, such as {example}"
-        ) from None
+        refuse(f"{flag} {text} must be numbers separated by commas, such as {example}")
 
 
 def check_free(out: Path | None) -> None:
     """Refuse, before any work, a file that exists or cannot be written."""
-    from troth.types import Refusal
-
     if out is not None and (out.exists() or not os.access(out.parent, os.W_OK)):
-        raise Refusal(f"{out} exists already or cannot be written; give another --out")
+        refuse(f"{out} exists already or cannot be written; give another --out")
 
 
 def absolute(path: str | Path | None) -> str | None:

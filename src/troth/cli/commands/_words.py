@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import NoReturn
 
 import typer
 
@@ -24,6 +25,13 @@ def complain(text: str, code: int = BAD) -> int:
 def again() -> str:
     """Say how to continue a command that continues when it is repeated."""
     return f"repeat the command to continue: {shlex.join(['troth', *sys.argv[1:]])}"
+
+
+def refuse(text: str) -> NoReturn:
+    """Refuse bad input: say what is wrong and how to fix it."""
+    from troth.types import Refusal
+
+    raise Refusal(text) from None
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typer import Argument
 from typer import Option as Flag
 
 from troth.cli.commands._flags import DataDir, Json, Quiet, Settings
-from troth.cli.commands._words import complain, stoppable
+from troth.cli.commands._words import complain, refuse, stoppable
 
 if TYPE_CHECKING:
     from troth.data.catalogue import Entry
@@ -40,14 +40,13 @@ def data(
     """List data sets, or describe, download, check or draw one."""
     from troth.cli import tables
     from troth.data import catalogue
-    from troth.types import Refusal
 
     if name is None and experiment is None and (get or show):
         flag = "--get" if get else "--show"
-        raise Refusal(f"{flag} needs the name of a data set, as in: troth data mnist")
+        refuse(f"{flag} needs the name of a data set, as in: troth data mnist")
     if not show and (out or experiment or settings):
         flag = "--out" if out else "--experiment" if experiment else "--set"
-        raise Refusal(f"{flag} only changes the picture of --show; add --show")
+        refuse(f"{flag} only changes the picture of --show; add --show")
     facts: dict[str, Any] = {}
     if get:
         facts["got"] = _got(str(name), data_dir, quiet)
@@ -97,14 +96,13 @@ def _drawn(
     from troth.cli import progress, tables
     from troth.data import catalogue
     from troth.plot import sheet
-    from troth.types import Refusal
 
     stem = name or experiment.stem  # type: ignore[union-attr]  # one is given
     file = out or Path(f"{stem.split(':')[-1]}.png")
     if file.suffix != ".png" or (out and out.exists()):
-        raise Refusal(f"--out {file} must be a new file whose name ends in .png")
+        refuse(f"--out {file} must be a new file whose name ends in .png")
     if not os.access(file.parent, os.W_OK):
-        raise Refusal(f"{file.parent} cannot be written to; give another --out")
+        refuse(f"{file.parent} cannot be written to; give another --out")
     with progress.Watcher(str(name), "", quiet):
         dealt = catalogue.deal(name, settings, experiment, root)
         words = "labels per example" if dealt.arrays.y.ndim > 1 else "classes"
@@ -127,11 +125,10 @@ def _checked(
     from troth.cli import tables
     from troth.data import catalogue
     from troth.data.datasets._files import again
-    from troth.types import Refusal
 
     here = [entry for entry in found if entry.source and entry.place]
     if len(found) == 1 and not here:
-        raise Refusal(f"data '{found[0].about.name}' has no files here to check")
+        refuse(f"data '{found[0].about.name}' has no files here to check")
     results: dict[str, dict[str, str]] = {}
     lines, bad = [], []
     for entry in here:

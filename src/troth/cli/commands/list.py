@@ -5,6 +5,7 @@ from typing import Annotated
 from typer import Argument
 
 from troth.cli.commands._flags import Json
+from troth.cli.commands._words import refuse
 
 
 def list(
@@ -17,12 +18,11 @@ def list(
     """List the methods of a kind, with their options and papers."""
     from troth import lookup
     from troth.cli import tables
-    from troth.types import Refusal
 
     kinds = [*lookup.FOLDERS]
     if kind is not None and kind not in kinds:
         hint = f"{lookup.nearest(kind, kinds)}; there are: {', '.join(kinds)}"
-        raise Refusal(f"there is no kind '{kind}'{hint}")
+        refuse(f"there is no kind '{kind}'{hint}")
     chosen = [kind] if kind else kinds
     found = {k: [lookup.about(k, name) for name in lookup.names(k)] for k in chosen}
     tables.methods(found, as_json)

@@ -9,6 +9,7 @@ from typer import Option as Flag
 
 from troth.cli.commands._flags import Folder, Json
 from troth.cli.commands._opening import check_free, opened
+from troth.cli.commands._words import refuse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,12 +38,11 @@ def predict(
     from troth import files
     from troth.cli import tables
     from troth.runs.compare import number
-    from troth.types import Refusal
 
     run = opened(path)
     whose = client if model is None else model
     if whose is None or None not in (client, model):
-        raise Refusal(
+        refuse(
             "choose one model: --client NUMBER for a client of the run, or --model "
             "FILE for one written by troth personalize"
         )
@@ -71,11 +71,10 @@ def _encoded(file: Path, e: Experiment) -> np.ndarray:
     """Read the rows of a table as the run read its own."""
     from troth.data.datasets._encoding import encode
     from troth.data.preprocess import active
-    from troth.types import Refusal
 
     features = e.resolved.get("features", [])
     if not features:
-        raise Refusal(
+        refuse(
             f"{file} is a table, but this run on '{e.data.name}' data has no feature "
             "names to read it by; give an .npz file written by np.savez(path, x=…)"
         )
@@ -104,7 +103,6 @@ def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
     import numpy as np
 
     from troth.data.datasets._arrays import inputs
-    from troth.types import Refusal
 
     try:
         with file.open("rb") as stream:
@@ -114,17 +112,15 @@ def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
     except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
         # numpy takes any other file for a pickle, and says how to trust it
         why = "it holds no plain arrays" if "pickle" in str(error) else error
-        raise Refusal(
+        refuse(
             f"{file} cannot be read ({why}); give an .npz file written by "
             "np.savez(path, x=…), or one array in an .npy file"
-        ) from None
+        )
     if not isinstance(arrays.get("x"), np.ndarray):
-        raise Refusal(f"{file} has no array x; write it with np.savez(path, x=…)")
+        refuse(f"{file} has no array x; write it with np.savez(path, x=…)")
     x, y = inputs(str(file), arrays["x"]), arrays.get("y")
     if y is not None and np.shape(y)[:1] != (len(x),):
-        raise Refusal(
-            f"{file}: y has shape {np.shape(y)} but x holds {len(x)} examples"
-        )
+        refuse(f"{file}: y has shape {np.shape(y)} but x holds {len(x)} examples")
     return x, y
 
 
@@ -140,13 +136,11 @@ def _columns(predicted: np.ndarray, names: list[str]) -> dict[str, Any]:
 
 def _score(predicted: np.ndarray, y: np.ndarray | None, classes: int) -> dict[str, Any]:
     """Return accuracy, or mean squared error of a regression; None without targets."""
-    from troth.types import Refusal
-
     head = "accuracy" if classes else "error"
     if y is None:
         return {head: None}
     if y.shape != predicted.shape:
-        raise Refusal(
+        refuse(
             f"y has shape {y.shape}, predictions {predicted.shape}; give y "
             "that shape, or leave it out"
         )

@@ -13,7 +13,7 @@ from troth.cli.commands import _reproduced
 from troth.cli.commands._flags import DataDir, Device, Json, Quiet
 from troth.cli.commands._opening import absolute
 from troth.cli.commands._reproduced import Shown
-from troth.cli.commands._words import STOPPED, again, complain
+from troth.cli.commands._words import STOPPED, again, complain, refuse
 
 if TYPE_CHECKING:
     from troth.reproduce.entry import Cell, Entry
@@ -86,40 +86,34 @@ def reproduce(
 def _check(scale: str, device: str) -> None:
     """Refuse bad values before anything is read or made."""
     from troth import build
-    from troth.types import Refusal
 
     if scale not in ("full", "small"):
-        raise Refusal(f"--scale {scale} must be full or small")
+        refuse(f"--scale {scale} must be full or small")
     try:
         build.device(device)
     except RuntimeError:
-        raise Refusal(
-            f"device '{device}' does not exist; give auto, cpu, cuda, cuda:N or mps"
-        ) from None
+        refuse(f"device '{device}' does not exist; give auto, cpu, cuda, cuda:N or mps")
 
 
 def _refuse(what: str, flags: dict[str, Any]) -> None:
     """Refuse flags that would change nothing."""
-    from troth.types import Refusal
-
     if idle := ", ".join(flag for flag, value in flags.items() if value):
-        raise Refusal(f"{idle} would not change {what}; leave {idle} out")
+        refuse(f"{idle} would not change {what}; leave {idle} out")
 
 
 def _page(file: Path, as_json: bool) -> None:
     from troth import files
     from troth.cli import tables
     from troth.reproduce import kept, page
-    from troth.types import Refusal
 
     root = kept.experiments()
     if root is None or os.path.isdir(file) or not os.path.isdir(file.parent):
-        raise Refusal(
+        refuse(
             f"--page {file} needs a checkout with experiments/ beside the source, and "
             "a file to write in a folder that exists"
         )
     if len(os.fsencode(file.name)) > 255 or not os.access(file.parent, os.W_OK):
-        raise Refusal(f"--page {file} cannot be written; give another file")
+        refuse(f"--page {file} cannot be written; give another file")
     files.write(file, page.page(root))
     tables.show(None, [f"{file} is written"], {"page": str(file)}, as_json)
 
@@ -182,12 +176,10 @@ def _one(
 
 def _whole(entry: Entry, patterns: list[str], scale: str) -> None:
     """Refuse options that a script does not have."""
-    from troth.types import Refusal
-
     if patterns:
-        raise Refusal(f"{entry.name} has no cells to choose from; leave --cells out")
+        refuse(f"{entry.name} has no cells to choose from; leave --cells out")
     if scale != "full":
-        raise Refusal(
+        refuse(
             f"{entry.name} is made by experiments/{entry.script[0]}, which has no "
             f"--scale {scale}; leave --scale out"
         )
@@ -197,15 +189,11 @@ def _writable(out: Path) -> None:
     """Refuse, before any training, a folder that cannot be written."""
     import tempfile
 
-    from troth.types import Refusal
-
     try:
         out.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out).close()  # under a name of its own
     except OSError as error:
-        raise Refusal(
-            f"--out {out} cannot be written ({error.strerror}); give another folder"
-        ) from None
+        refuse(f"--out {out} cannot be written ({error.strerror}); give another folder")
 
 
 def _train(

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from typer import Option as Flag
 
 from troth.cli.commands._flags import Experiment, Insecure
+from troth.cli.commands._words import refuse
 
 
 def server(
@@ -39,10 +40,8 @@ def server(
 
 def needed(name: str) -> Callable[..., Any]:
     """Load the function of a module that needs Flower, or say how to install it."""
-    from troth.types import Refusal
-
     if importlib.util.find_spec("flwr") is None:
-        raise Refusal(
+        refuse(
             "a real federation runs on Flower, which is not installed; install it by: "
             "pip install 'troth[flower]'"
         )
