@@ -102,15 +102,14 @@ class Browser:
 
     def press(self, *keys):
         """Keys to whatever has the focus."""
-        self.strike(*((kind, key) for key in keys for kind in ("keyDown", "keyUp")))
+        self.strike((kind, key) for key in keys for kind in ("keyDown", "keyUp"))
 
     def chord(self, hold, key):
         """A key while another one is held down."""
-        self.strike(
-            ("keyDown", hold), ("keyDown", key), ("keyUp", key), ("keyUp", hold)
-        )
+        down, up = "keyDown", "keyUp"
+        self.strike([(down, hold), (down, key), (up, key), (up, hold)])
 
-    def strike(self, *kinds):
+    def strike(self, kinds):
         strokes = [{"type": kind, "value": key} for kind, key in kinds]
         keys = {"type": "key", "id": "k", "actions": strokes}
         self.do("POST", "/actions", {"actions": [keys]})

@@ -60,50 +60,48 @@ def _themed(style: str) -> str:
     return style
 
 
+_Pictures = dict[str, tuple[Callable[..., Figure], str]]
+_METRIC: _Pictures = {
+    "curves": (plot.curves, "Mean {} over rounds. Numbers: rounds.jsonl."),
+    "frontier": (
+        plot.frontier,
+        "Mean {} against its standard deviation. Numbers: summary.json.",
+    ),
+    "pairs": (drawn, "Mean difference in {} between runs, with 95 % intervals."),
+}
+"""One picture per metric: part → function, description."""
+_RUN: _Pictures = {
+    "verdicts": (
+        plot.verdicts,
+        "clients that rules dropped, clipped, chose or downweighted in each round. "
+        "Numbers: rounds.jsonl.",
+    ),
+    "certified": (
+        plot.certified,
+        "certified accuracy over the radius, with a band from the lowest to the "
+        "highest client.",
+    ),
+    "audits": (
+        plot.audit,
+        "change of accuracy on adversarial examples of the shared model, for each "
+        "client. Numbers: audit.csv.",
+    ),
+}
+"""One picture per run: part → function, description."""
+
+
 def pictures(
     runs: Sequence[Dossier], decks: Sequence[Deck], compared: Sequence[dict[str, Any]]
 ) -> dict[str, list[Picture]]:
     """Draw the pictures of every part: per metric, per federation or per run."""
-    evaluated = [run for run in runs if run.evaluated]
-    finished = [run for run in runs if run.finished]
-    paired = [pair for pair in compared if pair["kind"] == "paired"]
-    metrics = [[run.metric for run in some] for some in (evaluated, finished)]
-    return {
-        "curves": _by_metric(
-            plot.curves,
-            "Mean {} over rounds. Numbers: rounds.jsonl.",
-            *(evaluated, metrics[0]),
-        ),
-        "clients": _clients(decks),
-        "frontier": _by_metric(
-            plot.frontier,
-            "Mean {} against its standard deviation. Numbers: summary.json.",
-            *(finished, metrics[1]),
-        ),
-        "pairs": _by_metric(
-            drawn,
-            "Mean difference in {} between runs, with 95 % intervals.",
-            *(paired, [pair["metric"] for pair in paired]),
-        ),
-        "verdicts": _by_run(
-            plot.verdicts,
-            "clients that rules dropped, clipped, chose or downweighted in each round. "
-            "Numbers: rounds.jsonl.",
-            runs,
-        ),
-        "certified": _by_run(
-            plot.certified,
-            "certified accuracy over the radius, with a band from the lowest to the "
-            "highest client.",
-            runs,
-        ),
-        "audits": _by_run(
-            plot.audit,
-            "change of accuracy on adversarial examples of the shared model, for each "
-            "client. Numbers: audit.csv.",
-            runs,
-        ),
+    some: dict[str, list[tuple[str, Any]]] = {
+        "curves": [(run.metric, run) for run in runs if run.evaluated],
+        "frontier": [(run.metric, run) for run in runs if run.finished],
+        "pairs": [(p["metric"], p) for p in compared if p["kind"] == "paired"],
     }
+    found = {part: _by_metric(*_METRIC[part], each) for part, each in some.items()}
+    found |= {part: _by_run(*how, runs) for part, how in _RUN.items()}
+    return found | {"clients": _clients(decks)}
 
 
 def _tried(
@@ -117,12 +115,12 @@ def _tried(
 
 
 def _by_metric(
-    draw: Callable[..., Figure], says: str, some: Sequence[Any], metrics: Sequence[str]
+    draw: Callable[..., Figure], says: str, some: Sequence[tuple[str, Any]]
 ) -> list[Picture]:
     """Draw one picture per metric; `says` has a place for its name."""
     found: list[Picture] = []
     for metric in METRICS:
-        mine = [one for one, by in zip(some, metrics, strict=True) if by == metric]
+        mine = [one for by, one in some if by == metric]
         salt = f"{draw.__name__} {metric}"
         found += _tried(salt, says.format(metric), draw, mine) if mine else []
     return found

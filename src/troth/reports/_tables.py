@@ -37,17 +37,11 @@ class Cell(NamedTuple):
     key: str = ""
 
 
-class Column(NamedTuple):
-    """A heading, and whether numbers stand under it."""
-
-    name: str
-    numeric: bool = True
-
-
 class Sheet(NamedTuple):
     """A table."""
 
-    columns: list[Column]
+    heads: list[str]
+    texts: int  # how many columns hold texts; the others hold numbers
     rows: list[list[Cell]]
 
 
@@ -62,9 +56,8 @@ def state(run: Dossier) -> str:
 
 def runs(found: Sequence[Dossier]) -> Sheet:
     """Lay out one row of numbers per run."""
-    columns = [Column("run", False), Column("state", False), Column("metric", False)]
-    columns += [Column(text) for text in (*_NUMBERS, "clients", "rounds", "seconds")]
-    return Sheet(columns, [_row(run) for run in found])
+    heads = ["run", "state", "metric", *_NUMBERS, "clients", "rounds", "seconds"]
+    return Sheet(heads, 3, [_row(run) for run in found])
 
 
 def _row(run: Dossier) -> list[Cell]:
@@ -83,12 +76,12 @@ def _row(run: Dossier) -> list[Cell]:
 
 def what(found: Sequence[Dossier]) -> Sheet:
     """Lay out the methods of every run."""
-    heads = [Column(text, False) for text in ("run", "its models", *_PARTS)]
+    heads = ["run", "its models", *_PARTS]
     rows = [
         [Cell(text) for text in (name(run), plainly(run), *map(run.part, _PARTS))]
         for run in found
     ]
-    return Sheet(heads, rows)
+    return Sheet(heads, len(heads), rows)
 
 
 def compared(found: Sequence[Dossier], decks: Sequence[Deck]) -> list[dict[str, Any]]:
@@ -120,7 +113,8 @@ def _decided(deck: Deck) -> list[dict[str, Any]]:
 
 def pairs(found: Sequence[dict[str, Any]]) -> Sheet:
     """Lay out one row per pair."""
-    heads = ("mean difference", "low", "high", "better", "worse", "equal", "p")
+    heads = ["a − b", "metric", "mean difference", "low", "high"]
+    heads += ["better", "worse", "equal", "p"]
     rows = []
     for pair in found:
         if pair["kind"] == "paired":
@@ -129,8 +123,7 @@ def pairs(found: Sequence[dict[str, Any]]) -> Sheet:
             counts = [str(pair[key]) for key in ("better", "worse", "equal")]
             texts = [pair["label"], metric, *numbers, *counts, chance(pair["p_value"])]
             rows.append([Cell(text) for text in texts])
-    texts = [Column("a − b", False), Column("metric", False)]
-    return Sheet([*texts, *(Column(head) for head in heads)], rows)
+    return Sheet(heads, 2, rows)
 
 
 def seeds(found: Sequence[dict[str, Any]]) -> Sheet:
@@ -147,12 +140,12 @@ def seeds(found: Sequence[dict[str, Any]]) -> Sheet:
                 )
                 cells.append(" ± ".join(values))
             rows.append([Cell(text) for text in cells])
-    return Sheet([Column("runs", False), Column("seeds"), *map(Column, _NUMBERS)], rows)
+    return Sheet(["runs", "seeds", *_NUMBERS], 1, rows)
 
 
 def origins(found: Sequence[Dossier]) -> Sheet:
     """Lay out the folder, seed and versions of every run."""
-    heads = ("run", "folder", "experiment", "seed", "Troth", "torch", "revision")
+    heads = ["run", "folder", "experiment", "seed", "Troth", "torch", "revision"]
     rows = []
     for run in found:
         p = provenance(run)
@@ -160,7 +153,7 @@ def origins(found: Sequence[Dossier]) -> Sheet:
         texts = [name(run), str(run.path), p["id"], p["seed"]]
         texts += [*versions, p["revision"][:12]]
         rows.append([Cell(str(text)) for text in texts])
-    return Sheet([Column(head, False) for head in heads], rows)
+    return Sheet(heads, len(heads), rows)
 
 
 def clients(deck: Deck) -> dict[str, Any]:
@@ -169,25 +162,26 @@ def clients(deck: Deck) -> dict[str, Any]:
     bad, late = first.column("malicious") == 1, first.column("newcomer") == 1
     who = np.where(bad, "malicious", np.where(late, "newcomer", "benign"))
     use = [c.model.label if c.model else "–" for c in deck.choices]
-    heads = [Column("client"), Column("role", False), Column("use", False)]
+    heads = ["client", "role", "use"]
     columns: list[list[str]] = [[str(k) for k in deck.ids], who.tolist(), use]
     sources = ["clients.csv:client", "clients.csv:malicious", ""]
     for model in models(deck.runs):
-        heads.append(Column(f"{metric}, {model.label}"))
+        heads.append(f"{metric}, {model.label}")
         columns.append([told(float(v), metric) for v in model.values])
         column = metric if model.kind == "personal" else f"shared_{metric}"
         sources.append(f"{model.run.path.name}/clients.csv:{column}")
     for key in ("train", "test", *_COUNTS):
         values = np.nan_to_num(first.column(key)).astype(int)
         if key in ("train", "test", "asked") or values.any():
-            heads.append(Column(key))
+            heads.append(key)
             columns.append([str(v) for v in values])
             sources.append(f"{first.path.name}/clients.csv:{key}")
     for title, texts in _examined(deck):
-        heads.append(Column(title))
+        heads.append(title)
         columns.append(texts)
         sources.append("")
-    names = [{"name": h.name, "numeric": h.numeric} for h in heads]
+    words = {"role", "use"}
+    names = [{"name": head, "numeric": head not in words} for head in heads]
     return {"heads": names, "columns": columns, "from": sources}
 
 

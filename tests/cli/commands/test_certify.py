@@ -19,7 +19,7 @@ from troth.types import Refusal
 SECTIONS = {
     "data": "digits",
     "model": "linear",
-    "partition": {"name": "iid", "clients": 5, "split": [0.6, 0.1, 0.3]},
+    "partition": {"name": "iid", "clients": 5, "split": [0.8, 0.1, 0.1]},
     "train": {"rounds": 4, "steps": 20, "batch": 16, "lr": 0.1},
     "engine": {"how": "vmap", "chunk": 5, "device": "cpu"},
     "evaluate": {"every": 4},

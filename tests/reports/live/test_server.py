@@ -7,28 +7,14 @@ import os
 import re
 import shutil
 import socket
-import threading
 import time
 import urllib.parse
-from contextlib import contextmanager
 
 import pytest
 
 from troth import files
 from troth.reports.live import Server
 from troth.types import Refusal
-
-
-@contextmanager
-def serving(root, **given):
-    with Server(root, port=0, **given) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @pytest.fixture
@@ -45,7 +31,7 @@ def root(tmp_path, examined):
 
 
 @pytest.fixture
-def get(root):
+def get(root, serving):
     with serving(root) as server:
         yield functools.partial(fetch, server)
 
@@ -117,7 +103,7 @@ def test_this_machine_s_names_lead_here_and_no_other_s(get):
         assert get("/api/runs", Host=host)[0] == 200
 
 
-def test_beyond_this_machine_a_token_is_asked_for(root):
+def test_beyond_this_machine_a_token_is_asked_for(root, serving):
     with serving(root, host="0.0.0.0") as server:
         assert re.search(r"\?token=[0-9a-f]{32}$", server.url)
         for path in ("/", "/api/runs", "/report?run=clean", "/nothing"):
@@ -155,7 +141,7 @@ def test_refusals(root, tmp_path):
         Server(root, port=99999)
 
 
-def test_malicious_names(told, tmp_path):
+def test_malicious_names(told, tmp_path, serving):
     name = '"><img src=x onerror=alert(1)>&lt;'
     told(tmp_path / name, [0.5, 1.0])
     with serving(tmp_path) as server:

@@ -150,13 +150,11 @@ def _state(entry: Entry) -> str:
 
 def _table(found: list[Entry]) -> None:
     """Print one row per data set to stdout."""
-    from rich import filesize
-
     from troth.cli import tables
 
     rows = []
     for entry in found:
-        size = filesize.decimal(entry.size) if entry.place else ""
+        size = _bytes(entry.size) if entry.place else ""
         row = [entry.about.name, _state(entry), size, entry.about.summary]
         licence = entry.source.licence if entry.source else ""
         rows.append([*row, licence, str(entry.place or "")])
@@ -176,8 +174,6 @@ def _describe(entry: Entry) -> None:
 
 def _words(entry: Entry) -> list[tuple[str, str | list[str]]]:
     """Return headings and texts about a data set."""
-    from rich import filesize
-
     source = entry.source
     texts: list[tuple[str, str | list[str]]] = []
     options = [f"data.{key}" for key in entry.about.options]
@@ -188,7 +184,7 @@ def _words(entry: Entry) -> list[tuple[str, str | list[str]]]:
         texts.append(("source", made))
     else:
         texts += [("page", source.page), ("licence", source.licence)]
-        where = f"{entry.place} ({filesize.decimal(entry.size)})" if entry.place else ""
+        where = f"{entry.place} ({_bytes(entry.size)})" if entry.place else ""
         texts += [("here", where or "no"), ("files", _files(entry))]
         texts.append(("looked in", [str(place) for place in entry.looked]))
         if entry.place is None:
@@ -198,30 +194,32 @@ def _words(entry: Entry) -> list[tuple[str, str | list[str]]]:
     return texts
 
 
-def _files(entry: Entry, most: int = 12) -> list[str]:
-    """Name up to `most` files, with their sizes if they are here."""
+def _bytes(size: int) -> str:
     from rich import filesize
 
+    return filesize.decimal(size)
+
+
+def _files(entry: Entry, most: int = 12) -> list[str]:
+    """Name up to `most` files, with their sizes if they are here."""
     from troth.data import catalogue
 
     assert entry.source
     lines = list(entry.source.files)
     if entry.place:
         here = catalogue.files(entry.source, entry.place)
-        lines = [f"{name} ({filesize.decimal(size)})" for name, size in here]
+        lines = [f"{name} ({_bytes(size)})" for name, size in here]
     more = len(lines) - most
     return [*lines[:most], f"… and {more:,} more"] if more > 0 else lines
 
 
 def _how(entry: Entry) -> list[str]:
-    from rich import filesize
-
     source = entry.source
     assert source
     if not source.remotes:
         return [f"{source.how} (from {source.page}) into {entry.looked[0]}"]
     total = sum(remote.size for remote in source.remotes)
-    size = f" ({filesize.decimal(total)})" if total else ""
+    size = f" ({_bytes(total)})" if total else ""
     return [f"troth data {source.name} --get{size}"]
 
 

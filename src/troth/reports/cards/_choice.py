@@ -6,7 +6,7 @@ another model if that is ahead on the client's own test examples, and the 95 % i
 of the two do not overlap.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -93,15 +93,18 @@ class Chooser:
             only = (first.said, client, self.metric, self.by, str(self._benign), mean)
             return self._with(first, "only", [("choice.only", *only)], client)
         other = self._ahead(i)
-        if other is not None and self._apart(i, other):
-            return self._with(other, "own", [self._own(i, client, other)], client)
+        limits = [] if other is None else self._limits(i, other)
+        if other is not None and limits and limits[0] > limits[3]:
+            return self._with(
+                other, "own", [self._own(i, client, other, limits)], client
+            )
         second = self.models[1]
         average: Said = (
             *("choice.average", first.said, client, str(len(self.models))),
             *(self._first, self.metric, self.by, str(self._benign), mean),
             *(second.said, told(self.worth(second), self.metric)),
         )
-        said = [average, *self.sure, self._locally(i, client, other)]
+        said = [average, *self.sure, self._locally(i, client, other, limits)]
         return self._with(first, "average", said, client)
 
     def _with(self, model: Model, why: str, said: list[Said], client: str) -> Choice:
@@ -119,54 +122,42 @@ class Chooser:
             return None
         return self.models[int(np.nanargmax(worth))]
 
-    def _intervals(self, i: int, other: Model) -> list[Any]:
+    def _limits(self, i: int, other: Model) -> list[float]:
+        """Return the ends of both 95 % intervals, the other model's first, or none."""
         if self.metric != "accuracy" or self._run.resolved.get("multi_label"):
-            return [None, None]
+            return []
         size = int(self._run.column("test")[i])
-        return [interval(float(m.values[i]), size) for m in (other, self.models[0])]
+        pair = other, self.models[0]
+        mine, its = (interval(float(m.values[i]), size) for m in pair)
+        return [*mine, *its] if mine and its else []
 
-    def _apart(self, i: int, other: Model) -> bool:
-        mine, firsts = self._intervals(i, other)
-        return bool(mine and firsts and mine[0] > firsts[1])
+    def _told(self, *values: float) -> list[str]:
+        return [told(float(v), self.metric) for v in values]
 
-    def _both(self, i: int, other: Model) -> list[str]:
-        """Write the limits of both intervals."""
-        return [
-            told(v, self.metric) for pair in self._intervals(i, other) for v in pair
-        ]
+    def _own(self, i: int, client: str, other: Model, limits: list[float]) -> Said:
+        first, size = self.models[0], str(int(self._run.column("test")[i]))
+        mine = self._told(other.values[i], *limits[:2])
+        its = self._told(first.values[i], *limits[2:])
+        return ("choice.own", other.said, client, size, *mine, first.said, *its)
 
-    def _size(self, i: int) -> str:
-        return str(int(self._run.column("test")[i]))
-
-    def _own(self, i: int, client: str, other: Model) -> Said:
-        first = self.models[0]
-        low, high, firsts_low, firsts_high = self._both(i, other)
-        has = (told(float(m.values[i]), self.metric) for m in (other, first))
-        mine, firsts = has
-        return (
-            *("choice.own", other.said, client, self._size(i), mine, low, high),
-            *(first.said, firsts, firsts_low, firsts_high),
-        )
-
-    def _locally(self, i: int, client: str, other: Model | None) -> Said:
+    def _locally(
+        self, i: int, client: str, other: Model | None, limits: list[float]
+    ) -> Said:
         """Say what the client's own test data show about the best model on average."""
-        first = self.models[0]
-        value = float(first.values[i])
+        first, value = self.models[0], float(self.models[0].values[i])
         if np.isnan(value):
             return ("choice.untested", client)
-        size = self._size(i)
-        if other is None:
-            has = told(value, self.metric)
-            equal = [m.said for m in self.models[1:] if m.values[i] == value]
-            if equal:
-                names = " and ".join(equal)
-                return ("choice.equal", size, client, has, names, self._more)
-            return ("choice.agrees", size, client, has, self._more)
-        mine = told(float(other.values[i]), self.metric)
-        both = (other.said, mine, first.said, told(value, self.metric))
-        if None in self._intervals(i, other):
-            return ("choice.differs", size, client, *both)
-        return ("choice.chance", size, client, *both, *self._both(i, other))
+        size = str(int(self._run.column("test")[i]))
+        (has,) = self._told(value)
+        if other is not None:
+            (mine,) = self._told(other.values[i])
+            both = (size, client, other.said, mine, first.said, has)
+            rule = "choice.chance" if limits else "choice.differs"
+            return (rule, *both, *self._told(*limits))
+        equal = " and ".join(m.said for m in self.models[1:] if m.values[i] == value)
+        if equal:
+            return ("choice.equal", size, client, has, equal, self._more)
+        return ("choice.agrees", size, client, has, self._more)
 
 
 def _verdict(found: Paired, sign: int) -> str:

@@ -202,14 +202,10 @@ class _Maker:
         else:
             limits = (told(v, self.metric) for v in between)
             said = (rule, head, has, str(size), *limits, *place)
-        return facts, [said, *self._validated(i)]
-
-    def _validated(self, i: int) -> list[Said]:
-        """Report the result on validation data, if there is one."""
-        value, size = float(self.valid[i]), self._count("valid", i)
-        if np.isnan(value):
-            return []
-        return [("served.valid", str(size), told(value, self.metric))]
+        if np.isnan(self.valid[i]):
+            return facts, [said]
+        valid = told(float(self.valid[i]), self.metric)
+        return facts, [said, ("served.valid", str(self._count("valid", i)), valid)]
 
     def _interval(self, value: float, size: int) -> _reading.Interval | None:
         if self.metric != "accuracy" or self.run.resolved.get("multi_label"):
