@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 import shutil
+from collections import defaultdict
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from troth import files, reports
-from troth.reports import cards
+from troth.reports import _figures, cards
 from troth.reports.cards import _worlds
 from troth.runs import compare, inspect
 from troth.runs.compare import paired
@@ -59,6 +60,12 @@ def made(out, *paths):
     text = reports.report(paths, out).page.read_text("utf-8")
     (packed,) = re.findall(r'id="data">([^<]*)</script>', text)
     return Page(text), json.loads(gzip.decompress(base64.b64decode(packed))), text
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pages without pictures, which take most of the time."""
+    monkeypatch.setattr(_figures, "pictures", lambda *_: defaultdict(list))
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +186,7 @@ def test_many_models_stand_beside_what_they_must_be_worth(told, tmp_path):
     assert sorted(made) == sorted([others, *ours])
 
 
-def test_nobody_was_detected(told, tmp_path):
+def test_nobody_was_detected(told, tmp_path, undrawn):
     given = {"hostile": [0, 1, 0, 1], "corruption": "auto"}
     accuracy = [0.5, 0.1, 0.9, 0.2]
     one = told(tmp_path / "one", accuracy, **given)
@@ -200,7 +207,7 @@ def test_nobody_was_detected(told, tmp_path):
     assert table["columns"][1] == ["benign", "malicious", "benign", "malicious"]
 
 
-def test_an_attack_does_not_change_who_trains_alone(told, tmp_path):
+def test_an_attack_does_not_change_who_trains_alone(told, tmp_path, undrawn):
     bad = {"hostile": [0, 0, 1], "personalizer": "local"}
     one = told(tmp_path / "one", [0.5, 0.7, 0.1], corruption="auto", **bad)
     two = told(tmp_path / "two", [0.5, 0.7, 0.4], **bad)
@@ -226,7 +233,7 @@ def test_the_contents_name_the_headings(whole, told, tmp_path):
         assert source.count('id="top"') == 1
 
 
-def test_missing_parts_say_how_to_get_them(told, tmp_path):
+def test_missing_parts_say_how_to_get_them(told, tmp_path, undrawn):
     """By commands that break between their words alone."""
     place = told(tmp_path / "a b", [0.5, 1.0])
     page, _, _ = made(tmp_path / "x.html", place)
@@ -281,7 +288,7 @@ def test_the_same_files_give_the_same_page(examined, tmp_path):
     assert a.replace("x.cards.json", "y.cards.json") == b
 
 
-def test_runs_on_their_way_are_reported_as_such(told, tmp_path):
+def test_runs_on_their_way_are_reported_as_such(told, tmp_path, undrawn):
     place = told(tmp_path / "half", [0.5, 0.9])
     (place / "summary.json").unlink()
     journal = place / "rounds.jsonl"
@@ -313,7 +320,7 @@ def test_broken_files_never_stop_it(told, tmp_path):
         shutil.rmtree(broken)
 
 
-def test_where_it_is_written(told, tmp_path):
+def test_where_it_is_written(told, tmp_path, undrawn):
     place = told(tmp_path / "a", [0.5, 0.9])
     found = reports.report([place])
     assert found.page == place / "report.html"
@@ -326,7 +333,7 @@ def test_where_it_is_written(told, tmp_path):
 
 
 @pytest.mark.slow("the cards of seven federations")
-def test_many_runs(told, tmp_path):
+def test_many_runs(told, tmp_path, undrawn):
     """Other seeds are other clients; not all of them are put into words."""
     places = [told(tmp_path / f"r{i}", [0.5, 0.9], seed=i) for i in range(7)]
     page, data, _ = made(tmp_path / "x.html", *places)

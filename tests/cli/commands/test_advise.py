@@ -20,7 +20,7 @@ def trained(place, data, **more):
         "partition": {"name": "natural", "split": "given"},
         "model": {"name": "linear", "bias": False, "normalize": "none"},
         "train": {"rounds": 2, "batch": 0, "lr": 0.1},
-        "engine": {"how": "vmap", "device": "cpu"},
+        "engine": {"how": "vmap", "chunk": 400, "device": "cpu"},
         **more,
     }
     api.run(experiment, out=place / "run")

@@ -118,8 +118,6 @@ def test_flags_reach_pgd(troth, run):
 
 
 def test_refusals(refused, run, tmp_path):
-    none = trained(tmp_path / "none", personalizer="none")
-    own = "no personal models .* --set personalizer.name=finetune"
     for words, *arguments in (
         (r"adversarial.eps = 0.0 must be a positive", run, "--eps", 0),
         ("--bounds 0;1 must be numbers separated", run, "--bounds", "0;1"),
@@ -127,6 +125,5 @@ def test_refusals(refused, run, tmp_path):
         ("between 0 and 127.5", run, "--bounds", "0,0.5"),
         ("clients = 'some' must be", run, "--clients", "some"),
         ("is not the folder of a run", tmp_path),
-        (own, none),
     ):
         assert re.search(words, refused("audit", *arguments))
