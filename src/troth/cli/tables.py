@@ -239,7 +239,7 @@ def newcomers(run: Run, label: str) -> str:
     own, shared = (number(run.summary[k][f"{head}_mean"], head) for k in kinds)
     count = int(run.clients["newcomer"].sum())
     who = f"{count} newcomers" if count > 1 else "1 newcomer"
-    return f"{label}: {head} {own} for {who}; with the shared model {shared}"
+    return f"{label}: {head} {own} for {who}, with the shared model {shared}"
 
 
 def stayed(run: Run, label: str) -> str:
@@ -294,7 +294,7 @@ def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:
     columns = ["run", "rounds", "client-steps", "memory", "disk"]
     console().print(table(title, columns, rows))
     for where in sorted({c.experiment.engine.state_dir for c in found if c.disk}):
-        say(f"Personal state on disk is kept in {where or 'the folder of the run'}.")
+        say(f"Personal state on disk lies in {where or 'the folder of the run'}.")
 
 
 def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:

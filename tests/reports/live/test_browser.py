@@ -90,7 +90,7 @@ def test_a_curve_grows_and_a_killed_run_is_said_to_be_stopped(browser, root, ser
 
 
 def test_a_finished_run_shows_its_cards(browser, root, server):
-    with training(root, "--set", "train.rounds=300") as process:
+    with training(root, "--set", "train.rounds=1200") as process:
         browser.see(f"{server.url}report?run=long&run=clean")
         assert browser.count("#live") == 1
         process.wait(120)

@@ -9,7 +9,7 @@ from typer import Option as Flag
 from troth.cli.commands._opening import absolute
 
 Json = Annotated[bool, Flag("--json", help="Print one JSON object to stdout.")]
-Quiet = Annotated[bool, Flag("--quiet", "-q", help="Print results but no progress.")]
+Quiet = Annotated[bool, Flag("--quiet", "-q", help="Print results only, no progress.")]
 Folder = Annotated[Path, Argument(metavar="RUN", help="Folder of a run.")]
 Experiment = Annotated[
     Path, Argument(metavar="EXPERIMENT.toml", help="Experiment file.")

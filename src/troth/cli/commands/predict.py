@@ -141,8 +141,8 @@ def _score(predicted: np.ndarray, y: np.ndarray | None, classes: int) -> dict[st
         return {head: None}
     if y.shape != predicted.shape:
         refuse(
-            f"y has shape {y.shape}, predictions {predicted.shape}; give y "
-            "that shape, or leave it out"
+            f"y has shape {y.shape} and the predictions {predicted.shape}; give y that "
+            "shape, or leave it out"
         )
     if classes == 2 and y.ndim == 1 and set(y.tolist()) <= {-1, 1}:  # as data have it
         y = (y > 0).astype(int)

@@ -25,17 +25,14 @@ OUT = Path("runs") / "reproduce"
 def reproduce(
     target: Annotated[
         str | None,
-        Argument(
-            metavar="TARGET",
-            help="Table or figure, such as ditto/table8. Default: all.",
-        ),
+        Argument(metavar="TARGET", help="Such as ditto/table8. Default: list all."),
     ] = None,
     list_: Annotated[
         bool, Flag("--list", help="List what there is, train nothing.")
     ] = False,
     cells: Annotated[
         list[str] | None,
-        Flag(help="'ROW / COLUMN', a row or a column; * stands for any. Repeatable."),
+        Flag(help="Cells to run: 'ROW / COLUMN', ROW or COLUMN; * is any. Repeatable."),
     ] = None,
     scale: Annotated[
         str, Flag(help="full, or small: a quick trial on data that need no download.")
