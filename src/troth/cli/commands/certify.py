@@ -137,7 +137,8 @@ def _words(found: Found) -> list[str]:
     sure = f"Each certificate holds with probability {1 - s.alpha:g}, for the smoothed "
     sure += "model"
     if s.transform != "pixel":
-        sure += " and one resampling of the original image (docs/how-to/certificates.md)"
+        sure += " and one resampling of the original image"
+        sure += " (docs/how-to/certificates.md)"
     lines = [
         "radius: mean over all examples, 0 where the class is wrong. if right: mean "
         f"over examples with the right class. Both are rounded down. No class was "
