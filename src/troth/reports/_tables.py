@@ -8,10 +8,10 @@ import numpy as np
 from troth.certificates.bounds import down
 from troth.reports.cards import Deck
 from troth.reports.cards._making import provenance
-from troth.reports.cards._reading import chance, change, name, plainly, told
+from troth.reports.cards._reading import chance, name, plainly
 from troth.reports.cards._worlds import decisions, models, paired
 from troth.runs import compare
-from troth.runs.compare import number, short
+from troth.runs.compare import number, short, signed
 from troth.runs.inspect import Dossier
 
 _NUMBERS = {
@@ -65,7 +65,7 @@ def _row(run: Dossier) -> list[Cell]:
     file, summary = str(run.path / "summary.json"), run.summary or {}
     for kind, what in _NUMBERS.values():
         on, _, whose = kind.rpartition(".")
-        text = told(run.mean(whose, what, on or "test"), run.metric)
+        text = number(run.mean(whose, what, on or "test"), run.metric)
         cells.append(Cell(text, file, f"{kind}.{run.metric}_{what}"))
     for key in ("clients", "rounds"):
         cells.append(Cell(str(summary.get(key, "–")), file, key))
@@ -105,9 +105,9 @@ def _decided(deck: Deck) -> list[dict[str, Any]]:
             m.kind == "personal" or m.run.part("personalizer") == "none" for m in (a, b)
         )
         ids = frozenset(str(m.run.resolved.get("fingerprint")) for m in (a, b))
-        said: dict[str, Any] = {"kind": "paired", "metric": metric}
-        said |= {"label": f"{a.label} − {b.label}", "key": ids if whole else None}
-        pairs.append(said | paired(a, b, metric)._asdict())
+        pair: dict[str, Any] = {"kind": "paired", "metric": metric}
+        pair |= {"label": f"{a.label} − {b.label}", "key": ids if whole else None}
+        pairs.append(pair | paired(a, b, metric)._asdict())
     return pairs
 
 
@@ -119,7 +119,7 @@ def pairs(found: Sequence[dict[str, Any]]) -> Sheet:
     for pair in found:
         if pair["kind"] == "paired":
             keys, metric = ("mean_difference", "low", "high"), pair["metric"]
-            numbers = [change(pair[key], metric) for key in keys]
+            numbers = [signed(pair[key], metric) for key in keys]
             counts = [str(pair[key]) for key in ("better", "worse", "equal")]
             texts = [pair["label"], metric, *numbers, *counts, chance(pair["p_value"])]
             rows.append([Cell(text) for text in texts])
@@ -167,7 +167,7 @@ def clients(deck: Deck) -> dict[str, Any]:
     sources = ["clients.csv:client", "clients.csv:malicious", ""]
     for model in models(deck.runs):
         heads.append(f"{metric}, {model.label}")
-        columns.append([told(float(v), metric) for v in model.values])
+        columns.append([number(float(v), metric) for v in model.values])
         column = metric if model.kind == "personal" else f"shared_{metric}"
         sources.append(f"{model.run.path.name}/clients.csv:{column}")
     for key in ("train", "test", *_COUNTS):
@@ -199,7 +199,7 @@ def _examined(deck: Deck) -> list[tuple[str, list[str]]]:
                 found.append((title, each))
         parts = [card.facts["shortcuts"] for card in cards]
         if any(parts):
-            texts = [change(p["change"], "accuracy") if p else "–" for p in parts]
+            texts = [signed(p["change"], "accuracy") if p else "–" for p in parts]
             found.append((f"change in the audit, {name(run)}", texts))
     return found
 

@@ -5,18 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from troth.certificates.bounds import down
-from troth.reports.cards import Deck, Said
+from troth.reports.cards import Deck, Sentence
 from troth.reports.cards._choice import Chooser
 from troth.reports.cards._proofs import certify
-from troth.reports.cards._reading import (
-    change,
-    command,
-    hostility,
-    listed,
-    quoted,
-    told,
-)
+from troth.reports.cards._reading import command, hostility, listed, quoted
 from troth.reports.cards._worlds import twins
+from troth.runs.compare import number, signed
 from troth.runs.inspect import Dossier
 
 _VERDICTS = ("dropped", "clipped", "downweighted")
@@ -24,10 +18,10 @@ _ATTACKED = {False: "page.attack", True: "page.apart"}
 _NAMED, _WORLDS, _LINES = 6, 6, 20  # runs, groups and lines in the summary, at most
 
 
-def summary(runs: Sequence[Dossier], decks: Sequence[Deck]) -> list[list[Said]]:
+def summary(runs: Sequence[Dossier], decks: Sequence[Deck]) -> list[list[Sentence]]:
     """Describe all runs, then runs with the same clients, then single runs."""
     done = sum(run.finished for run in runs)
-    first: list[Said] = [("page.runs", str(len(runs)), str(done))]
+    first: list[Sentence] = [("page.runs", str(len(runs)), str(done))]
     for run in runs:
         first += [] if run.finished else _unfinished(run)
         first += [("page.trouble", trouble) for trouble in run.troubles]
@@ -41,25 +35,25 @@ def summary(runs: Sequence[Dossier], decks: Sequence[Deck]) -> list[list[Said]]:
     return [part for part in (*found, happened, _missing(runs)) if part]
 
 
-def _world(deck: Deck, runs: Sequence[Dossier]) -> list[Said]:
+def _world(deck: Deck, runs: Sequence[Dossier]) -> list[Sentence]:
     first = deck.runs[0]
     metric, n = first.metric, len(deck.ids)
     values = first.column(metric)
     benign = int((first.judged & ~np.isnan(values)).sum())
     about = _named(deck.runs), str(n), first.part("data"), str(benign)
-    said: list[Said] = [("page.world", *about), *_marked(deck.runs)]
+    lines: list[Sentence] = [("page.world", *about), *_marked(deck.runs)]
     chooser = Chooser(deck.runs)
     if chooser.models:
         best = chooser.models[0]
-        worth = chooser.by, best.said, told(chooser.worth(best), metric)
-        said.append(("page.first", *worth, *_numbers(best.run, best.kind)))
-        said += chooser.sure
+        worth = chooser.by, best.quoted, number(chooser.worth(best), metric)
+        lines.append(("page.first", *worth, *_numbers(best.run, best.kind)))
+        lines += chooser.sure
         if best.kind != "shared":
             shared = _numbers(best.run, "shared")
-            said.append(("page.shared", quoted(best.run), *shared))
+            lines.append(("page.shared", quoted(best.run), *shared))
     for run in deck.runs:
-        said += _attack(run, runs)
-    return said
+        lines += _attack(run, runs)
+    return lines
 
 
 def _named(runs: Sequence[Dossier]) -> str:
@@ -69,39 +63,39 @@ def _named(runs: Sequence[Dossier]) -> str:
     return names + (f" and {more} more" if more > 0 else "")
 
 
-def _marked(runs: Sequence[Dossier]) -> list[Said]:
+def _marked(runs: Sequence[Dossier]) -> list[Sentence]:
     """Say who is malicious by the experiment, and which rules found nobody."""
     bad = np.flatnonzero(runs[0].column("malicious") == 1)
     n = str(len(runs[0].column("client")))
     if not len(bad):
         return [("page.peaceful", n)]
-    said: list[Said] = [
+    lines: list[Sentence] = [
         ("page.marked", str(len(bad)), n, listed(bad), hostility(runs[0]))
     ]
     every = (*_VERDICTS, "chosen")
     blind = [r for r in runs if not any(np.nansum(r.column(v)) for v in every)]
-    return [*said, ("page.undetected", _named(blind))] if blind else said
+    return [*lines, ("page.undetected", _named(blind))] if blind else lines
 
 
 def _numbers(run: Dossier, kind: str) -> list[str]:
     metric = run.metric
     parts = (run.mean(kind, what) for what in ("mean", "std", "worst10"))
-    return [metric, *(told(v, metric) for v in parts)]
+    return [metric, *(number(v, metric) for v in parts)]
 
 
-def _attack(run: Dossier, runs: Sequence[Dossier]) -> list[Said]:
+def _attack(run: Dossier, runs: Sequence[Dossier]) -> list[Sentence]:
     beside = twins(run, runs) if run.attacked else []
     metric, mine, alone = run.metric, run.mean(), run.part("personalizer") == "local"
-    said: list[Said] = []
+    lines: list[Sentence] = []
     for other in beside[:1]:
-        has = quoted(run), metric, told(mine, metric)
-        without = quoted(other), told(other.mean(), metric)
-        more = () if alone else (change(mine - other.mean(), metric),)
-        said.append((_ATTACKED[alone], *has, *without, *more))
-    return said
+        has = quoted(run), metric, number(mine, metric)
+        without = quoted(other), number(other.mean(), metric)
+        more = () if alone else (signed(mine - other.mean(), metric),)
+        lines.append((_ATTACKED[alone], *has, *without, *more))
+    return lines
 
 
-def _unfinished(run: Dossier) -> list[Said]:
+def _unfinished(run: Dossier) -> list[Sentence]:
     if not run.sections:
         return []
     far = str(len(run.rounds)), str(run.total)
@@ -110,30 +104,30 @@ def _unfinished(run: Dossier) -> list[Said]:
     return [("page.unfinished", quoted(run), *far, command("resume", run.path))]
 
 
-def _happened(run: Dossier) -> list[Said]:
+def _happened(run: Dossier) -> list[Sentence]:
     """Report on rules, newcomers, certificates and audits."""
     assert run.summary is not None
     label, metric, attackers = quoted(run), run.metric, run.column("malicious") == 1
-    said: list[Said] = []
+    lines: list[Sentence] = []
     for verdict in _VERDICTS:
         counts = np.nan_to_num(run.column(verdict)).astype(int)
         if counts.any():
             bad, good = _fell(counts, attackers), _fell(counts, ~attackers)
-            said.append(("page.verdicts", label, bad[0], verdict, bad[1], *good))
-    said += _chosen(run, attackers)
+            lines.append(("page.verdicts", label, bad[0], verdict, bad[1], *good))
+    lines += _chosen(run, attackers)
     why = [r.get("why") for r in run.rounds if r.get("stayed")]
     if why:
         total = str(run.summary.get("rounds", run.total))
-        said.append(("page.stayed", label, str(len(why)), total, str(why[-1])))
+        lines.append(("page.stayed", label, str(len(why)), total, str(why[-1])))
     if "newcomers" in run.summary:
         late = str(int(run.column("newcomer").sum()))
         both = (run.mean(kind) for kind in ("newcomers", "newcomers_shared"))
-        own, shared = (told(v, metric) for v in both)
-        said.append(("page.newcomers", label, late, metric, own, shared))
-    return [*said, *_certified(run), *_audited(run)]
+        own, shared = (number(v, metric) for v in both)
+        lines.append(("page.newcomers", label, late, metric, own, shared))
+    return [*lines, *_certified(run), *_audited(run)]
 
 
-def _chosen(run: Dossier, attackers: np.ndarray) -> list[Said]:
+def _chosen(run: Dossier, attackers: np.ndarray) -> list[Sentence]:
     """Say how often rules that choose updates chose whose."""
     chosen, asked = (np.nan_to_num(run.column(k)) for k in ("chosen", "asked"))
     if not chosen.any() or not attackers.any():
@@ -147,20 +141,20 @@ def _fell(counts: np.ndarray, who: np.ndarray) -> tuple[str, str]:
     return str(counts[who].sum()), listed(np.flatnonzero(who & (counts > 0)))
 
 
-def _certified(run: Dossier) -> list[Said]:
+def _certified(run: Dossier) -> list[Sentence]:
     kind = "shared" if run.part("personalizer") == "none" else "personal"
-    said: list[Said] = []
+    lines: list[Sentence] = []
     for each in run.certified:
         curve = each.curves.get(kind)
         if curve is not None:
             s, n = each.settings, str(len(curve.clients))
             about = s["transform"], f"{float(s['sigma']):g}", each.unit
             radius = down(float(curve.acr.mean()))
-            said.append(("page.certified", quoted(run), *about, radius, n))
-    return said
+            lines.append(("page.certified", quoted(run), *about, radius, n))
+    return lines
 
 
-def _audited(run: Dossier) -> list[Said]:
+def _audited(run: Dossier) -> list[Sentence]:
     if run.audit is None:
         return []
     suspect = run.audit.table["suspect"]
@@ -171,13 +165,13 @@ def _audited(run: Dossier) -> list[Said]:
     return [("page.audited", quoted(run), many, above, limit, below, open_)]
 
 
-def _missing(runs: Sequence[Dossier]) -> list[Said]:
+def _missing(runs: Sequence[Dossier]) -> list[Sentence]:
     """Suggest certificates and audits where there are none."""
     able = [run for run in runs if run.finished and run.resolved.get("classes")]
     own = [run for run in able if run.part("personalizer") != "none"]
-    said: list[Said] = []
+    lines: list[Sentence] = []
     if able and not any(run.certified for run in runs):
-        said.append(("page.uncertified", certify(able[-1])))
+        lines.append(("page.uncertified", certify(able[-1])))
     if own and not any(run.audit for run in runs):
-        said.append(("page.unaudited", command("audit", own[-1].path)))
-    return said
+        lines.append(("page.unaudited", command("audit", own[-1].path)))
+    return lines

@@ -17,7 +17,7 @@ import troth
 from troth import files
 from troth.plot._style import settle
 from troth.reports import _figures, _tables, _words, cards
-from troth.reports.cards import Deck, Said
+from troth.reports.cards import Deck, Sentence
 from troth.reports.cards._proofs import certify
 from troth.reports.cards._reading import command, name, quoted
 from troth.reports.cards._rules import ABOUT, RULES
@@ -109,7 +109,8 @@ def html(
         "home": home,
         "title": _title(runs),
         "summary": [
-            [_spans(said) for said in part] for part in _words.summary(runs, made)
+            [_spans(sentence) for sentence in part]
+            for part in _words.summary(runs, made)
         ],
         "sheet": _tables.runs(runs),
         "what": _tables.what(runs),
@@ -178,12 +179,12 @@ def _heading(deck: Deck) -> str:
     return ", ".join(labels[:3]) + more
 
 
-def _spans(said: Said) -> list[tuple[str, bool]]:
+def _spans(sentence: Sentence) -> list[tuple[str, bool]]:
     """Split a sentence into pieces, each with whether it is a command to copy."""
-    pieces = re.split(r"\{(\d+)\}", RULES[said[0]])
+    pieces = re.split(r"\{(\d+)\}", RULES[sentence[0]])
     found = []
     for i, piece in enumerate(pieces):
-        text = said[1 + int(piece)] if i % 2 else piece
+        text = sentence[1 + int(piece)] if i % 2 else piece
         found.append((text, bool(i % 2) and text.startswith(_COMMAND)))
     return found
 
@@ -198,8 +199,8 @@ def packed(made: Sequence[Deck]) -> str:
     """Pack all cards for the page's script: JSON, gzip, base64."""
     number = {rule: i for i, rule in enumerate(RULES)}
 
-    def short(said: Sequence[Said]) -> list[list[Any]]:
-        return [[number[one[0]], *one[1:]] for one in said]
+    def short(sentences: Sequence[Sentence]) -> list[list[Any]]:
+        return [[number[one[0]], *one[1:]] for one in sentences]
 
     data = {
         "rules": [[*item] for item in RULES.items()],
@@ -208,9 +209,9 @@ def packed(made: Sequence[Deck]) -> str:
             {
                 "runs": [name(run) for run in deck.runs],
                 "table": _tables.clients(deck),
-                "choices": [short(choice.said) for choice in deck.choices],
+                "choices": [short(choice.sentences) for choice in deck.choices],
                 "first": [_suggested(deck, i) for i in range(len(deck.ids))],
-                "cards": [[short(c.said) for c in each] for each in deck.cards],
+                "cards": [[short(c.sentences) for c in each] for each in deck.cards],
             }
             for deck in made
         ],

@@ -13,7 +13,7 @@ def said(paths, client):
     (deck,) = cards.decks(inspect.opened(paths))
     choice = deck.choices[client]
     run = choice.model.label if choice.model else ""
-    return run, choice.why, [cards.words(each) for each in choice.said]
+    return run, choice.why, [cards.words(each) for each in choice.sentences]
 
 
 def test_the_first_on_average(told, tmp_path):

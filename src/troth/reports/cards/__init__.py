@@ -5,14 +5,14 @@ is a rule (`_rules.RULES`) with its values.
 """
 
 from troth.reports.cards._making import VERSION, Card, Deck, decks, document, schema
-from troth.reports.cards._rules import RULES, Said, words
+from troth.reports.cards._rules import RULES, Sentence, words
 
 __all__ = [
     "RULES",
     "VERSION",
     "Card",
     "Deck",
-    "Said",
+    "Sentence",
     "decks",
     "document",
     "schema",

@@ -12,18 +12,16 @@ import numpy as np
 
 from troth.reports.cards._reading import (
     chance,
-    change,
     command,
     interval,
     keeping,
     plainly,
     quoted,
     saved,
-    told,
 )
-from troth.reports.cards._rules import Said
+from troth.reports.cards._rules import Sentence
 from troth.reports.cards._worlds import Model, models, paired
-from troth.runs.compare import Paired
+from troth.runs.compare import Paired, number, signed
 from troth.runs.inspect import Dossier
 
 
@@ -32,7 +30,7 @@ class Choice(NamedTuple):
 
     model: Model | None  # None: no suggestion
     why: str  # the rule that decided
-    said: list[Said]
+    sentences: list[Sentence]
 
 
 class Chooser:
@@ -61,21 +59,21 @@ class Chooser:
             return self.models[i].values
         return np.full(len(self._run.column("client")), np.nan)
 
-    def _certainty(self) -> list[Said]:
+    def _certainty(self) -> list[Sentence]:
         """Compare the first model with the second over all benign clients."""
         if len(self.models) < 2:
             return []
         a, b = self.models[:2]
         found = paired(a, b, self.metric)
         if found.n < 2:
-            return [("choice.few", a.said, b.said, str(found.n))]
-        far = told(abs(found.mean_difference), self.metric)
+            return [("choice.few", a.quoted, b.quoted, str(found.n))]
+        far = number(abs(found.mean_difference), self.metric)
         way = "less" if found.mean_difference < 0 else "more"
         counts = (found.n, found.better, found.worse, found.equal)
-        ends = (change(v, self.metric) for v in (found.low, found.high))
+        ends = (signed(v, self.metric) for v in (found.low, found.high))
         return [
             (
-                *(_verdict(found, self._sign), a.said, b.said),
+                *(_verdict(found, self._sign), a.quoted, b.quoted),
                 *(far, f"{way} {self.metric}", *map(str, counts), *ends),
                 chance(found.p_value),
             )
@@ -88,9 +86,9 @@ class Chooser:
         if self._run.clients["malicious"][i] == 1 or not self.models:
             return Choice(None, "hostile", [("choice.hostile", client)])
         first = self.models[0]
-        mean = told(self.worth(first), self.metric)
+        mean = number(self.worth(first), self.metric)
         if len(self.models) == 1:
-            only = (first.said, client, self.metric, self.by, str(self._benign), mean)
+            only = (first.quoted, client, self.metric, self.by, str(self._benign), mean)
             return self._with(first, "only", [("choice.only", *only)], client)
         other = self._ahead(i)
         limits = [] if other is None else self._limits(i, other)
@@ -99,21 +97,23 @@ class Chooser:
                 other, "own", [self._own(i, client, other, limits)], client
             )
         second = self.models[1]
-        average: Said = (
-            *("choice.average", first.said, client, str(len(self.models))),
+        average: Sentence = (
+            *("choice.average", first.quoted, client, str(len(self.models))),
             *(self._first, self.metric, self.by, str(self._benign), mean),
-            *(second.said, told(self.worth(second), self.metric)),
+            *(second.quoted, number(self.worth(second), self.metric)),
         )
-        said = [average, *self.sure, self._locally(i, client, other, limits)]
-        return self._with(first, "average", said, client)
+        lines = [average, *self.sure, self._locally(i, client, other, limits)]
+        return self._with(first, "average", lines, client)
 
-    def _with(self, model: Model, why: str, said: list[Said], client: str) -> Choice:
+    def _with(
+        self, model: Model, why: str, lines: list[Sentence], client: str
+    ) -> Choice:
         what = quoted(model.run), plainly(model.run)
         if model.kind == "personal":
-            said = [*said, ("choice.what", *what)]
+            lines = [*lines, ("choice.what", *what)]
         if model.kind == "personal" and not saved(model.run):
-            return Choice(model, why, [*said, ("choice.unsaved", keeping(model.run))])
-        return Choice(model, why, [*said, *_use(model, client)])
+            return Choice(model, why, [*lines, ("choice.unsaved", keeping(model.run))])
+        return Choice(model, why, [*lines, *_use(model, client)])
 
     def _ahead(self, i: int) -> Model | None:
         """Return a better model than the first on this client's own test data."""
@@ -131,30 +131,30 @@ class Chooser:
         mine, its = (interval(float(m.values[i]), size) for m in pair)
         return [*mine, *its] if mine and its else []
 
-    def _told(self, *values: float) -> list[str]:
-        return [told(float(v), self.metric) for v in values]
+    def _numbers(self, *values: float) -> list[str]:
+        return [number(float(v), self.metric) for v in values]
 
-    def _own(self, i: int, client: str, other: Model, limits: list[float]) -> Said:
+    def _own(self, i: int, client: str, other: Model, limits: list[float]) -> Sentence:
         first, size = self.models[0], str(int(self._run.column("test")[i]))
-        mine = self._told(other.values[i], *limits[:2])
-        its = self._told(first.values[i], *limits[2:])
-        return ("choice.own", other.said, client, size, *mine, first.said, *its)
+        mine = self._numbers(other.values[i], *limits[:2])
+        its = self._numbers(first.values[i], *limits[2:])
+        return ("choice.own", other.quoted, client, size, *mine, first.quoted, *its)
 
     def _locally(
         self, i: int, client: str, other: Model | None, limits: list[float]
-    ) -> Said:
+    ) -> Sentence:
         """Say what the client's own test data show about the best model on average."""
         first, value = self.models[0], float(self.models[0].values[i])
         if np.isnan(value):
             return ("choice.untested", client)
         size = str(int(self._run.column("test")[i]))
-        (has,) = self._told(value)
+        (has,) = self._numbers(value)
         if other is not None:
-            (mine,) = self._told(other.values[i])
-            both = (size, client, other.said, mine, first.said, has)
+            (mine,) = self._numbers(other.values[i])
+            both = (size, client, other.quoted, mine, first.quoted, has)
             rule = "choice.chance" if limits else "choice.differs"
-            return (rule, *both, *self._told(*limits))
-        equal = " and ".join(m.said for m in self.models[1:] if m.values[i] == value)
+            return (rule, *both, *self._numbers(*limits))
+        equal = " and ".join(m.quoted for m in self.models[1:] if m.values[i] == value)
         if equal:
             return ("choice.equal", size, client, has, equal, self._more)
         return ("choice.agrees", size, client, has, self._more)
@@ -171,7 +171,7 @@ def _verdict(found: Paired, sign: int) -> str:
     return "choice.ranks" if ranked else "choice.unsure"
 
 
-def _use(model: Model, client: str) -> list[Said]:
+def _use(model: Model, client: str) -> list[Sentence]:
     """Say how to predict with a model, and on what data."""
     run, shape = model.run, model.run.resolved.get("shape")
     sizes = ", ".join(map(str, shape)) if isinstance(shape, list) else "…"

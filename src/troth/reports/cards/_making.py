@@ -15,9 +15,10 @@ from troth.certificates.record import fingerprint
 from troth.networks import flat
 from troth.reports.cards import _proofs, _reading
 from troth.reports.cards._choice import Choice, Chooser
-from troth.reports.cards._reading import change, ranks, saved, told
-from troth.reports.cards._rules import Said, words
+from troth.reports.cards._reading import ranks, saved
+from troth.reports.cards._rules import Sentence, words
 from troth.reports.cards._worlds import exposure, worlds
+from troth.runs.compare import number, signed
 from troth.runs.inspect import Dossier
 
 MOST = 2**33
@@ -83,7 +84,7 @@ class Card:
     client: int
     run: Dossier
     facts: dict[str, Any]
-    said: list[Said]
+    sentences: list[Sentence]
 
 
 @dataclass
@@ -136,7 +137,7 @@ class _Maker:
         }
         assert run.clients is not None
         self.columns = {k: run.column(k) for k in run.clients}
-        self.told = _told([*run.clients])
+        self.reported = _reported([*run.clients])
         self.verdicts = [v for v in _VERDICTS if self.columns.get(v, np.zeros(1)).any()]
         self.evaluated = int((~np.isnan(self.values)).sum())
 
@@ -146,7 +147,7 @@ class _Maker:
         hash_ = self.hashes.get(client, "")
         certificates, proven = _proofs.certificates(self.run, client, hash_)
         shortcuts, relied = _proofs.shortcuts(self.run, client)
-        poisoning, exposed = self.exposure.said(i)
+        poisoning, exposed = self.exposure.describe(i)
         served, well = self._served(i)
         facts = {
             "client": client,
@@ -156,7 +157,7 @@ class _Maker:
             "metric": self.metric,
             "own_model": self.own,
             **served,
-            "chosen": {k: float(self.columns[k][i]) for k in self.told},
+            "chosen": {k: float(self.columns[k][i]) for k in self.reported},
             "certificates": certificates,
             "shortcuts": shortcuts,
             "poisoning": poisoning,
@@ -164,9 +165,9 @@ class _Maker:
             "rounds": {k: self._count(k, i) for k in _COUNTED},
             "parameters": hash_ or None,
         }
-        said = [*well, *self._gains(i), *self._chose(i), *proven]
-        said += [*relied, *exposed, *self._rests(i), *self._provenance(client, hash_)]
-        return Card(client, self.run, facts, said)
+        lines = [*well, *self._gains(i), *self._chose(i), *proven]
+        lines += [*relied, *exposed, *self._rests(i), *self._provenance(client, hash_)]
+        return Card(client, self.run, facts, lines)
 
     def _is_late(self, i: int) -> bool:
         return bool(self.columns.get("newcomer", np.zeros(i + 1))[i])
@@ -174,7 +175,7 @@ class _Maker:
     def _count(self, column: str, i: int) -> int:
         return int(self.columns[column][i]) if column in self.columns else 0
 
-    def _served(self, i: int) -> tuple[dict[str, Any], list[Said]]:
+    def _served(self, i: int) -> tuple[dict[str, Any], list[Sentence]]:
         value, late = float(self.values[i]), self._is_late(i)
         size = self._count("test", i)
         rank, of = int(self.ranks[late][i]), int((self.ranks[late] > 0).sum())
@@ -185,7 +186,7 @@ class _Maker:
         facts |= {"rank": rank or None, "of": of, "shared": float(self.shared[i])}
         facts["valid"] = float(self.valid[i])
         facts["local"] = None if alone is None else float(alone[i])
-        head, has = self.metric.capitalize(), told(value, self.metric)
+        head, has = self.metric.capitalize(), number(value, self.metric)
         if np.isnan(value):
             if not size:
                 return facts, [("served.untested", self.metric)]
@@ -194,69 +195,69 @@ class _Maker:
         if not rank:
             return facts, [("served.hostile", head, has, str(size))]
         kind = "newcomers" if late else "personal"
-        place = str(rank), str(of), told(self.run.mean(kind), self.metric)
+        place = str(rank), str(of), number(self.run.mean(kind), self.metric)
         rule = "served.own" if self.own else "served.shared"
         if between is None:
             rule = "served.plain" if self.own else "served.shared_plain"
-            said: Said = (rule, head, has, str(size), *place)
+            lines: Sentence = (rule, head, has, str(size), *place)
         else:
-            limits = (told(v, self.metric) for v in between)
-            said = (rule, head, has, str(size), *limits, *place)
+            limits = (number(v, self.metric) for v in between)
+            lines = (rule, head, has, str(size), *limits, *place)
         if np.isnan(self.valid[i]):
-            return facts, [said]
-        valid = told(float(self.valid[i]), self.metric)
-        return facts, [said, ("served.valid", str(self._count("valid", i)), valid)]
+            return facts, [lines]
+        valid = number(float(self.valid[i]), self.metric)
+        return facts, [lines, ("served.valid", str(self._count("valid", i)), valid)]
 
     def _interval(self, value: float, size: int) -> _reading.Interval | None:
         if self.metric != "accuracy" or self.run.resolved.get("multi_label"):
             return None
         return _reading.interval(value, size)
 
-    def _gains(self, i: int) -> list[Said]:
+    def _gains(self, i: int) -> list[Sentence]:
         value, shared, metric = self.values[i], self.shared[i], self.metric
         if not self.own or np.isnan(value):
             return []
-        has = change(value - shared, metric), told(shared, metric)
-        said: list[Said] = [("gain.shared", *has)]
+        has = signed(value - shared, metric), number(shared, metric)
+        lines: list[Sentence] = [("gain.shared", *has)]
         if self.local:
             alone = float(self.local.column(metric)[i])
-            beside = _reading.quoted(self.local), told(alone, metric)
-            said.append(("gain.local", change(value - alone, metric), *beside))
+            beside = _reading.quoted(self.local), number(alone, metric)
+            lines.append(("gain.local", signed(value - alone, metric), *beside))
         elif not self.is_local:
             place, asks = _reading.again(self.run, "local", "personalizer=local")
-            said.append(("gain.local_missing", asks))
-            said.append(("gain.both", _reading.beside(self.run, place)))
-        return said
+            lines.append(("gain.local_missing", asks))
+            lines.append(("gain.both", _reading.beside(self.run, place)))
+        return lines
 
-    def _chose(self, i: int) -> list[Said]:
-        said: list[Said] = []
-        for column in self.told:
+    def _chose(self, i: int) -> list[Sentence]:
+        lines: list[Sentence] = []
+        for column in self.reported:
             value = f"{self.columns[column][i]:.4g}"
             rule = ("lam.chosen",) if column == "lam" else ("lam.told", column)
-            said.append((*rule, value))
+            lines.append((*rule, value))
         options = self.run.sections.get("personalizer", {})
         lam = options.get("lam") if isinstance(options, dict) else None
-        if "lam" not in self.told and isinstance(lam, int | float):
-            said.append(("lam.set", f"{lam:g}"))
-        return said
+        if "lam" not in self.reported and isinstance(lam, int | float):
+            lines.append(("lam.set", f"{lam:g}"))
+        return lines
 
-    def _rests(self, i: int) -> list[Said]:
+    def _rests(self, i: int) -> list[Sentence]:
         sizes = (str(self._count(k, i)) for k in ("train", "valid", "test"))
-        said: list[Said] = [("data.sizes", *sizes)]
+        lines: list[Sentence] = [("data.sizes", *sizes)]
         if self._is_late(i):
-            return [*said, ("data.newcomer",)]
-        said.append(self._asked(i))
+            return [*lines, ("data.newcomer",)]
+        lines.append(self._asked(i))
         away = [self._count(k, i) for k in ("absent", "cut")]
         if any(away):
-            said.append(("rounds.away", *map(str, away)))
+            lines.append(("rounds.away", *map(str, away)))
         if not self.verdicts and self.columns["malicious"][i]:
-            said.append(("rounds.undetected",))
+            lines.append(("rounds.undetected",))
         if self.verdicts:
             each = [f"{self._count(v, i)} {v}" for v in self.verdicts]
-            said.append(("rounds.verdicts", ", ".join(each)))
-        return said
+            lines.append(("rounds.verdicts", ", ".join(each)))
+        return lines
 
-    def _asked(self, i: int) -> Said:
+    def _asked(self, i: int) -> Sentence:
         """Say how often the client was selected."""
         train = self.run.sections.get("train")
         cohort = train.get("cohort", 0) if isinstance(train, dict) else 0
@@ -267,13 +268,13 @@ class _Maker:
             return ("rounds.asked", *asked, str(cohort), str(n))
         return ("rounds.every", *asked, str(n))
 
-    def _provenance(self, client: int, hash_: str) -> list[Said]:
+    def _provenance(self, client: int, hash_: str) -> list[Sentence]:
         found = provenance(self.run)
         versions = found["versions"]
         three = (versions.get(k, "–") for k in ("troth", "python", "torch"))
         id_, seed, git = (str(found[k]) for k in ("id", "seed", "revision"))
         about = _reading.quoted(self.run), id_, seed, *three, git[:12]
-        run: Said = ("provenance.run", *about)
+        run: Sentence = ("provenance.run", *about)
         if hash_:
             return [run, ("provenance.parameters", hash_)]
         if not _reading.saved(self.run):
@@ -299,7 +300,7 @@ def provenance(run: Dossier) -> dict[str, Any]:
     }
 
 
-def _told(columns: list[str]) -> list[str]:
+def _reported(columns: list[str]) -> list[str]:
     """Return the columns of the personalizer: after the counts, before the scores."""
     after = max(
         (i for i, c in enumerate(columns) if c in (*_COUNTED, "imputed")), default=0
@@ -354,8 +355,8 @@ def _written(card: Card, deck: Deck, i: int) -> dict[str, Any]:
     use: dict[str, Any] = {"decided_by": choice.why, "run": None, "model": None}
     if choice.model is not None:
         use |= {"run": choice.model.run.label, "model": choice.model.kind}
-    said = [
+    lines = [
         {"rule": rule, "values": values, "text": words((rule, *values))}
-        for rule, *values in (*choice.said, *card.said)
+        for rule, *values in (*choice.sentences, *card.sentences)
     ]
-    return {**files.plain(card.facts), "use": use, "sentences": said}
+    return {**files.plain(card.facts), "use": use, "sentences": lines}

@@ -6,11 +6,12 @@ import numpy as np
 
 from troth.certificates.bounds import down
 from troth.certificates.ledger import NAME as CERTIFICATES
-from troth.reports.cards._reading import change, command, keeping, saved, told
-from troth.reports.cards._rules import Said
+from troth.reports.cards._reading import command, keeping, saved
+from troth.reports.cards._rules import Sentence
+from troth.runs.compare import number, signed
 from troth.runs.inspect import Certified, Dossier
 
-Part = tuple[Any, list[Said]]
+Part = tuple[Any, list[Sentence]]
 """Facts for JSON, and sentences."""
 
 
@@ -19,21 +20,21 @@ def certificates(run: Dossier, client: int, hash_: str) -> Part:
     if not run.resolved.get("classes") or run.resolved.get("multi_label"):
         return [], [("certificate.never", "2")]
     kind = "shared" if run.part("personalizer") == "none" else "personal"
-    found, said = [], list[Said]()
+    found, lines = [], list[Sentence]()
     for each in run.certified:
         rows = each.rows.get((kind, client))
         if rows is not None:
             facts, words = _proof(each, kind, rows)
             found.append(facts)
-            said.append(words)
+            lines.append(words)
             speaks = facts["parameters"]
             if hash_ and speaks != hash_:
                 s, file = each.settings, str(run.path / CERTIFICATES)
                 asks = certify(run, s["transform"], float(s["sigma"]), client)
-                said.append(("certificate.stale", speaks[:12], hash_[:12], file, asks))
-    if not said and not saved(run):
+                lines.append(("certificate.stale", speaks[:12], hash_[:12], file, asks))
+    if not lines and not saved(run):
         return found, [("certificate.unsaved", keeping(run))]
-    return found, said or [("certificate.missing", certify(run, client=client))]
+    return found, lines or [("certificate.missing", certify(run, client=client))]
 
 
 def certify(
@@ -48,7 +49,9 @@ def certify(
     return command("certify", run.path, *how, *one)
 
 
-def _proof(each: Certified, kind: str, rows: np.ndarray) -> tuple[dict[str, Any], Said]:
+def _proof(
+    each: Certified, kind: str, rows: np.ndarray
+) -> tuple[dict[str, Any], Sentence]:
     s, t = each.settings, {name: column[rows] for name, column in each.table.items()}
     right = t["label"] == t["y"]
     radius = np.sort(np.where(right, t["radius"], 0.0))[::-1]
@@ -95,8 +98,8 @@ def shortcuts(run: Dossier, client: int) -> Part:
     limit = float(run.audit.settings["limit"])
     verdicts = {1.0: "shortcuts.above", 0.0: "shortcuts.below"}
     rule = verdicts.get(t["suspect"], "shortcuts.open")
-    shares = (told(t[n], "accuracy") for n in ("adv_accuracy", "shared_adv_accuracy"))
-    said: list[Said] = [
+    shares = (number(t[n], "accuracy") for n in ("adv_accuracy", "shared_adv_accuracy"))
+    lines: list[Sentence] = [
         (rule, f"{t['examples']:.0f}", *shares, *_three(t, "change"), f"{limit:g}")
     ]
     facts: dict[str, Any] = {"examples": int(t["examples"]), "limit": limit}
@@ -107,12 +110,12 @@ def shortcuts(run: Dossier, client: int) -> Part:
         verdicts = {1.0: "shortcuts.biased", 0.0: "shortcuts.unbiased"}
         rule = verdicts.get(t["biased"], "shortcuts.bias_open")
         count = f"{t['conflicting']:.0f}"
-        said.append((rule, count, *_three(t, "disparity"), f"{limit:g}"))
+        lines.append((rule, count, *_three(t, "disparity"), f"{limit:g}"))
         names = ("conflicting", "disparity", "disparity_low", "disparity_high")
         facts |= {name: t[name] for name in (*names, "biased")}
         facts["conflicting"] = int(t["conflicting"])
-    return facts, said
+    return facts, lines
 
 
 def _three(t: dict[str, float], name: str) -> list[str]:
-    return [change(t[f"{name}{end}"], "accuracy") for end in ("", "_low", "_high")]
+    return [signed(t[f"{name}{end}"], "accuracy") for end in ("", "_low", "_high")]

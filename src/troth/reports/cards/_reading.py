@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import math
 import shlex
 from pathlib import Path
 
@@ -10,22 +9,12 @@ import numpy as np
 
 from troth import files, lookup
 from troth.certificates.bounds import lower, upper
-from troth.runs.compare import number, short, signed
+from troth.runs.compare import number, short
 from troth.runs.inspect import Dossier
 from troth.types import Refusal
 
 Interval = tuple[float, float]
 _LISTED = 20  # clients named one by one
-
-
-def told(value: float, metric: str) -> str:
-    """Write a value of the metric."""
-    return number(None if math.isnan(value) else value, metric)
-
-
-def change(value: float, metric: str) -> str:
-    """Write a difference with its sign."""
-    return signed(None if math.isnan(value) else value, metric)
 
 
 def interval(share: float, examples: int) -> Interval | None:
@@ -71,8 +60,8 @@ def plainly(run: Dossier) -> str:
     """Describe the models of a run."""
     kind = run.part("personalizer")
     with contextlib.suppress(Refusal):
-        said = _PLAINLY.get(kind) or lookup.about("personalizer", kind).summary
-        return said.rstrip(".")
+        lines = _PLAINLY.get(kind) or lookup.about("personalizer", kind).summary
+        return lines.rstrip(".")
     return "–"
 
 
@@ -95,8 +84,8 @@ def hostility(run: Dossier) -> str:
         corruption = "flip_labels" if flips else "random_labels"
         named += f", which here is {corruption}"
     parts = [("corruption", corruption, named), ("attack", attack, f"attack {attack}")]
-    said = [f"they {_does(k, n)} ({w})" for k, n, w in parts if n != "none"]
-    return ", and ".join(said) or "they do nothing"
+    lines = [f"they {_does(k, n)} ({w})" for k, n, w in parts if n != "none"]
+    return ", and ".join(lines) or "they do nothing"
 
 
 @functools.cache

@@ -4,7 +4,7 @@ import re
 import tomllib
 from importlib import resources
 
-Said = tuple[str, ...]
+Sentence = tuple[str, ...]
 """The name of a rule, and its values as text."""
 
 ABOUT = {
@@ -30,6 +30,6 @@ RULES = {
 """Rule → sentence; rules about `page` belong to the summary."""
 
 
-def words(said: Said) -> str:
+def words(sentence: Sentence) -> str:
     """Write the sentence of a rule and its values."""
-    return re.sub(r"\{(\d+)\}", lambda at: said[1 + int(at[1])], RULES[said[0]])
+    return re.sub(r"\{(\d+)\}", lambda at: sentence[1 + int(at[1])], RULES[sentence[0]])

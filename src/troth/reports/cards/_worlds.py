@@ -7,17 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from troth import files
-from troth.reports.cards._reading import (
-    again,
-    beside,
-    change,
-    hostility,
-    name,
-    quoted,
-    told,
-)
-from troth.reports.cards._rules import Said
+from troth.reports.cards._reading import again, beside, hostility, name, quoted
+from troth.reports.cards._rules import Sentence
 from troth.runs import compare
+from troth.runs.compare import number, signed
 from troth.runs.inspect import Dossier
 
 _CLIENTS = ("seed", "data", "partition", "availability")
@@ -32,7 +25,7 @@ class Model(NamedTuple):
     run: Dossier
     kind: str  # personal or shared
     label: str
-    said: str  # the same inside a sentence
+    quoted: str  # the label in a sentence
     values: np.ndarray  # [n] the metric of each client
     mean: float  # of the summary, on test data
     valid: float  # on validation data; NaN without such data
@@ -110,7 +103,7 @@ def models(world: Sequence[Dossier]) -> list[Model]:
             shared.append(model)
     if len(shared) == 1 and not plain:
         words = "the shared model"
-        shared = [shared[0]._replace(label=words, said=words)]
+        shared = [shared[0]._replace(label=words, quoted=words)]
     return [*shared, *found] if plain else [*found, *shared]
 
 
@@ -181,7 +174,7 @@ class Exposure(NamedTuple):
     run: Dossier
     others: list[tuple[Dossier, Moved | None]]
 
-    def said(self, i: int) -> tuple[Any, list[Said]]:
+    def describe(self, i: int) -> tuple[Any, list[Sentence]]:
         """Return facts and sentences about the client in row i."""
         run, metric = self.run, self.run.metric
         value = float(run.column(metric)[i])
@@ -195,26 +188,26 @@ class Exposure(NamedTuple):
         mine = bool(run.column("malicious")[i])
         if run.attacked:
             who = f"{bad}", f"{every}", hostility(run)
-            has = (metric, told(value, metric))
+            has = (metric, number(value, metric))
             rule = f"aggregator {run.part('aggregator')}"
-            said: list[Said] = [("poisoning.under", *who, rule, *has)]
+            lines: list[Sentence] = [("poisoning.under", *who, rule, *has)]
             if alone and not mine:
-                said = [("poisoning.apart", *who, *has)]
+                lines = [("poisoning.apart", *who, *has)]
         elif bad:
-            said = [("poisoning.idle", f"{bad}", f"{every}")]
+            lines = [("poisoning.idle", f"{bad}", f"{every}")]
         else:
-            said = [("poisoning.clean", f"{every}")]
+            lines = [("poisoning.clean", f"{every}")]
         if mine:
-            said.append(("poisoning.one", f"{int(run.column('client')[i])}"))
-        facts["beside"] = [self._beside(i, *other, said) for other in self.others]
+            lines.append(("poisoning.one", f"{int(run.column('client')[i])}"))
+        facts["beside"] = [self._beside(i, *other, lines) for other in self.others]
         if not self.others and not alone:
             rule = "poisoning.no_twin" if run.attacked else "poisoning.try"
             place, asks = _asks(run)
-            said += [(rule, asks), ("poisoning.both", beside(run, place))]
-        return facts, said
+            lines += [(rule, asks), ("poisoning.both", beside(run, place))]
+        return facts, lines
 
     def _beside(
-        self, i: int, other: Dossier, far: Moved | None, said: list[Said]
+        self, i: int, other: Dossier, far: Moved | None, lines: list[Sentence]
     ) -> dict[str, Any]:
         run, metric = self.run, self.run.metric
         mine, its = (float(each.column(metric)[i]) for each in (run, other))
@@ -222,19 +215,19 @@ class Exposure(NamedTuple):
         means = [
             each.mean() for each in ((other, run) if run.attacked else (run, other))
         ]
-        went = [told(mean, metric) for mean in means]
-        cost = change(attacked - clean, metric)
+        went = [number(mean, metric) for mean in means]
+        cost = signed(attacked - clean, metric)
         if run.attacked:
-            has = told(clean, metric), told(attacked, metric), cost
-            said.append(("poisoning.without", quoted(other), *has, *went))
+            has = number(clean, metric), number(attacked, metric), cost
+            lines.append(("poisoning.without", quoted(other), *has, *went))
         else:
-            has = told(attacked, metric), cost, told(clean, metric)
-            said.append(("poisoning.within", quoted(other), *has, *went))
+            has = number(attacked, metric), cost, number(clean, metric)
+            lines.append(("poisoning.within", quoted(other), *has, *went))
         if far is not None and far.broken:
-            said.append(("poisoning.broke", f"{far.broken}", f"{far.tensors}"))
+            lines.append(("poisoning.broke", f"{far.broken}", f"{far.tensors}"))
         elif far is not None:
             share = f"{far.distance / far.norm:.4g}" if far.norm else "–"
-            said.append(("poisoning.moved", f"{far.distance:.4g}", share))
+            lines.append(("poisoning.moved", f"{far.distance:.4g}", share))
         facts = {"run": other.label, "clean": clean, "attacked": attacked}
         facts |= {"mean_clean": means[0], "mean_attacked": means[1]}
         lost = far is None or bool(far.broken)
