@@ -115,29 +115,29 @@ def _judged(run: Run) -> str:
     return f"{of} {good} benign of {every} clients{aside}"
 
 
-def results(found: Sequence[Run], labels: Sequence[str]) -> Group:
+def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
     """Lay out one row per run."""
-    counts = {(benign(run), run.summary["clients"]) for run in found}
-    aimed = any("attack_success_mean" in run.summary["shared"] for run in found)
+    counts = {(benign(run), run.summary["clients"]) for run in runs}
+    aimed = any("attack_success_mean" in run.summary["shared"] for run in runs)
     success = {"attack success": "personal", "on shared": "shared"} if aimed else {}
-    tests = _tests([run.summary.get("tests", {}) for run in found])
+    tests = _tests([run.summary.get("tests", {}) for run in runs])
     rows = []
-    for run, label in zip(found, labels, strict=True):
+    for run, label in zip(runs, labels, strict=True):
         s, head = run.summary, heading(run.summary)
         cells = [number(s[k][f"{head}_{m}"], head) for k, m in _COLUMNS.values()]
         more = [s.get("tests", {}).get(t, {}).get(k, {}) for t, k in tests.values()]
         cells += [number(each.get(f"{head}_mean"), head) for each in more]
         cells += [number(s[k].get("attack_success_mean")) for k in success.values()]
         rows.append([short(label), *cells, f"{s['seconds']:.1f}"])
-    who = _judged(found[0]) if len(counts) == 1 else "benign clients"
+    who = _judged(runs[0]) if len(counts) == 1 else "benign clients"
     what = f"{head.capitalize()} of the clients' own models"
     title = f"{what}, each on its own test data, over {who}"
     return table(title, ["run", *_COLUMNS, *tests, *success, "seconds"], rows)
 
 
-def _tests(found: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
+def _tests(several: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
     """Map the columns of further test sets to their names and kinds of model."""
-    names = dict.fromkeys(name for tests in found for name in tests)
+    names = dict.fromkeys(name for tests in several for name in tests)
     return {
         column: (name, kind)
         for name in names
@@ -157,8 +157,10 @@ def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
         cells = []
         for key in keys.values():
             none = {"mean": None, "half_width": None}
-            found = group["numbers"].get(key.format(group["metric"]), none)
-            both = (number(found[k], group["metric"]) for k in ("mean", "half_width"))
+            interval = group["numbers"].get(key.format(group["metric"]), none)
+            both = (
+                number(interval[k], group["metric"]) for k in ("mean", "half_width")
+            )
             cells.append(" ± ".join(both))
         rows.append([short(group["label"]), str(len(group["seeds"])), *cells])
     title = "Over seeds: mean ± half width of its 95 % interval"
@@ -176,17 +178,17 @@ def paired(pair: Mapping[str, Any]) -> str:
     )
 
 
-def words(found: Sequence[Run], labels: Sequence[str]) -> str:
+def words(runs: Sequence[Run], labels: Sequence[str]) -> str:
     """Say what the numbers of the quickstart mean."""
-    first, head = found[0].summary["shared"], heading(found[0].summary)
+    first, head = runs[0].summary["shared"], heading(runs[0].summary)
     mean, worst = first[f"{head}_mean"], first[f"{head}_worst10"]
     text = (
         f"The shared model has a mean {head} of {number(mean, head)} over "
-        f"{benign(found[0])} benign clients. For the worst tenth of them it is "
+        f"{benign(runs[0])} benign clients. For the worst tenth of them it is "
         f"{number(worst, head)}."
     )
     before, others = [("the shared model", mean)], []
-    for run, label in zip(found, labels, strict=True):
+    for run, label in zip(runs, labels, strict=True):
         if run.experiment.personalizer.name != "none":
             own = run.summary["personal"][f"{head}_mean"]
             beside = [_beside(own, value, name, head) for name, value in before]
@@ -206,13 +208,13 @@ def _beside(value: float | None, other: float | None, name: str, head: str) -> s
 
 
 def outcome(
-    found: Sequence[Run],
+    runs: Sequence[Run],
     labels: Sequence[str],
     compared: Sequence[Mapping[str, Any]],
     in_words: bool,
 ) -> None:
     """Print the tables and comparisons of finished runs."""
-    console().print(results(found, labels))
+    console().print(results(runs, labels))
     if groups := [each for each in compared if each["kind"] == "seeds"]:
         console().print(seeds(groups))
     if pairs := [each for each in compared if each["kind"] == "paired"]:
@@ -224,13 +226,13 @@ def outcome(
         say(f"  {paired(pair)}")
     if len(pairs) > _MOST:
         say(f"  … and {len(pairs) - _MOST} more; --json prints all")
-    for run, label in zip(found, labels, strict=True):
+    for run, label in zip(runs, labels, strict=True):
         if "newcomers" in run.summary:
             say(newcomers(run, short(label)))
         if run.summary.get("stayed"):
             say(stayed(run, short(label)))
     if in_words:
-        say(f"\n{words(found, labels)}")
+        say(f"\n{words(runs, labels)}")
 
 
 def newcomers(run: Run, label: str) -> str:
@@ -252,11 +254,11 @@ def stayed(run: Run, label: str) -> str:
     )
 
 
-def onward(found: Sequence[Run], root: Path) -> None:
+def onward(runs: Sequence[Run], root: Path) -> None:
     """Say where the files are, and which commands read them."""
-    each = "" if found[0].path == root else ", one folder per run"
-    last, whole = (shlex.quote(str(path)) for path in (found[-1].path, root))
-    client = int((found[-1].clients["malicious"] == 0).argmax())  # the first benign one
+    each = "" if runs[0].path == root else ", one folder per run"
+    last, whole = (shlex.quote(str(path)) for path in (runs[-1].path, root))
+    client = int((runs[-1].clients["malicious"] == 0).argmax())  # the first benign one
     say(
         f"\nFiles: {root}{each}: clients.csv, rounds.jsonl, summary.json, models\n"
         f"Next:  troth report {whole}\n"
@@ -265,7 +267,7 @@ def onward(found: Sequence[Run], root: Path) -> None:
     )
 
 
-def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:
+def costs(runs: Sequence[Cost], name: str, as_json: bool) -> None:
     """Print what runs would cost: a table, or an object for programs."""
     made: list[dict[str, Any]] = [
         {
@@ -275,7 +277,7 @@ def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:
             "disk_bytes": cost.disk,
             "experiment": reader.to_dict(cost.experiment),
         }
-        for cost in found
+        for cost in runs
     ]
     if as_json:
         print_json({"runs": made})
@@ -293,17 +295,17 @@ def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:
     title = "Cost (nothing was trained or written)"
     columns = ["run", "rounds", "client-steps", "memory", "disk"]
     console().print(table(title, columns, rows))
-    for where in sorted({c.experiment.engine.state_dir for c in found if c.disk}):
+    for where in sorted({c.experiment.engine.state_dir for c in runs if c.disk}):
         say(f"Personal state on disk lies in {where or 'the folder of the run'}.")
 
 
 def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
     """Print methods to stdout: one table per kind, one row per method."""
-    found = {k: [_method(about) for about in every] for k, every in kinds.items()}
+    described = {k: [_method(about) for about in every] for k, every in kinds.items()}
     if as_json:
-        print_json({"kinds": found})
+        print_json({"kinds": described})
         return
-    for kind, every in found.items():
+    for kind, every in described.items():
         rows = [
             [m["name"], m["summary"], _options(m), ", ".join(m["citations"])]
             for m in every

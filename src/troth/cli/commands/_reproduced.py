@@ -1,4 +1,4 @@
-"""Show what `troth reproduce` found: its list, and tables as wide as the screen."""
+"""Show what `troth reproduce` listed: its list, and tables as wide as the screen."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Shown(NamedTuple):
     took: float  # seconds in total
 
 
-def entries(found: Sequence[dict[str, Any]]) -> None:
+def entries(listed: Sequence[dict[str, Any]]) -> None:
     """Print the list."""
     from troth.cli import tables as display
 
     title = "Tables and figures. Times are estimates, from measured speed if possible"
-    console, rows = display.console(), [_entry(one) for one in found]
+    console, rows = display.console(), [_entry(one) for one in listed]
     if console.width >= WIDE:
         console.print(display.table(title, HEADS, rows, texts=3, whole=1))
         return

@@ -53,17 +53,17 @@ def data(
     if show:
         facts |= _drawn(name, settings or [], experiment, data_dir, out, quiet)
         name = facts["shown"]
-    found = [catalogue.entry(name, data_dir)] if name else catalogue.entries(data_dir)
+    entries = [catalogue.entry(name, data_dir)] if name else catalogue.entries(data_dir)
     bad: list[str] = []
     if check:
-        facts["checked"], bad = _checked(found, quiet)
+        facts["checked"], bad = _checked(entries, quiet)
     if as_json:
-        rows = [_plain(entry, whole=name is not None) for entry in found]
+        rows = [_plain(entry, whole=name is not None) for entry in entries]
         tables.print_json({"data": rows, **facts})
     elif name and not (get or check or show):
-        _describe(found[0])
+        _describe(entries[0])
     elif not (get or check or show):
-        _table(found)
+        _table(entries)
     if bad:
         raise typer.Exit(complain(bad[0]))
 
@@ -119,16 +119,16 @@ def _drawn(
 
 
 def _checked(
-    found: list[Entry], quiet: bool
+    entries: list[Entry], quiet: bool
 ) -> tuple[dict[str, dict[str, str]], list[str]]:
     """Return "ok" or the problem for each file of each data set, and all problems."""
     from troth.cli import tables
     from troth.data import catalogue
     from troth.data.datasets._files import again
 
-    here = [entry for entry in found if entry.source and entry.place]
-    if len(found) == 1 and not here:
-        refuse(f"data '{found[0].about.name}' has no files here to check")
+    here = [entry for entry in entries if entry.source and entry.place]
+    if len(entries) == 1 and not here:
+        refuse(f"data '{entries[0].about.name}' has no files here to check")
     results: dict[str, dict[str, str]] = {}
     lines, bad = [], []
     for entry in here:
@@ -148,12 +148,12 @@ def _state(entry: Entry) -> str:
     return kinds.get(entry.kind, "here" if entry.place else "–")
 
 
-def _table(found: list[Entry]) -> None:
+def _table(entries: list[Entry]) -> None:
     """Print one row per data set to stdout."""
     from troth.cli import tables
 
     rows = []
-    for entry in found:
+    for entry in entries:
         size = _bytes(entry.size) if entry.place else ""
         row = [entry.about.name, _state(entry), size, entry.about.summary]
         licence = entry.source.licence if entry.source else ""

@@ -24,5 +24,5 @@ def list(
         hint = f"{lookup.nearest(kind, kinds)}; there are: {', '.join(kinds)}"
         refuse(f"there is no kind '{kind}'{hint}")
     chosen = [kind] if kind else kinds
-    found = {k: [lookup.about(k, name) for name in lookup.names(k)] for k in chosen}
-    tables.methods(found, as_json)
+    methods = {k: [lookup.about(k, name) for name in lookup.names(k)] for k in chosen}
+    tables.methods(methods, as_json)

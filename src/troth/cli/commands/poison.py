@@ -65,11 +65,11 @@ def poison(
         return f"stopped; {again if root.exists() else 'nothing was written'}"
 
     with stoppable(stopped), watch:
-        found = chain.chain(sections, root, options, data_dir=data_dir, watch=watch)
+        stages = chain.chain(sections, root, options, data_dir=data_dir, watch=watch)
     table = root / chain.FILE
     files = f"{table}, {table.with_suffix('.json')}, one folder per stage"
-    lines = [*_words(found, root), f"Files: {files}"]
-    tables.show(_table(found), lines, chain.told(root, found), as_json, quiet)
+    lines = [*_words(stages, root), f"Files: {files}"]
+    tables.show(_table(stages), lines, chain.told(root, stages), as_json, quiet)
 
 
 def _weight(text: str) -> float | str:
@@ -80,7 +80,7 @@ def _weight(text: str) -> float | str:
         return text
 
 
-def _table(found: list[Reached]) -> Group:
+def _table(stages: list[Reached]) -> Group:
     """Lay out one row per stage."""
     from troth.cli import tables
     from troth.runs.compare import number
@@ -94,15 +94,15 @@ def _table(found: list[Reached]) -> Group:
             *(str(r.examples), f"{r.share:.2%}", f"{r.largest:.4g}"),
             f"{r.weight:.4g}",
         )
-        for r in found
+        for r in stages
     ]
     title = "Distance and accuracy of the shared model, against the attacker's target"
     return tables.table(title, (*columns, *more), rows)
 
 
-def _words(found: list[Reached], root: Path) -> list[str]:
+def _words(stages: list[Reached], root: Path) -> list[str]:
     """Say what it means, and what to do with it."""
-    first, last = found[0], found[-1]
+    first, last = stages[0], stages[-1]
     way = 1 - last.distance / last.start
     lines = [
         f"Stage {last.stage} brings the shared model {way:.0%} of the way to the "
