@@ -90,13 +90,10 @@ def models(world: Sequence[Dossier]) -> list[Model]:
 
     A shared model is named after the run without a personalizer, if there is one.
     """
-    found: list[Model] = []
     plain = [run for run in world if run.part("personalizer") == "none"]
-    own = [run for run in world if not any(run is p for p in plain)]
-    for run in own:
-        found.append(_model(run, "personal"))
-    of = "the shared model of "
-    shared: list[Model] = []
+    own = [run for run in world if run.part("personalizer") != "none"]
+    personal = [_model(run, "personal") for run in own]
+    of, shared = "the shared model of ", list[Model]()
     for run, words in [*((run, "") for run in plain), *((run, of) for run in own)]:
         model = _model(run, "shared", words)
         if not any(_equal(model.values, other.values) for other in shared):
@@ -104,7 +101,7 @@ def models(world: Sequence[Dossier]) -> list[Model]:
     if len(shared) == 1 and not plain:
         words = "the shared model"
         shared = [shared[0]._replace(label=words, quoted=words)]
-    return [*shared, *found] if plain else [*found, *shared]
+    return [*shared, *personal] if plain else [*personal, *shared]
 
 
 def decisions(world: Sequence[Dossier]) -> list[tuple[Model, Model]]:
@@ -113,25 +110,27 @@ def decisions(world: Sequence[Dossier]) -> list[tuple[Model, Model]]:
     Of a few models all pairs; of many, every personal model with the shared one of its
     run and with the local one, and these two.
     """
-    every = models(world)
-    shared = [m for m in every if m.kind == "shared"]
-    own = [m for m in every if m.kind != "shared"]
-    local = [m for m in own if m.run.part("personalizer") == "local"]
-    rest = [m for m in own if m.run.part("personalizer") != "local"]
-    ordered = [*shared, *local, *rest]
+    kinds = ("shared", "local", "personal")
+    ordered = sorted(models(world), key=lambda m: kinds.index(_kind(m)))
     return [
         (a, b)
         for i, a in enumerate(ordered)
         for b in ordered[:i]
-        if len(every) <= _FEW or _reference(a, b)
+        if len(ordered) <= _FEW or _reference(a, b)
     ]
+
+
+def _kind(m: Model) -> str:
+    """Return shared, local or personal."""
+    local = m.kind == "personal" and m.run.part("personalizer") == "local"
+    return "local" if local else m.kind
 
 
 def _reference(a: Model, b: Model) -> bool:
     """Say whether b is a baseline of a: its shared model, or local training."""
     if b.kind == "shared":
         return _equal(_model(a.run, "shared").values, b.values) and a.kind != "shared"
-    return b.run.part("personalizer") == "local"
+    return _kind(b) == "local"
 
 
 def _model(run: Dossier, kind: str, words: str = "") -> Model:
@@ -142,7 +141,7 @@ def _model(run: Dossier, kind: str, words: str = "") -> Model:
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.shape == b.shape and bool(np.array_equal(a, b, equal_nan=True))
+    return bool(np.array_equal(a, b, equal_nan=True))
 
 
 def paired(a: Model, b: Model, metric: str) -> compare.Paired:
