@@ -154,7 +154,8 @@ def test_ctrl_c_keeps_what_came(server, tmp_path):
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=300)[1].decode()
     assert process.returncode == 130 and "Traceback" not in said
-    assert said.splitlines()[-1].startswith("troth: stopped; what came so far is kept")
+    last = said.splitlines()[-1]
+    assert last.startswith("troth: stopped; the part that arrived is kept")
     server.pace = 0.0
     subprocess.run(command, check=True, env=os.environ, stderr=subprocess.DEVNULL)
     assert (place / "a").read_bytes() == content
