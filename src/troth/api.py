@@ -125,7 +125,33 @@ def build_check(experiment: Experiment, data_dir: str | None, path: Path) -> Non
 
 
 def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
-    """Go on with a run, or with every unfinished run of a grid."""
+    """Continue a run, or every unfinished run of a grid, from its last checkpoint.
+
+    The files at the end are those of a run that was never stopped, byte for byte on the
+    same machine. What is finished is left as it is.
+
+    Args:
+        path: folder of a run or of a grid.
+        watch: called after every round; None: nobody watches.
+
+    Returns:
+        The runs, in the order of the grid.
+
+    Raises:
+        Refusal: no folder of a run, or files that were lost or changed since.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> partition = {"name": "iid", "clients": 4}
+    >>> [one] = run({"partition": partition, "train": {"rounds": 2}},
+    ...             settings=["engine.how=loop"], out=f"{folder.name}/run")
+    >>> [same] = resume(one.path)  # it was finished
+    >>> same.summary["rounds"]
+    2
+    >>> folder.cleanup()
+
+    Read on: `checkpoint` in the experiment file, and `docs/usage.md`.
+    """
     root = Path(path)
     if not (root / files.GRID).exists():
         train.resume(root, watch=watch)
@@ -169,7 +195,30 @@ def cost(
     device: str | None = None,
     data_dir: str | None = None,
 ) -> list[Cost]:
-    """What the runs would take; nothing is trained or written."""
+    """Estimate what the runs of an experiment would take; nothing is trained.
+
+    Data are loaded and split as for a run, and everything is checked that a run checks.
+
+    Args:
+        experiment: as in `run`.
+        settings: changes such as "train.rounds=50".
+        device: auto, cpu, cuda, cuda:N or mps; None: as the experiment says.
+        data_dir: where data sets are looked for first; None: the usual places.
+
+    Returns:
+        For each run of the grid its label, its experiment, the number of client steps
+        and the bytes of memory and disk that it needs.
+
+    Raises:
+        Refusal: a setting, or data, that a run would be refused for.
+
+    >>> partition = {"name": "iid", "clients": 4}
+    >>> [one] = cost({"partition": partition, "train": {"rounds": 3, "steps": 5}})
+    >>> one.client_steps, one.disk  # 4 clients, 3 rounds of 5 steps
+    (60, 0)
+
+    Read on: `troth cost --help`, and `docs/usage.md`.
+    """
     costs = []
     for one in plan(tree(experiment, settings), device):
         built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
@@ -194,7 +243,7 @@ def personalize(
     test: float = 0.2,
     device: str = "auto",
 ) -> "Newcomer":
-    """A model for a client that never took part, from the shared one and its own data.
+    """Make a model for a client that never took part, from its data and a run's folder.
 
     Args:
         run: finished, or its folder; nothing else of it is needed.
@@ -225,10 +274,24 @@ def aggregate(
 
     Args:
         name: of the rule, such as "median" (`troth list aggregator`).
-        updates: [n, d], a row a client.
-        loss: [n] what the clients report, for rules that read it.
-        size: [n] how many examples each has, for rules that read it.
-        **options: of the rule.
+        updates: [n, d], one row per client, all finite.
+        loss: [n] losses that the clients report, for rules that read them; None: none.
+        size: [n] numbers of examples, for rules that read them; None: 1 for each.
+        **options: of the rule, such as f=2; those not given have their defaults.
+
+    Returns:
+        [d] the step that the rule makes of the updates. Rules with memory start anew.
+
+    Raises:
+        Refusal: an unknown rule or option, or updates that are no such matrix.
+
+    >>> updates = torch.tensor([[0.0], [1.0], [2.0], [3.0], [100.0]])
+    >>> aggregate("mean", updates).item(), aggregate("median", updates).item()
+    (21.200000762939453, 2.0)
+    >>> aggregate("krum", updates, f=1).item()
+    1.0
+
+    Read on: `troth list aggregator`; each rule's docstring has its guarantee.
     """
     _check_matrix(updates)
     n, device = updates.shape[0], updates.device

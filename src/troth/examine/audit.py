@@ -225,6 +225,18 @@ def audit(
 
     Raises:
         Refusal: There are no personal models or no classes, or data are out of bounds.
+
+    >>> import tempfile, troth
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> tree = {"partition": {"name": "iid", "clients": 4}, "personalizer": "ditto"}
+    >>> [one] = troth.run({**tree, "train": {"rounds": 1}},
+    ...                   settings=["engine.how=loop"], out=f"{folder.name}/run")
+    >>> found = audit(one, clients="2", device="cpu", eps=0.1, iterations=2)
+    >>> found.table["client"].tolist()
+    [0, 1]
+    >>> folder.cleanup()
+
+    Read on: `docs/shortcuts.md`.
     """
     run = run if isinstance(run, Run) else Run(run)
     _check(run, on, limit)

@@ -64,6 +64,18 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Report
 
     Raises:
         Refusal: A folder is no run, or a file cannot be written.
+
+    >>> import tempfile, troth
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> partition = {"name": "iid", "clients": 4}
+    >>> [one] = troth.run({"partition": partition, "train": {"rounds": 1}},
+    ...                   settings=["engine.how=loop"], out=f"{folder.name}/run")
+    >>> made = report([one.path])
+    >>> made.page.name, made.cards.name
+    ('report.html', 'report.cards.json')
+    >>> folder.cleanup()
+
+    Read on: `docs/report.md`.
     """
     if not paths:
         raise Refusal("there is no run to report; give at least one folder")

@@ -234,5 +234,28 @@ def judged(clients: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def load(path: str | Path) -> Run:
-    """Open the folder of a run."""
+    """Open the folder of a run, finished or not.
+
+    Args:
+        path: the folder that `run` or `troth run` wrote; of a grid, that of one run.
+
+    Returns:
+        The run: its `experiment`, its tables (`summary`, `clients`, `rounds`) and its
+        models (`shared()`, `model(client)`, `predict(client, x)`), read when needed.
+
+    Raises:
+        Refusal: not the folder of a run.
+
+    >>> import tempfile, troth
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> partition = {"name": "iid", "clients": 4}
+    >>> _ = troth.run({"partition": partition, "train": {"rounds": 1}},
+    ...               settings=["engine.how=loop"], out=f"{folder.name}/run")
+    >>> one = load(f"{folder.name}/run")
+    >>> one.finished, len(one.rounds), one.predict(0, np.zeros((2, 1, 8, 8))).shape
+    (True, 1, (2,))
+    >>> folder.cleanup()
+
+    Read on: `docs/usage.md` lists the files of a run.
+    """
     return Run(path)
