@@ -17,12 +17,13 @@ import torch
 
 from troth import build
 from troth.config import reader
+from troth.config.schema import Experiment
 from troth.engine.engine import Plan
 
 CLIENTS, EXAMPLES, STEPS, TIMES = 10, 256, 10, 5
 
 
-def experiment(folder: Path) -> reader.Experiment:
+def experiment(folder: Path) -> Experiment:
     """Random pictures of the size of CIFAR-10's: speed does not ask what they show."""
     random, m = np.random.default_rng(1), CLIENTS * (EXAMPLES + 2)
     x = random.integers(0, 256, (m, 3, 32, 32), dtype=np.uint8)
@@ -46,7 +47,7 @@ def experiment(folder: Path) -> reader.Experiment:
     )
 
 
-def measure(e: reader.Experiment, plan: Plan | None) -> dict[str, Any]:
+def measure(e: Experiment, plan: Plan | None) -> dict[str, Any]:
     """Milliseconds a client-step by a plan, the median of several rounds."""
     federation = build.build(e, plan=plan).federation
     engine, ids = federation.engine, np.arange(CLIENTS)

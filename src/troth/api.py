@@ -60,8 +60,8 @@ def run(
 ) -> list[Run]:
     """Train an experiment, every run of its grid.
 
-    Runs of a grid that differ only in the seed, in who is hostile and what they do, and
-    in how the server answers, step as one matrix on a GPU.
+    Runs of a grid that differ only in the seed, in the malicious clients and what they
+    do, and in the server's part, step as one matrix on a GPU.
 
     Args:
         experiment: a TOML file, a dictionary of its sections, or None: the quickstart.
@@ -83,8 +83,11 @@ def run(
     if not sections.get("grid"):
         train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
         return [Run(root)]
-    for one in planned:  # all are checked before any is trained
-        build_check(one.experiment, data_dir, root / one.label)
+    for one in planned:  # what any would be refused for is refused before the first
+        built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
+        place = root / one.label
+        state = plans.file(place, one.experiment.engine.state_dir)
+        train.check_room(built, state, place)
     facts = {"device": device, "data_dir": data_dir}
     sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
     files.create(root, files.GRID, reader.dumps(sections))
@@ -97,31 +100,18 @@ def _each(
     planned: list[Planned], root: Path, data_dir: str | None, watch: Watch | None
 ) -> list[Run]:
     """Train or go on with every run of a grid; like runs share what was measured."""
-    plans: dict[str, Plan] = {}
+    measured: dict[str, Plan] = {}
     for one in planned:
-        place, work = root / one.label, _work(one.experiment)
+        place, e = root / one.label, one.experiment
+        # What decides how fast clients step.
+        parts = e.data, e.partition, e.model, e.train, e.personalizer.name, e.engine
         if (place / files.EXPERIMENT).exists():
             train.resume(place, watch=watch)
         else:
-            known = plans.get(work)
-            train.train(
-                one.experiment, place, watch=watch, data_dir=data_dir, plan=known
-            )
-        plans[work] = train.plan_of(read_experiment(place))
+            known = measured.get(repr(parts))
+            train.train(e, place, watch=watch, data_dir=data_dir, plan=known)
+        measured[repr(parts)] = train.plan_of(read_experiment(place))
     return [Run(root / one.label) for one in planned]
-
-
-def _work(experiment: Experiment) -> str:
-    """What decides how fast clients step."""
-    e = experiment
-    parts = (e.data, e.partition, e.model, e.train, e.personalizer.name, e.engine)
-    return repr(parts)
-
-
-def build_check(experiment: Experiment, data_dir: str | None, path: Path) -> None:
-    """Refuse now what a later run of the grid would be refused for."""
-    built = build(experiment, data_dir=data_dir, plan=train.UNMEASURED)
-    train.check_room(built, plans.file(path, experiment.engine.state_dir), path)
 
 
 def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
@@ -157,26 +147,25 @@ def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
         train.resume(root, watch=watch)
         return [Run(root)]
     sections = reader.read(root / files.GRID)
-    facts = sections.pop("resolved", {})
+    facts = sections.get("resolved", {})
     planned = plan(sections, facts.get("device"))
     return _each(planned, root, facts.get("data_dir"), watch)
 
 
 def finished(path: str | Path) -> bool:
-    """Whether a run, or every run of a grid, went to its end."""
+    """Return whether a run, or every run of a grid, went to its end."""
     root = Path(path)
     if not (root / files.GRID).exists():
         return Run(root).finished
-    sections = reader.read(root / files.GRID)
-    sections.pop("resolved", None)
-    planned = plan(sections, None)
+    planned = plan(reader.read(root / files.GRID), None)
     return all((root / one.label / files.SUMMARY).exists() for one in planned)
 
 
 def plan(sections: dict[str, Any], device: str | None) -> list[Planned]:
-    """The runs that the sections of a file come to, each one checked."""
-    found = []
+    """Return the runs that the sections of a file come to, each one checked."""
+    runs = []
     for changed, one in reader.expand(sections):
+        one.pop("resolved", None)  # facts that the file of a grid holds
         experiment = reader.from_dict(one)
         if device is not None:
             engine = dataclasses.replace(experiment.engine, device=device)
@@ -184,8 +173,8 @@ def plan(sections: dict[str, Any], device: str | None) -> list[Planned]:
         label = reader.label(changed)
         name = ",".join(part for part in (experiment.name, label) if part)
         experiment = dataclasses.replace(experiment, name=name)
-        found.append(Planned(changed, label, experiment))
-    return found
+        runs.append(Planned(changed, label, experiment))
+    return runs
 
 
 def cost(

@@ -49,16 +49,7 @@ def make_engine(
     members: int,
     plan: Plan | None,
 ) -> Engine:
-    """Build the engine that steps the `members` clients of an experiment.
-
-    Args:
-        e: the experiment.
-        net: the network.
-        data: what the clients hold.
-        arrays: the data set.
-        members: number of clients that take part in rounds.
-        plan: how clients step, if that is known.
-    """
+    """Build the engine; `members` is the number of clients that take part in rounds."""
     feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, precision(e))
     objective = task.Objective(net, arrays.classes, loss(e), feed.padded)
     validate.check(objective.net, data.x[:2])
@@ -109,22 +100,18 @@ class Built(NamedTuple):
 
     @property
     def client_steps(self) -> float:
-        """Number of client steps of the run, the last phase included.
+        """Number of client steps of the run: rounds, last phase and newcomers.
 
         An estimate where some clients fail.
         """
-        engine = self.federation.engine
-        last = engine.client.finish
-        after = float(_steps(last, engine.feed).sum()) if last else 0.0
-        return self._in_rounds + after + self._of_newcomers
-
-    @property
-    def _of_newcomers(self) -> float:
-        """Steps of the newcomers' rounds, after the last round."""
-        f, client = self.federation, self.federation.engine.client
-        each = _steps(client.local, f.engine.feed)[f.newcomers]
-        count = newcomers.rounds(self.experiment, len(f.members))
-        return 0.0 if client.idle else float(each.sum()) * count
+        f, steps = self.federation, self._in_rounds
+        client, feed = f.engine.client, f.engine.feed
+        if client.finish:
+            steps += float(_steps(client.finish, feed).sum())
+        if not client.idle:
+            rounds = newcomers.rounds(self.experiment, len(f.members))
+            steps += float(_steps(client.local, feed)[f.newcomers].sum()) * rounds
+        return steps
 
     @property
     def _in_rounds(self) -> float:
@@ -174,9 +161,6 @@ def build(
         experiment: checked already (`config.from_dict`).
         data_dir: the first folder that is searched for data sets; None: the usual ones.
         plan: how clients step, from an earlier run; None measures.
-
-    Returns:
-        The experiment, ready to train.
     """
     e, where = experiment, device(experiment.engine.device)
     arrays, shards, facts = load.deal(e, data_dir)
@@ -227,7 +211,9 @@ def build(
     federation.redraw = redraw
     built = Built(e, federation, net, data, hostile, facts, prepared, aim)
     if plan is None:
-        _plan(built)
+        some = _sampler(e, engine, federation.members)(0)  # whoever is there
+        given = engine, federation.broadcast, population, some, built.client_steps
+        engine.use(plans.choose(*given, e.engine.how, e.engine.chunk, e.engine.workers))
     return built
 
 
@@ -337,20 +323,3 @@ def _sampler(
     here = None if there is None else lambda r, some: there(r, members[some])
     draw = sampling.named(how, e.seed, e.train.cohort or len(members), size, here)
     return lambda r: members[draw(r)]
-
-
-def _plan(built: Built) -> None:
-    """Measure how the clients step best, and use that plan."""
-    f, wish = built.federation, built.experiment.engine
-    whole = _sampler(built.experiment, f.engine, f.members)  # whoever is there
-    chosen = plans.choose(
-        f.engine,
-        f.broadcast,
-        f.population,
-        whole(0),
-        built.client_steps,
-        wish.how,
-        wish.chunk,
-        wish.workers,
-    )
-    f.engine.use(chosen)

@@ -53,11 +53,10 @@ def create(path: Path, name: str, text: str) -> None:
     check_free(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.mkdir(parents=True)
-        put(part / name, text.encode())
-        part.rename(path)
-    except OSError as error:
-        raise Refusal(_unwritable(path, error)) from None
+        with refused(f"the output folder {path}", "give another --out"):
+            part.mkdir(parents=True)
+            put(part / name, text.encode())
+            part.rename(path)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -73,11 +72,20 @@ def check_free(path: Path) -> None:
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise Refusal(_unwritable(path, f"{parent} is not a folder you may write to"))
+        raise Refusal(
+            f"the output folder {path} cannot be written ({parent} is not a folder you "
+            "may write to); give another --out"
+        )
 
 
-def _unwritable(path: Path, why: object) -> str:
-    return f"the output folder {path} cannot be written ({why}); give another --out"
+@contextlib.contextmanager
+def refused(what: object, remedy: str) -> Iterator[None]:
+    """Turn an error of the file system within the block into a refusal."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise Refusal(f"{what} cannot be written ({why}); {remedy}") from None
 
 
 def write(path: Path, text: str) -> None:
@@ -86,13 +94,8 @@ def write(path: Path, text: str) -> None:
     Raises:
         Refusal: it cannot be written; the earlier content is still there.
     """
-    try:
+    with refused(path, "give another place with --out, or make room on a full disk"):
         put(path, text.encode())
-    except OSError as error:
-        raise Refusal(
-            f"{path} cannot be written ({error.strerror}); give another place with "
-            "--out, or make room if its disk is full"
-        ) from None
 
 
 def put(path: Path, content: bytes) -> None:
@@ -200,7 +203,8 @@ def stream(
         Refusal: the file cannot be written; the earlier content is still there.
     """
     header, length = _header(shapes, facts)
-    try:
+    remedy = "make room on a full disk: a stopped run goes on by troth resume"
+    with refused(path, remedy):
         path.parent.mkdir(exist_ok=True)
         with whole(path, path.with_name(path.name + ".part")) as file:
             file.write(header)
@@ -208,11 +212,6 @@ def stream(
                 flat = piece.detach().cpu().contiguous().reshape(-1)
                 file.write(flat.view(torch.uint8).numpy().data)
             assert file.tell() == length
-    except OSError as error:
-        raise Refusal(
-            f"{path} cannot be written ({error.strerror}); make room if its disk is "
-            "full: a run that was cut short goes on by troth resume"
-        ) from None
 
 
 def _header(
@@ -285,14 +284,13 @@ def digest_of(path: Path, form: str) -> str:
     """
     kind = form.partition(":")[0]
     packed, _, name = kind.rpartition(".")
-    found = hashlib.new(name, usedforsecurity=False)
     try:
         with gzip.open(path) if packed else path.open("rb") as file:
-            while block := file.read(1 << 20):
-                found.update(block)
+            new = lambda: hashlib.new(name, usedforsecurity=False)  # noqa: E731
+            digest = hashlib.file_digest(file, new)
     except (OSError, EOFError, zlib.error):
         return "unreadable"
-    return f"{kind}:{found.hexdigest()}"
+    return f"{kind}:{digest.hexdigest()}"
 
 
 @contextlib.contextmanager
@@ -336,13 +334,9 @@ def busy(file: Path) -> bool:
     """Return whether a living process holds the lock of a file; change nothing."""
     try:
         with file.open("rb") as probe:
-            if fcntl:
-                fcntl.flock(probe, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # no such file, or a file system without locks
+            return not locked(probe, shared=True)
+    except OSError:  # no such file
         return False
-    return False
 
 
 def hold(lock: IO[Any]) -> bool:
@@ -354,13 +348,14 @@ def hold(lock: IO[Any]) -> bool:
     return False
 
 
-def locked(lock: IO[Any] | int) -> bool:
+def locked(lock: IO[Any] | int, shared: bool = False) -> bool:
     """Take a file's lock if it is free, or if the file system has no locks."""
     try:
         if fcntl:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+            fcntl.flock(lock, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks
-        return True
+        pass
     return True

@@ -120,12 +120,8 @@ the label that it wants said of each, [m]; −1: the example does not count. Eac
 by itself, and always the same."""
 
 
-def _no_slope(v: Tensor, x: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
-    raise Refusal("this task gives no gradients of its outputs; build it by `tasks`")
-
-
-def _no_climb(*given: Any) -> tuple[Tensor, Tensor, Tensor]:
-    raise Refusal("this task gives no gradients in its inputs; build it by `tasks`")
+def _no_gradients(*arguments: Any) -> Any:
+    raise Refusal("this task gives no such gradients; build it by `networks.task`")
 
 
 class Task(NamedTuple):
@@ -141,10 +137,11 @@ class Task(NamedTuple):
     grad: Callable[[Tensor, Batch], Tensor]
     predict: Callable[[Tensor, Tensor], Tensor]  # parameters, x → outputs
     tail: int = 0
-    slope: Callable[[Tensor, Tensor, Callable[[Tensor], Tensor]], Tensor] = _no_slope
+    slope: Callable[..., Tensor] = _no_gradients
     # parameters, x, a number made of outputs → its gradient in the parameters
-    climb: Callable[..., tuple[Tensor, Tensor, Tensor]] = _no_climb  # parameters, x, y,
-    # still → outputs, every example's loss [b], its gradient in x [b, …] unless `still`
+    climb: Callable[..., tuple[Tensor, Tensor, Tensor]] = _no_gradients
+    # parameters, x, y, still → outputs, every example's loss [b], its gradient in x
+    # [b, …] unless `still`
 
 
 class Broadcast(NamedTuple):

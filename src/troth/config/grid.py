@@ -24,15 +24,11 @@ _EITHER = {"steps": "epochs", "epochs": "steps"}  # one of them; 0 is neither
 
 
 def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
-    """A copy of `tree` with every `section.key=value` carried out, in order.
+    """Copy `tree` with every `section.key=value` carried out, in order.
 
-    What a change makes meaningless goes with it, unless it is itself set by one of
-    the assignments: see `_make_room`.
-
-    Args:
-        tree: the experiment as read; left as it is.
-        assignments: a value is read as TOML (`0.1`, `true`, `[1, 2]`, `"text"`), and
-            as a text where it is none; `section=name` replaces a whole section.
+    A value is read as TOML (`0.1`, `true`, `[1, 2]`, `"text"`), and as a text where it
+    is none; `section=name` replaces a whole section. What a change makes meaningless
+    goes with it, unless it is itself set: see `_make_room`.
 
     Raises:
         Refusal: not of that form, or into something that is not a section.
@@ -140,16 +136,12 @@ def _value(text: str) -> Any:
 
 
 def expand(tree: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Every combination of a `[grid]`, the last key varying fastest.
+    """Return every combination of a `[grid]`, the last key varying fastest.
 
-    Args:
-        tree: the experiment as read. The keys of its grid are dotted
-            ("personalizer.lam"), whole sections ("personalizer") or plain ("seed"),
-            and each holds a list. Whole sections are set before single keys.
-
-    Returns:
-        (what was changed: dotted key → value, the experiment without a grid), a pair
-        a run; one pair, with nothing changed, where there is no grid.
+    Keys are dotted ("personalizer.lam"), whole sections ("personalizer") or plain
+    ("seed"), and each holds a list. Whole sections are set before single keys. For each
+    run return what was changed (dotted key → value) and the experiment without a grid;
+    without a grid there is one run, with nothing changed.
 
     Raises:
         Refusal: a grid that is not such a table, or names a key or a value twice.

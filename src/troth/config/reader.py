@@ -16,27 +16,15 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 from troth import lookup
-from troth.config.grid import differences, expand, label, override
+from troth.config.grid import differences as differences
+from troth.config.grid import expand as expand
+from troth.config.grid import label as label
+from troth.config.grid import override as override
 from troth.config.schema import Adversary, Experiment, Part
-from troth.config.toml import dumps, parse, read
+from troth.config.toml import dumps as dumps
+from troth.config.toml import parse as parse
+from troth.config.toml import read as read
 from troth.types import Refusal
-
-__all__ = [
-    "Experiment",
-    "Part",
-    "citations",
-    "differences",
-    "dumps",
-    "expand",
-    "fingerprint",
-    "from_dict",
-    "label",
-    "override",
-    "parse",
-    "parts",
-    "read",
-    "to_dict",
-]
 
 _ASIDE = ("resolved", "engine", "checkpoint", "output", "deployment", "name")
 """Sections that change no number of a run."""

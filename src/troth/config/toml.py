@@ -51,11 +51,7 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def parse(text: str, where: str) -> dict[str, Any]:
-    """The tables of a TOML text.
-
-    Args:
-        text: the text.
-        where: what a refusal calls it, such as the name of its file.
+    """Read the tables of a TOML text; `where` is what a refusal calls it.
 
     Raises:
         Refusal: a syntax error; names line and column.

@@ -95,16 +95,11 @@ class Feed:
     ) -> tuple[Tensor, Tensor]:
         """Draw slots and weights of every step on the host: [steps, clients, batch].
 
+        With `by_group`, clients with examples of several groups draw with replacement:
+        first a group, all equally likely, then one of its examples.
+
         In numpy on one thread: the arrays are small, and waking a pool of threads for
         each operation costs more than it saves.
-
-        Args:
-            ids: the clients.
-            steps: number of steps.
-            round_: keys the draws.
-            by_group: clients with examples of several groups draw with replacement:
-                first a group, all equally likely, then one of its examples. Clients
-                with one group go through epochs as always.
         """
         each = (steps, len(ids))
         size = np.broadcast_to(self._sizes[ids], each).copy()
@@ -135,12 +130,7 @@ class Feed:
     ) -> Drawn:
         """Move `draw` to the device, with keys and groups.
 
-        Args:
-            ids: the clients.
-            steps: number of steps.
-            round_: keys the draws.
-            by_group: as in `draw`.
-            alone: a single client, whose padding is cut off.
+        With `alone` there is a single client, whose padding is cut off.
         """
         slots, weight = self.draw(ids, steps, round_, by_group)
         if alone:
@@ -211,11 +201,8 @@ class Feed:
     def whole(self, ids: np.ndarray, split: Split, few_shapes: bool = False) -> Batch:
         """Return a whole split of each client as one padded batch: [clients, most, …].
 
-        Args:
-            ids: the clients.
-            split: which of their splits.
-            few_shapes: pad to a power of two (at most the largest client's size),
-                because every new shape costs a trace.
+        With `few_shapes` pad to a power of two (at most the largest client's size),
+        because every new shape costs a trace.
         """
         clients = torch.from_numpy(ids).to(split.size.device)
         size, start = split.size[clients].cpu(), split.start[clients].cpu()

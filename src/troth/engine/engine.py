@@ -32,14 +32,9 @@ _EACH = Batch(0, 0, 0, None, 0, 0, 0)  # type: ignore[arg-type]
 def function(client: Client, task: Task, name: str) -> Liftable:
     """Return a client function and its batched axes.
 
-    Functions without a batched argument get `i`, the row's number.
-
-    Args:
-        client: the functions of one client.
-        task: predicts.
-        name: `predict`, `model`, `tell`, `settle`, or a phase and its part, such as
-            `local.step`. `last` is a step that only some clients take; `prepare`
-            returns x, y and weight.
+    `name` is `predict`, `model`, `tell`, `settle`, or a phase and its part, such as
+    `local.step`; `last` is a step that only some clients take. Functions without a
+    batched argument get `i`, the row's number.
     """
     settle = client.settle
     whole: dict[str, Liftable] = {
@@ -60,14 +55,14 @@ def _part(phase: Phase, part: str) -> Liftable:
         assert phase.prepare is not None
         return phase.prepare(broadcast, valid)[:3]  # the rest stays as it was
 
-    found: dict[str, Liftable] = {
+    parts: dict[str, Liftable] = {
         "prepare": (prepare, (None, _EACH)),
         "begin": (lambda i, b, s: phase.begin(b, s), (0, None, 0)),
         "step": (phase.step, (None, 0, _EACH, _EACH)),
         "last": (last, (None, 0, _EACH, _EACH, 0)),
         "end": (lambda i, *rest: phase.end(*rest), (0, None, 0, 0, _EACH)),
     }
-    return found[part]
+    return parts[part]
 
 
 def through(
@@ -81,7 +76,7 @@ def through(
     counts: Tensor,
     batches: Iterable[tuple[int, Batch]],
 ) -> tuple[Reply, Tensor]:
-    """Take some clients through a phase as one matrix.
+    """Take some clients through a phase as one matrix: replies and new states.
 
     Args:
         lift: name of a client function → that function, lifted.
@@ -89,13 +84,10 @@ def through(
         phase: the phase of that name.
         packing: of their states.
         broadcast: what the server sent; one row per client where these differ.
-        rows: [c, width] their states.
+        rows: [c, width] states.
         valid: validation data.
         counts: [c] steps of each client.
         batches: one per step.
-
-    Returns:
-        Their replies and their new states.
     """
     n, device = len(rows), broadcast.w.device
     index = torch.arange(n, device=device)
@@ -121,10 +113,7 @@ def through(
 def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
     """Compute `one(worker, k)` for k < n, in order, on several threads.
 
-    Args:
-        one: a piece of work; what belongs to a worker is used by its thread alone.
-        n: number of pieces.
-        workers: number of threads; torch uses one core in each while they run.
+    What belongs to a worker is used by its thread alone; torch uses one core in each.
     """
     workers = min(workers, n)
     if workers <= 1:
@@ -226,8 +215,8 @@ class Engine:
         Args:
             name: `local` or `finish`.
             broadcast: what the server sent.
-            rows: [c, width] their states.
-            ids: [c] the clients.
+            rows: [c, width] states.
+            ids: [c] clients.
             round_: keys their batches.
             limit: at most this many steps, for all or for each client.
         """
@@ -343,12 +332,7 @@ class Engine:
 
     @torch.no_grad()
     def settled(self, rows: Tensor, ids: np.ndarray) -> Tensor:
-        """Apply what clients decide only when their model is read.
-
-        Args:
-            rows: [c, width] their states.
-            ids: [c] clients, whose validation data decide.
-        """
+        """Apply to states [c, width] what clients decide when their model is read."""
         settle, valid = self.client.settle, self.feed.data.valid
         if settle is None:
             return rows
@@ -359,12 +343,12 @@ class Engine:
                 batch = whole(ids, valid, few_shapes=True)
                 state = trees.kept(self._lift("settle").once(*given, batch))
                 return self.packing.pack(state, len(rows))
-            found = []
+            decided = []
             for k in range(len(rows)):
                 state = trees.first(self.packing.unpack(rows[k : k + 1]))
                 batch = trees.first(self.feed.whole(ids[k : k + 1], valid))
-                found.append(self.packing.pack(settle(state, batch), 1))
-            return torch.cat(found)
+                decided.append(self.packing.pack(settle(state, batch), 1))
+            return torch.cat(decided)
 
     @torch.no_grad()
     def told(self, rows: Tensor) -> Tensor:

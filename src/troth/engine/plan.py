@@ -34,18 +34,9 @@ def choose(
 ) -> Plan:
     """Choose the fastest plan for this machine, model and cohort.
 
-    Given settings are kept. The others are measured on the first cohort, whose results
-    are discarded. A compiler is tried only where the run is long enough to pay for it.
-
-    Args:
-        engine: ready to step.
-        broadcast: the first one.
-        population: holds the first states.
-        cohort: clients to measure on.
-        client_steps: number of steps in the whole run.
-        how: `auto`, or one of loop, vmap, compiled, threads.
-        chunk: clients that step together; 0 chooses.
-        workers: number of threads; 0 chooses.
+    Settings that are not `auto` or 0 are kept. The others are measured on the cohort,
+    whose results are discarded. A compiler is tried only where the `client_steps` of
+    the whole run are enough to pay for it.
     """
     best, best_time = None, float("inf")
     given = how != "auto" and (chunk > 0 or how in ("loop", "threads"))
@@ -69,16 +60,10 @@ def choose(
 
 
 def after(plan: Plan, engine: Engine, n: int, given: int = 0) -> Plan:
-    """Choose how all clients step after the last round.
+    """Choose how all n clients step after the last round; keep a chunk that is given.
 
     On a GPU a step of many clients takes hardly longer than one of few: take as many as
     memory holds, unless a single one was measured to fill the GPU.
-
-    Args:
-        plan: that of the rounds.
-        engine: ready to step.
-        n: number of clients.
-        given: `engine.chunk`, which is kept; 0 chooses.
     """
     if given or plan.apart or plan.chunk == 1 or engine.device.type != "cuda":
         return plan
@@ -161,12 +146,8 @@ class Need(NamedTuple):
 def need(e: Experiment, n: int, row: int, model: int, finishes: bool) -> Need:
     """Compute the bytes that the state of n clients takes.
 
-    Args:
-        e: the experiment.
-        n: clients; those that are never asked take nothing.
-        row: bytes of a client's state.
-        model: bytes of a client's model.
-        finishes: whether every client works once more after the last round.
+    A row is a client's state; clients that are never asked take nothing. With
+    `finishes` every client works once more after the last round.
     """
     cohort = e.train.cohort or n
     visited = n if finishes else min(n, e.train.rounds * cohort)
@@ -179,13 +160,7 @@ def need(e: Experiment, n: int, row: int, model: int, finishes: bool) -> Need:
 
 
 def settled(wish: str, rows: int, where: torch.device) -> str:
-    """Choose `device`, `host` or `disk`; `auto`: the first with twice the room.
-
-    Args:
-        wish: `auto`, or one of them.
-        rows: bytes of all rows.
-        where: the device.
-    """
+    """Choose `device`, `host` or `disk`; `auto`: the first with twice the room."""
     if wish != "auto":
         return wish
     host = torch.device("cpu")
@@ -201,12 +176,7 @@ def place(name: str, where: torch.device) -> torch.device | None:
 
 
 def file(path: Path, state_dir: str) -> Path:
-    """Return the path of a run's state file.
-
-    Args:
-        path: the folder of the run.
-        state_dir: `engine.state_dir`; empty: in that folder.
-    """
+    """Return the path of a run's state file: in its folder, or in `state_dir`."""
     if not state_dir:
         return path / FILE
     whole = str(path.absolute()).encode()  # runs of the same name lie side by side

@@ -143,10 +143,6 @@ class RowFile:
             flush = getattr(os, "fdatasync", os.fsync)
             self._call(lambda: flush(self._descriptor))
 
-    def bytes(self, used: int) -> int:
-        """Return the size of this many slots."""
-        return used * self.stride
-
     def dump(self, used: int) -> dict[str, Tensor]:
         """Return nothing: the rows are in the file."""
         return {}
@@ -345,11 +341,6 @@ class Population:
         """Clients whose state has been written, ascending."""
         return np.flatnonzero(self._slots.table >= 0)
 
-    @property
-    def bytes(self) -> int:
-        """Size of the rows now, in memory or in the file."""
-        return self._rows.bytes(self._slots.used)
-
     def dump(self) -> dict[str, Tensor]:
         """Return all that a checkpoint must hold; of rows in a file, only their slots.
 
@@ -421,10 +412,6 @@ class Blocks:
             offsets = devices.sent(offsets, self._store)
             found.append((self._blocks[b], torch.from_numpy(where), offsets))
         return found
-
-    def bytes(self, used: int) -> int:
-        """Return the size of the blocks."""
-        return sum(b.numel() * b.element_size() for b in self._blocks)
 
     def sync(self) -> None:
         """Do nothing: memory is always up to date."""

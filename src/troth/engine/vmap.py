@@ -42,7 +42,7 @@ class Lifted:
             dims: the client axis of each argument, as vmap takes it.
             how: `compiled`, or anything else for the plain trace.
             in_place: the arguments may be overwritten.
-            alone: the chunk is always of one client: no vmap, the plain operations.
+            alone: the chunk is always one client: plain operations, no vmap.
         """
         self._function = _one(function, dims) if alone else vmap(function, dims)
         self._how = how

@@ -86,14 +86,10 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Report
     beside = page.with_suffix(".cards.json")
     made = cards.decks(runs)
     text = html(runs, made, beside.name)
-    try:
+    with files.refused(page, "give another file with --out"):
         page.parent.mkdir(parents=True, exist_ok=True)
-        files.write(page, text)
-        files.write(beside, json.dumps(cards.document(runs, made)) + "\n")
-    except OSError as error:
-        raise Refusal(
-            f"{page} cannot be written ({error.strerror}); give another file with --out"
-        ) from None
+    files.write(page, text)
+    files.write(beside, json.dumps(cards.document(runs, made)) + "\n")
     return Report(page, beside, runs)
 
 

@@ -15,7 +15,7 @@ from troth.config import reader
 from troth.runs.load import Run, judged
 from troth.types import Refusal
 
-Told = tuple[Mapping[str, Any], Mapping[str, Any]]
+Row = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Settings (dotted key → value, `seed` among them) and summary of a run."""
 
 NAN = float("nan")
@@ -53,16 +53,11 @@ class Pair(NamedTuple):
 
 
 def interval(values: np.ndarray | Sequence[float]) -> tuple[float, float]:
-    """Mean and half width of its 95 % Student-t interval.
+    """Return the mean of values and the half width of its 95 % Student-t interval.
 
-    With s² = Σ(x − x̄)²/(n−1) the half width is t_{0.975, n−1} · s/√n. It supposes
-    independent values that are about normal, as results over seeds are.
-
-    Args:
-        values: One a seed. A NaN is not left out: a seed that failed is not a result.
-
-    Returns:
-        Mean and half width; the half width of a single value is nan.
+    With s² = Σ(x − x̄)²/(n−1) the half width is t_{0.975, n−1} · s/√n, NaN for a single
+    value. It supposes independent values that are about normal, as results over seeds
+    are. A NaN is not left out: a seed that failed is not a result.
     """
     x = np.asarray(values, dtype=np.float64)
     if x.size == 0:
@@ -76,19 +71,19 @@ def interval(values: np.ndarray | Sequence[float]) -> tuple[float, float]:
 
 
 def paired(a: np.ndarray, b: np.ndarray, higher_is_better: bool = True) -> Paired:
-    """Whether the second of two runs serves the clients better than the first.
+    """Test whether the second of two runs serves the clients better than the first.
 
     The mean of the differences b − a with its t-interval, and the p-value of Wilcoxon's
     signed-rank test that they lie symmetrically about 0; clients without a difference
     do not enter the test (Wilcoxon's own treatment).
 
     Args:
-        a: [n] a value a client in the first run.
+        a: [n] one value per client in the first run.
         b: [n] the same clients in the second run.
         higher_is_better: False for losses and errors; decides `better` and `worse`.
 
     Returns:
-        The comparison over clients that have a value in both. With none all is nan;
+        The comparison over clients that have a value in both. With none all is NaN;
         with one the interval is; without any difference the p-value is 1.
 
     Raises:
@@ -132,17 +127,12 @@ def _signed_ranks(difference: np.ndarray) -> float:
     return float(stats.wilcoxon(np.sign(difference) * ranks).pvalue)
 
 
-def by_seed(runs: Sequence[Told]) -> list[Group]:
-    """Mean and half width over the runs that differ only in `seed`.
+def by_seed(runs: Sequence[Row]) -> list[Group]:
+    """Group the runs that differ only in `seed`: mean and half width of their numbers.
 
-    Args:
-        runs: Settings and summary of each. Runs alike in every setting, seed included,
-            are the same run, and only the first of them counts.
-
-    Returns:
-        A group for each distinct rest of the settings, in order of appearance. Its
-        numbers are those that every run of it has; a key in a nested summary is dotted
-        (`personal.accuracy_mean`), lists and texts are passed over.
+    Runs alike in every setting, seed included, are the same run, and only the first of
+    them counts. Numbers are those that every run of a group has; a key in a nested
+    summary is dotted (`personal.accuracy_mean`), lists and texts are passed over.
     """
     groups: dict[frozenset[tuple[str, str]], list[int]] = {}
     for i in _distinct(runs):
@@ -151,7 +141,7 @@ def by_seed(runs: Sequence[Told]) -> list[Group]:
     return [_group(runs, members) for members in groups.values()]
 
 
-def _group(runs: Sequence[Told], members: list[int]) -> Group:
+def _group(runs: Sequence[Row], members: list[int]) -> Group:
     tables = [_numbers(runs[i][1]) for i in members]
     shared = [k for k in tables[0] if all(k in t for t in tables)]
     return Group(
@@ -162,20 +152,14 @@ def _group(runs: Sequence[Told], members: list[int]) -> Group:
     )
 
 
-def pairs(runs: Sequence[Told]) -> list[Pair]:
-    """Pairs of runs that differ in exactly one setting and have the same seed.
+def pairs(runs: Sequence[Row]) -> list[Pair]:
+    """Pair runs that differ in exactly one setting and have the same seed.
 
     Of many runs that differ in the same setting, each is paired with the first of them
     only; where that is the personalizer, also with the one whose clients train alone
     (`local`), for that is what every other one must be worth the effort against.
     Where the setting is the name of a part (`personalizer.name`), options of that part
     which only one of the two has go with the name and are no second difference.
-
-    Args:
-        runs: Settings and summary of each; a run given twice counts once.
-
-    Returns:
-        The pairs, by their second run.
     """
     written = {i: _written(runs[i][0]) for i in _distinct(runs)}
     every = {key for settings in written.values() for key in settings}
@@ -209,7 +193,7 @@ def _difference(a: dict[str, str], b: dict[str, str]) -> str:
     return names[0] if follows else ""
 
 
-def _distinct(runs: Sequence[Told]) -> list[int]:
+def _distinct(runs: Sequence[Row]) -> list[int]:
     """The runs, less those that repeat an earlier one."""
     first: dict[frozenset[tuple[str, str]], int] = {}
     for i, (settings, _) in enumerate(runs):
@@ -235,23 +219,20 @@ def _numbers(summary: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     return flat
 
 
-def compare(found: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:
+def compare(runs: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:
     """Summarize runs over their seeds, and compare pairs of runs client by client."""
-    told = [(_settings(run), run.summary) for run in found]
-    several = [group for group in by_seed(told) if len(group.runs) > 1]
-    alike = [  # in other data or parts of them client k is somebody else
-        pair
-        for pair in pairs(told)
-        if not pair.setting.startswith(("data.", "partition."))
-    ]
+    rows = [(_settings(run), run.summary) for run in runs]
+    several = [group for group in by_seed(rows) if len(group.runs) > 1]
+    other = ("data.", "partition.")  # there client k is somebody else
+    alike = [pair for pair in pairs(rows) if not pair.setting.startswith(other)]
     return [
-        *(_over_seeds(group, found, labels) for group in several),
-        *(_by_client(pair, found, labels) for pair in alike),
+        *(_over_seeds(group, runs, labels) for group in several),
+        *(_by_client(pair, runs, labels) for pair in alike),
     ]
 
 
 def _over_seeds(
-    group: Group, found: Sequence[Run], labels: Sequence[str]
+    group: Group, runs: Sequence[Run], labels: Sequence[str]
 ) -> dict[str, Any]:
     first = group.runs[0]
     parts = [p for p in labels[first].split(",") if not p.startswith("seed=")]
@@ -259,17 +240,17 @@ def _over_seeds(
     return {
         "kind": "seeds",
         "label": ",".join(parts) or "all",
-        "metric": heading(found[first].summary),
-        "runs": [_identity(found[i]) for i in group.runs],
+        "metric": heading(runs[first].summary),
+        "runs": [_identity(runs[i]) for i in group.runs],
         "seeds": group.seeds,
         "numbers": numbers,
     }
 
 
 def _by_client(
-    pair: Pair, found: Sequence[Run], labels: Sequence[str]
+    pair: Pair, runs: Sequence[Run], labels: Sequence[str]
 ) -> dict[str, Any]:
-    a, b = found[pair.first], found[pair.second]
+    a, b = runs[pair.first], runs[pair.second]
     metric = heading(a.summary)
     who = judged(a.clients) & judged(b.clients)
     one, two = (run.clients[metric][who] for run in (a, b))
@@ -296,7 +277,7 @@ def _settings(run: Run) -> dict[str, Any]:
     return {k: v for k, (v, _) in flat.items() if not k.startswith(aside)}
 
 
-def entries(found: Sequence[Run]) -> list[dict[str, Any]]:
+def entries(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Describe the runs for programs."""
     return [
         {
@@ -305,7 +286,7 @@ def entries(found: Sequence[Run]) -> list[dict[str, Any]]:
             "experiment": reader.to_dict(run.experiment),
             "summary": run.summary,
         }
-        for run in found
+        for run in runs
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a run's folder says, whole or half-written: nothing in it stops the reader.
+"""Read a run's folder, whole or half-written: nothing in it stops the reader.
 
 A file that is missing is missing; one that cannot be read is named among `troubles`,
 with what to do about it, and then counts as missing.
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from troth import files
 from troth.certificates.curves import Curves, curves
@@ -111,17 +112,16 @@ def audit(file: Path) -> Audit:
 def certified(file: Path) -> list[Certified]:
     """The whole lines of the file, apart by their settings."""
     text = file.read_text("utf-8")
-    lines = list(csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1])))
-    apart: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    names = [*Smoothing().record()]
-    for line in lines:
-        apart.setdefault(tuple(line[name] for name in names), []).append(line)
-    found = []
-    for key, mine in apart.items():
+    whole = text[: text.rfind("\n") + 1]
+    if not whole:
+        return []
+    lines = pd.read_csv(io.StringIO(whole), dtype=str, keep_default_na=False)
+    names, found = [*Smoothing().record()], []
+    for key, mine in lines.groupby(names, sort=False):
         settings = dict(zip(names, key, strict=True))
         kinds = {"model": str, "parameters": str, "client": int, "y": int}
         kinds |= {"label": int, "radius": float, "used": int}
-        table = {n: np.array([k(row[n]) for row in mine]) for n, k in kinds.items()}
+        table = {n: np.array([k(v) for v in mine[n]]) for n, k in kinds.items()}
         if not (np.isfinite(table["radius"]) & (table["radius"] >= 0)).all():
             raise ValueError("a radius is no number")
         if not 0 < float(settings["alpha"]) < 1 or not float(settings["sigma"]) > 0:
@@ -129,17 +129,10 @@ def certified(file: Path) -> list[Certified]:
         words: dict[str, Any] = {"transform": settings["transform"]}
         words |= {"units": settings["units"] or "normalised"}
         unit = Smoothing(**words).unit
-        found.append(Certified(settings, unit, table, _curves(table), _rows(table)))
+        whose = {"model": table["model"], "client": table["client"]}
+        rows = pd.DataFrame(whose).groupby([*whose]).indices
+        found.append(Certified(settings, unit, table, _curves(table), rows))
     return found
-
-
-def _rows(table: Table) -> dict[tuple[str, int], np.ndarray]:
-    """Which rows are about which model of which client."""
-    found: dict[tuple[str, int], list[int]] = {}
-    whose = zip(table["model"].tolist(), table["client"].tolist(), strict=True)
-    for i, key in enumerate(whose):
-        found.setdefault(key, []).append(i)
-    return {key: np.array(rows) for key, rows in found.items()}
 
 
 def _curves(table: dict[str, np.ndarray]) -> dict[str, Curves]:
@@ -184,8 +177,8 @@ class Dossier:
     @property
     def metric(self) -> str:
         """What clients are judged by; "" where no evaluation says it."""
-        said = [self.summary or {}, *(r["evaluation"] for r in self.evaluated[-1:])]
-        own = [each.get("personal", {}) for each in said]
+        every = [self.summary or {}, *(r["evaluation"] for r in self.evaluated[-1:])]
+        own = [each.get("personal", {}) for each in every]
         return next((m for m in METRICS for s in own if f"{m}_mean" in s), "")
 
     @property
@@ -220,10 +213,9 @@ class Dossier:
 
     @property
     def attacked(self) -> bool:
-        """Whether hostile clients do something."""
-        hostile = self.resolved.get("malicious", 0)
+        """Whether malicious clients do something."""
         ways = self.part("attack"), self.part("corruption")
-        return bool(hostile) and ways != ("none", "none")
+        return bool(self.resolved.get("malicious", 0)) and ways != ("none", "none")
 
     def mean(
         self, kind: str = "personal", what: str = "mean", on: str = "test"
@@ -233,8 +225,8 @@ class Dossier:
         Models are chosen by validation data where there are any: what test data chose
         they cannot judge.
         """
-        said = self.summary or {}
-        table = (said if on == "test" else said.get(on) or {}).get(kind, {})
+        whole = self.summary or {}
+        table = (whole if on == "test" else whole.get(on) or {}).get(kind, {})
         value = table.get(f"{self.metric}_{what}")
         return float(value) if isinstance(value, int | float) else float("nan")
 
@@ -249,25 +241,21 @@ class Dossier:
 
 
 def opened(paths: Sequence[str | Path]) -> list[Dossier]:
-    """The runs in these folders; a grid, or a chain of attacks, is all of its runs.
+    """Read the runs in these folders; a grid, or a chain of attacks, is all its runs.
 
     Raises:
         Refusal: a folder that is none of these.
     """
-    found: dict[Path, Dossier] = {}
-    for given in paths:
-        root = Path(given)
-        for place in _runs(root):
-            found.setdefault(place.resolve(), _dossier(place))
-    labels = [each.label for each in found.values()]
-    for where, each in found.items():  # the same name twice says nothing
-        if labels.count(each.label) > 1:
-            each.label = f"{where.parent.name}/{where.name}"
-    labels = [each.label for each in found.values()]
-    for where, each in found.items():
-        if labels.count(each.label) > 1:
-            each.label = str(where)
-    return list(found.values())
+    runs: dict[Path, Dossier] = {}
+    for path in paths:
+        for place in _runs(Path(path)):
+            runs.setdefault(place.resolve(), _dossier(place))
+    for longer in (lambda p: f"{p.parent.name}/{p.name}", str):
+        labels = [run.label for run in runs.values()]
+        for place, run in runs.items():  # the same name twice says nothing
+            if labels.count(run.label) > 1:
+                run.label = longer(place)
+    return list(runs.values())
 
 
 def _runs(root: Path) -> list[Path]:
@@ -289,38 +277,43 @@ def _runs(root: Path) -> list[Path]:
 
 
 def _ordered(root: Path, inside: list[Path]) -> list[Path]:
-    """As the grid, or the chain, has them."""
+    """Sort the runs as the grid, or the chain of attacks, has them."""
     names = ["none", *files.STAGES]
     if (root / files.GRID).exists():
         with contextlib.suppress(Refusal):
-            tree = reader.read(root / files.GRID)
-            tree.pop("resolved", None)
-            names = [reader.label(changed) for changed, _ in reader.expand(tree)]
+            grid = reader.expand(reader.read(root / files.GRID))
+            names = [reader.label(changed) for changed, _ in grid]
     order = {name: i for i, name in enumerate(names)}
     return sorted(inside, key=lambda p: (order.get(p.name, len(order)), p.name))
 
 
 def _dossier(path: Path) -> Dossier:
-    found = Dossier(path, path.resolve().name)
-    found.sections = _tried(found, files.EXPERIMENT, experiment) or {}
+    one = Dossier(path, path.resolve().name)
+    one.sections = _tried(one, files.EXPERIMENT, experiment) or {}
     try:
-        found.run = Run(path)
+        one.run = Run(path)
     except Refusal as refusal:
-        if found.sections:
-            found.troubles.append(f"{path / files.EXPERIMENT}: {refusal}")
-    found.rounds = _tried(found, files.ROUNDS, load.rounds) or []
-    found.summary = _tried(found, files.SUMMARY, summary)
-    found.clients = _tried(found, files.CLIENTS, clients)
-    if found.finished:
-        _agree(found)
-    found.audit = _tried(found, files.AUDIT, audit)
-    found.certified = _tried(found, files.CERTIFICATES, certified) or []
-    return found
+        if one.sections:
+            one.troubles.append(f"{path / files.EXPERIMENT}: {refusal}")
+    one.rounds = _tried(one, files.ROUNDS, load.rounds) or []
+    one.summary = _tried(one, files.SUMMARY, summary)
+    one.clients = _tried(one, files.CLIENTS, clients)
+    if one.summary is not None and one.clients is not None:
+        rows = len(one.clients["client"])
+        if rows != one.summary["clients"] or not one.metric:  # files of several runs
+            one.troubles.append(
+                f"{path / files.CLIENTS} has {rows} clients, and {files.SUMMARY} says "
+                f"{one.summary['clients']}; make the run again"
+            )
+            one.summary = one.clients = None
+    one.audit = _tried(one, files.AUDIT, audit)
+    one.certified = _tried(one, files.CERTIFICATES, certified) or []
+    return one
 
 
-def _tried(found: Dossier, name: str, read: Callable[[Path], Any]) -> Any:
-    """What a file says; None where it is missing or says nothing sensible."""
-    file = found.path / name
+def _tried(run: Dossier, name: str, read: Callable[[Path], Any]) -> Any:
+    """Read a file; None where it is missing or holds nothing sensible."""
+    file = run.path / name
     if not file.exists():
         return None
     try:
@@ -329,20 +322,8 @@ def _tried(found: Dossier, name: str, read: Callable[[Path], Any]) -> Any:
         why = " ".join(str(error).split())[:120]
     except Refusal as refusal:
         why = str(refusal)
-    found.troubles.append(
+    run.troubles.append(
         f"{file} cannot be read ({why}); put the file back as Troth wrote it, or make "
         "the run again"
     )
     return None
-
-
-def _agree(found: Dossier) -> None:
-    """Refuse to believe files that are not of one run."""
-    assert found.summary is not None and found.clients is not None
-    rows = len(found.clients["client"])
-    if rows != found.summary["clients"] or not found.metric:
-        found.troubles.append(
-            f"{found.path / files.CLIENTS} has {rows} clients, and "
-            f"{files.SUMMARY} says {found.summary['clients']}; make the run again"
-        )
-        found.summary = found.clients = None

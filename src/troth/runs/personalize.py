@@ -57,24 +57,17 @@ def personalize(
     test: float = 0.2,
     device: str = "auto",
 ) -> Newcomer:
-    """A model for a client that never took part.
+    """Make a model for a client that never took part.
 
     Its personalizer starts from the shared model, works some rounds on the newcomer's
-    examples, unheard, and then does what it does after the last round: with `ditto` a
-    model pulled to the shared one, with `finetune` the shared one trained on, with
-    `none` the shared one itself.
+    examples, of which the server learns nothing, and then does what it does after the
+    last round: with `ditto` a model pulled to the shared one, with `finetune` the
+    shared one trained on, with `none` the shared one itself.
 
-    Departs: what travels beside the shared model (SCAFFOLD's control variates) is not
-    in a run's folder, and is taken for 0.
+    Departs: SCAFFOLD's control variates are not in a run's folder and count as 0.
 
-    Args:
-        run: finished.
-        data: the newcomer's examples, as the run's data set had them. Where `split`
-            marks them as train, valid and test that holds; else they are drawn.
-        rounds: how many; 0: `evaluate.newcomer_rounds` of the run, or as many as the
-            average client was asked.
-        test: share of the examples that is held out to test on; 0: none.
-        device: auto, cpu, cuda, cuda:N or mps.
+    Arguments are those of `troth.personalize`; rounds = 0 takes
+    `evaluate.newcomer_rounds` of the run, or as many as the average client was asked.
 
     Raises:
         Refusal: examples that do not fit this run, or too few of them.
@@ -101,7 +94,7 @@ def personalize(
 
 
 def _newcomer(run: Run, made: _Made, w: Tensor, v: Tensor, rounds: int) -> Newcomer:
-    """What is given back: the model, and how well it does."""
+    """Return the model, and how well it does."""
     parts = {name: getattr(made.data, name) for name in ("train", "valid", "test")}
     examples = {name: len(part.y) for name, part in parts.items()}
     own, shared = dict[str, float](), dict[str, float]()
@@ -133,9 +126,9 @@ def _check(rounds: int, test: float) -> None:
 
 
 def _ready(run: Run, arrays: Arrays, test: float, where: torch.device) -> _Made:
-    """Everything that the newcomer steps with.
+    """Make the newcomer's engine and data.
 
-    Examples are set aside for validation only where the personalizer looks at them.
+    Examples are set aside for validation only where the personalizer uses them.
     """
     e, m = run.experiment, len(arrays.y)
     made = _made(run, arrays, _marks(run, arrays, test, valid=0.0), where)
@@ -155,7 +148,7 @@ def _ready(run: Run, arrays: Arrays, test: float, where: torch.device) -> _Made:
 
 
 def _made(run: Run, arrays: Arrays, marks: np.ndarray, where: torch.device) -> _Made:
-    """The same, for examples that are divided."""
+    """Make them of examples that are divided already."""
     e = run.experiment
     plan = Plan("threads", 1) if where.type == "cpu" else Plan("loop", 1)
     dtype, fitted, nobody = build.precision(e), None, np.zeros(1, dtype=bool)
@@ -174,13 +167,13 @@ def _made(run: Run, arrays: Arrays, marks: np.ndarray, where: torch.device) -> _
 
 
 def _members(run: Run) -> int:
-    """How many clients took part."""
+    """Return how many clients took part."""
     facts = run.experiment.resolved
     return int(facts["clients"] - facts.get("newcomers", 0))
 
 
 def _features(prepared: preprocess.Prepared | None) -> list[Tensor]:
-    """What prepares the newcomer's inputs: fill, mean and std, each as an example."""
+    """Return fill, mean and std that prepare the newcomer's inputs."""
     if prepared is None:
         return []
     shape = prepared.imputed.shape[1:]
@@ -188,13 +181,10 @@ def _features(prepared: preprocess.Prepared | None) -> list[Tensor]:
 
 
 def _marks(run: Run, arrays: Arrays, test: float, valid: float) -> np.ndarray:
-    """[m] TRAIN, VALID or TEST, as marked; else drawn.
+    """Return TRAIN, VALID or TEST for each example, as marked; else draw.
 
-    Args:
-        run: its seed, and a number that none of its clients has, key the draw.
-        arrays: the examples.
-        test: share that is held out.
-        valid: share of the rest that validates.
+    `valid` is a share of what is not held out for tests. The run's seed, and a number
+    that none of its clients has, key the draw.
     """
     if arrays.split is not None:
         if not (arrays.split == TRAIN).any():

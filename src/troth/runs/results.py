@@ -27,13 +27,10 @@ _NUMBERS = 2**21  # of models that are written at once
 def evaluate(
     built: Built, ids: np.ndarray | None = None, on: Literal["test", "valid"] = "test"
 ) -> Tables:
-    """Every client's own model, and the shared one, on the client's own data.
+    """Evaluate each client's own model, and the shared one, on the client's own data.
 
-    Args:
-        built: the federation.
-        ids: of whom; None: of all that an evaluation looks at.
-        on: which of its data; with test data every further test set is looked at too,
-            and what an attacker is after in test data alone.
+    Clients are `ids`; None: all that an evaluation covers. Further test sets, and what
+    an attacker is after, are evaluated with test data alone.
     """
     ids, data = evaluated(built) if ids is None else ids, built.data
     aim = built.aim if on == "test" else None
@@ -54,7 +51,7 @@ def _tables(built: Built, split: Split, ids: np.ndarray, aim: Aim | None) -> Tab
 
 
 def evaluated(built: Built) -> np.ndarray:
-    """Whom an evaluation looks at: all members, or always the same sample."""
+    """Return the clients that are evaluated: all members, or a fixed sample."""
     members, some = built.federation.members, built.experiment.evaluate.clients
     n, seed = len(members), built.experiment.seed
     if not some or some >= n:
@@ -69,9 +66,9 @@ def summaries(
     ids: np.ndarray | None = None,
     on: Literal["test", "valid"] = "test",
 ) -> dict[str, Any]:
-    """Over benign clients, for personal and shared models; arguments as `evaluate`.
+    """Summarize tables over benign clients, for personal and shared models.
 
-    Those of further test sets stand under `tests`, by name.
+    Arguments are those of `evaluate`; further test sets stand under `tests`, by name.
     """
     ids = evaluated(built) if ids is None else ids
     data, found = built.data, dict[str, Any]()
@@ -95,7 +92,7 @@ def write(
     tables: Tables,
     began: float,
 ) -> dict[str, Any]:
-    """The files of a finished run; the summary last, since it says so."""
+    """Write the files of a finished run; the summary last, since it says so."""
     f, data = built.federation, built.data
     n, late = f.population.n, f.newcomers
     columns: dict[str, Any] = {"client": np.arange(n), "malicious": built.hostile}
@@ -135,7 +132,7 @@ def write(
 
 
 def _valid(tables: Tables) -> Tables:
-    """What clients are judged by, on validation data, such as `valid_accuracy`."""
+    """Return the main score on validation data, such as `valid_accuracy`."""
     return {
         f"{kind}/valid": {k: v for k, v in table.items() if k in METRICS}
         for kind, table in tables.items()
@@ -143,7 +140,7 @@ def _valid(tables: Tables) -> Tables:
 
 
 def _scores(found: list[tuple[np.ndarray, Tables]], n: int) -> evaluation.Table:
-    """Columns of what was found of some clients each; NaN for the others."""
+    """Return columns of scores of some clients each; NaN for the others."""
     columns = {}
     for key, table in found[0][1].items():
         kind, _, test = key.partition("/")
@@ -157,7 +154,7 @@ def _scores(found: list[tuple[np.ndarray, Tables]], n: int) -> evaluation.Table:
 
 
 def _told(f: Federation) -> dict[str, np.ndarray]:
-    """What clients tell about themselves, such as the λ that they chose."""
+    """Return what clients tell about themselves, such as the λ that they chose."""
     columns, ids = f.engine.client.columns, f.population.visited
     if not columns:
         return {}
@@ -170,7 +167,7 @@ def _told(f: Federation) -> dict[str, np.ndarray]:
 
 
 def save_models(built: Built, path: Path) -> None:
-    """The shared model by name, the clients' own as rows, and how inputs come in."""
+    """Write the shared model, the clients' own, and how inputs are prepared."""
     f = built.federation
     task.assign(built.network, f.broadcast.w)
     state = built.network.state_dict()
@@ -192,13 +189,13 @@ def save_models(built: Built, path: Path) -> None:
 
 
 def _models(f: Federation, ids: np.ndarray) -> Iterator[Tensor]:
-    """What clients predict with, some at a time, and at last what the others do."""
+    """Yield the models of clients, some at a time, and last that of all others."""
     for some, rows in f.population.each(_groups(f, ids)):
         yield f.engine.models(f.broadcast.w, f.engine.settled(rows, some))
     yield f.engine.models(f.broadcast.w, f.population.start[None])
 
 
 def _groups(f: Federation, ids: np.ndarray) -> list[np.ndarray]:
-    """So many clients at once as memory bears."""
+    """Return groups of as many clients as memory holds at once."""
     some = max(1, min(64, _NUMBERS // max(f.engine.task.d, f.population.width)))
     return [ids[k : k + some] for k in range(0, len(ids), some)]

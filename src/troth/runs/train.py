@@ -77,17 +77,10 @@ def train(
     data_dir: str | None = None,
     plan: Plan | None = None,
 ) -> dict[str, Any]:
-    """Train from the beginning; nothing is written unless everything is in order.
+    """Train an experiment into a new folder; return what `summary.json` holds.
 
-    Args:
-        experiment: checked.
-        path: a folder that does not exist yet.
-        watch: told after every round.
-        data_dir: where data sets are looked for first.
-        plan: how clients step; None measures.
-
-    Returns:
-        What `summary.json` holds.
+    Nothing is written unless everything is in order. Without a plan, how clients step
+    is measured.
     """
     files.check_free(path)
     built = build(experiment, data_dir=data_dir, plan=plan)
@@ -163,15 +156,9 @@ def _git() -> dict[str, str]:
 def go_on(
     runs: Sequence[Begun], watch: Watch | None = None, stacks: Sequence["Stack"] = ()
 ) -> list[dict[str, Any]]:
-    """Train runs from wherever their checkpoints stand to their last file.
+    """Train runs from their checkpoints to the end; return their summaries.
 
-    Args:
-        runs: what to train.
-        watch: told after every round.
-        stacks: step them together; without any, the only run steps by itself.
-
-    Returns:
-        What each `summary.json` holds.
+    Stacks step the runs together; without any, the only run steps by itself.
     """
     began, watch = time.monotonic(), watch or (lambda p: None)
     with ExitStack() as open_:
@@ -284,9 +271,9 @@ def _rounds(
 def _stepped(
     f: Federation, stacks: Sequence["Stack"], ahead: bool
 ) -> tuple[list[Record], Exception | None]:
-    """A round of all; where `ahead`, stacks begin the next while others end this one.
+    """Step one round; where `ahead`, stacks begin the next while others end this one.
 
-    Also why that could not begin: this round is written down first.
+    Also return why that could not begin: this round is written down first.
     """
     records, failed = [] if stacks else [f.step()], None
     for stack in stacks:

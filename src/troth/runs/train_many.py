@@ -1,9 +1,9 @@
 """Train several runs at once: those that can share a population, as one matrix.
 
 Runs of the same data, model and personalizer differ only in the seed, the weights that
-they start from, who is hostile, what those do, and how the server answers: the columns
-of a row of a table. Their clients step together (`stacked`); each leaves a folder like
-any other run, and checkpoints from which it goes on by itself.
+they start from, the malicious clients, what those do, and the server's part. Their
+clients step together (`stacked`); each leaves a folder like any other run, and
+checkpoints from which it goes on by itself.
 """
 
 import json
@@ -57,19 +57,11 @@ def train(
     data_dir: str | None = None,
     plan: Plan | None = None,
 ) -> None:
-    """Train runs of one kind, each into a folder of its own.
+    """Train runs of one `kind`, each into a folder of its own that does not exist yet.
 
-    Stopped by Ctrl-C, or killed, each can be resumed, one by one.
-
-    What memory does not hold at once is trained in parts.
-
-    Args:
-        experiments: checked, and all of the same `kind`.
-        paths: folders that do not exist yet, one a run.
-        watch: told after every round, of all together.
-        data_dir: where data sets are looked for first.
-        plan: how clients step; None measures it for the first run. Where that says
-            apart, they still step together here: that is what is asked for.
+    Stopped by Ctrl-C, or killed, each can be resumed, one by one. What memory does not
+    hold at once is trained in parts. Where the plan says that clients step apart, they
+    still step together here.
 
     Raises:
         Refusal: runs of several kinds, or with newcomers or state on disk.
@@ -110,10 +102,10 @@ def train(
 
 
 def _likeness(built: Built) -> Any:
-    """What only shows when the data are there, and runs must have in common.
+    """Return what runs must have in common and only shows when the data are there.
 
     How many clients, and what of the network is not trained: where inputs are
-    normalised by statistics of the training data, those of another seed are others.
+    normalized by statistics of the training data, those of another seed are others.
     """
     net, f = built.network, built.federation
     frozen = bool(built.experiment.model.freeze)
@@ -124,14 +116,11 @@ def _likeness(built: Built) -> Any:
 
 
 def joint(experiment: Experiment, apart: bool | None = None) -> bool:
-    """Whether a run is to be trained together with others of its kind.
+    """Return whether a run is to be trained together with others of its kind.
 
-    On a CPU clients of large models step apart, and nothing is gained.
-
-    Args:
-        experiment: checked.
-        apart: True: never; False: wherever it can be; None: on a GPU, or where the
-            experiment says `vmap` or `compiled`.
+    With `apart` never, with False wherever it can be, with None on a GPU or where the
+    experiment says `vmap` or `compiled`: on a CPU clients of large models step apart,
+    and nothing is gained.
     """
     if apart or experiment.evaluate.newcomers or experiment.engine.store == "disk":
         return False
@@ -146,15 +135,10 @@ def grid(
     watch: runs.Watch | None = None,
     data_dir: str | None = None,
 ) -> None:
-    """Train those runs of a grid that can step as one matrix; the others are left.
+    """Train those runs of a grid that can step as one matrix; leave the others.
 
-    So are those that memory does not hold after all: they can be resumed.
-
-    Args:
-        planned: every run and its folder.
-        apart: as in `joint`; None: together on a GPU only.
-        watch: told after every round.
-        data_dir: where data sets are looked for first.
+    So are those that memory does not hold after all: they can be resumed. `apart` is as
+    in `joint`, but None means together on a GPU only.
     """
     kinds: dict[str, list[tuple[Experiment, Path]]] = {}
     for e, path in planned:
@@ -169,9 +153,9 @@ def grid(
 
 
 def held(experiments: Sequence[Experiment], paths: Sequence[Path], **how: Any) -> bool:
-    """`train` them; whether memory held them. If not, what they took is free again.
+    """Train runs together; return whether memory held them. If not, free it again.
 
-    (While an error is looked at, nothing is: it remembers all that it went through.)
+    (While an error is handled, it keeps all that it went through: nothing is freed.)
     """
     try:
         train(experiments, paths, **how)
@@ -184,7 +168,7 @@ def held(experiments: Sequence[Experiment], paths: Sequence[Path], **how: Any) -
 
 
 def fit(built: Built) -> int:
-    """How many such runs seven tenths of the free memory hold; at least one.
+    """Return how many such runs seven tenths of the free memory hold; at least one.
 
     A run takes its clients' states, and about six rows of the model for each client
     that steps: the shared model, what moves, gradients, updates.
@@ -205,7 +189,7 @@ def _room(place: torch.device) -> int:
 
 
 def _stacks(federations: list[Federation]) -> list["Stack"]:
-    """Two of them by turns on a GPU: one steps while rounds of the other end."""
+    """Make two stacks for a GPU: one steps while rounds of the other end."""
     from troth.federation.stacked import Stack
 
     half = -(-len(federations) // 2)
