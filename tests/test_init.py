@@ -56,12 +56,6 @@ def test_what_is_there():
     assert troth.__version__.count(".") == 2
 
 
-def test_submodules_are_found_as_ever():
-    from troth import lookup
-
-    assert lookup.__name__ == "troth.lookup"
-
-
 def test_an_unknown_name():
     with pytest.raises(AttributeError, match="module 'troth' has no attribute 'runn'"):
         _ = troth.runn

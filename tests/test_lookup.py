@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from troth import lookup
-from troth.evaluation import metrics
 from troth.server import aggregators
 from troth.types import Refusal
 
@@ -28,25 +27,22 @@ def test_names_are_the_files():
         assert lookup.names(kind) == sorted(f.stem for f in files) != [], kind
 
 
-@pytest.fixture
-def another(tmp_path, monkeypatch):
-    """One more file in the folder of aggregators."""
-    (tmp_path / "zeroth.py").write_text(
-        '"""Nothing."""\n\n\ndef zeroth(messages):\n    """The first."""\n'
-        "    return messages.update[0]\n"
-    )
-    (tmp_path / "_shared.py").write_text("")
+def test_a_new_file_is_a_new_member_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(aggregators, "__path__", [*aggregators.__path__, str(tmp_path)])
+    before = lookup.names("aggregator")
+    (tmp_path / "_shared.py").write_text("")
+    (tmp_path / "zeroth.py").write_text('def zeroth(x):\n    """The first."""\n')
+    os.utime(tmp_path, ns=(1, 1))  # some file systems count time in milliseconds
     importlib.invalidate_caches()
-    yield
-    sys.modules.pop("troth.server.aggregators.zeroth", None)
-    vars(aggregators).pop("zeroth", None)
-
-
-def test_a_new_file_is_a_new_member(another):
-    assert {"zeroth", "_shared"} & {*lookup.names("aggregator")} == {"zeroth"}
+    assert {*lookup.names("aggregator")} - {*before} == {"zeroth"}
     assert lookup.find("aggregator", "zeroth").__name__ == "zeroth"
     assert lookup.about("aggregator", "zeroth").summary == "The first."
+    (tmp_path / "zeroth.py").unlink()
+    os.utime(tmp_path, ns=(2, 2))
+    assert lookup.names("aggregator") == before
+    lookup.names("aggregator").clear()  # a list of the caller's own
+    assert lookup.names("aggregator") == before
+    del sys.modules["troth.server.aggregators.zeroth"], vars(aggregators)["zeroth"]
 
 
 @pytest.mark.parametrize(
@@ -66,16 +62,9 @@ def test_refuses_unknown_names(kind, name, words):
         lookup.find(kind, name)
 
 
-@pytest.mark.parametrize(
-    ("name", "known", "words"),
-    [
-        ("lamda", ["lr", "lam"], " (did you mean 'lam'?)"),
-        *[("qqq", ["lr", "lam"], ""), ("lam", [], "")],
-        ("rounds", iter(["round", "lr"]), " (did you mean 'round'?)"),
-    ],
-)
-def test_nearest(name, known, words):
-    assert lookup.nearest(name, known) == words
+def test_nearest():
+    assert lookup.nearest("rounds", iter(["round", "lr"])) == " (did you mean 'round'?)"
+    assert lookup.nearest("qqq", ["lr", "lam"]) == lookup.nearest("lam", []) == ""
 
 
 OWN = '''
@@ -245,28 +234,25 @@ def test_check_refuses(kind, name, given, words):
         lookup.check(kind, name, given)
 
 
-@pytest.mark.parametrize(
-    ("value", "hint", "expected"),
-    [
-        *[(3, int, 3), (3, float, 3.0), (2.5, float, 2.5), ("a", str, "a")],
-        *[(True, bool, True), ({"a": 1}, dict, {"a": 1})],
-        *[({"a": 1}, dict[str, Any], {"a": 1}), ([1, "x"], list, [1, "x"])],
-        *[([1, 2], list[int], [1, 2]), ([1, 2.5], list[float], [1.0, 2.5])],
-        *[((1, 2), list[int], [1, 2]), ([1, 2], tuple[float, ...], (1.0, 2.0))],
-        *[([], list[int], []), ([[1], []], list[list[float]], [[1.0], []])],
-        *[("given", Literal["given", "none"], "given"), (2, Literal[1, 2], 2)],
-        *[(None, int | None, None), (3, int | None, 3), (3, float | None, 3.0)],
-        *[(3, int | float, 3), (3, float | int, 3), (3.5, int | float, 3.5)],
-        ("given", list[float] | Literal["given"], "given"),
-        ([1], list[float] | Literal["given"], [1.0]),
-        *[(object, Any, object), (None, Any, None)],
-    ],
-)
-def test_typed_converts(value, hint, expected):
-    found = lookup.typed("a.b", value, hint)
-    assert found == expected and type(found) is type(expected)
-    if isinstance(found, list | tuple):
-        assert [type(a) for a in found] == [type(b) for b in expected]
+CONVERTED = [
+    *[(3, int, 3), (3, float, 3.0), (2.5, float, 2.5), ("a", str, "a")],
+    *[(True, bool, True), ({"a": 1}, dict, {"a": 1})],
+    *[({"a": 1}, dict[str, Any], {"a": 1}), ([1, "x"], list, [1, "x"])],
+    *[([1, 2], list[int], [1, 2]), ([1, 2.5], list[float], [1.0, 2.5])],
+    *[((1, 2), list[int], [1, 2]), ([1, 2], tuple[float, ...], (1.0, 2.0))],
+    *[([], list[int], []), ([[1], []], list[list[float]], [[1.0], []])],
+    *[("given", Literal["given", "none"], "given"), (2, Literal[1, 2], 2)],
+    *[(None, int | None, None), (3, int | None, 3), (3, float | None, 3.0)],
+    *[(3, int | float, 3), (3, float | int, 3), (3.5, int | float, 3.5)],
+    ("given", list[float] | Literal["given"], "given"),
+    ([1], list[float] | Literal["given"], [1.0]),
+    *[(object, Any, object), (None, Any, None)],
+]
+
+
+def test_typed_converts():
+    rows = [(lookup.typed("a.b", v, hint), expected) for v, hint, expected in CONVERTED]
+    assert not [(a, b) for a, b in rows if repr(a) != repr(b)]  # types as well
 
 
 @pytest.mark.parametrize(
@@ -375,16 +361,3 @@ def test_about_says_what_an_option_must_have():
     about = lookup.about("schedule", "steps")
     assert about.options == {"every": EMPTY, "factor": 0.5, "floor": 0.0}
     assert about.citations == []
-
-
-def test_a_new_file_is_found_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(metrics, "__path__", [*metrics.__path__, tmp_path])
-    before = lookup.names("metric")
-    (tmp_path / "fresh.py").write_text("def fresh(values): ...\n")
-    os.utime(tmp_path, ns=(1, 1))  # some file systems count time in milliseconds
-    assert set(lookup.names("metric")) - set(before) == {"fresh"}
-    (tmp_path / "fresh.py").unlink()
-    os.utime(tmp_path, ns=(2, 2))
-    assert lookup.names("metric") == before
-    lookup.names("metric").clear()  # a list of the caller's own
-    assert lookup.names("metric") == before

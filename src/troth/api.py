@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -347,12 +348,11 @@ def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
 
 
 def fresh(experiment: Given) -> Path:
-    """A new folder in `runs/`, named after the experiment and the moment."""
-    named = isinstance(experiment, str | Path)
-    stem = Path(experiment).stem if named else "run" if experiment else "quickstart"  # type: ignore[arg-type]
-    moment = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    path, count = Path("runs") / f"{stem}-{moment}", 1
-    while path.exists():
-        count += 1
-        path = Path("runs") / f"{stem}-{moment}-{count}"
-    return path
+    """Name a new folder in `runs/` after the experiment and the moment."""
+    stem = "run" if experiment else "quickstart"
+    if isinstance(experiment, str | Path):
+        stem = Path(experiment).stem
+    name = f"{stem}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    ends = chain([""], (f"-{k}" for k in count(2)))
+    paths = (Path("runs") / f"{name}{end}" for end in ends)
+    return next(path for path in paths if not path.exists())

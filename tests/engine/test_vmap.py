@@ -263,33 +263,11 @@ def _stepped(v, x, rate):
     return torch.addcmul(v, grad(_loss)(v, x), -rate)
 
 
-UPDATED = {
-    "alone": lambda v, x, rate: [_stepped(v, x, rate)],
-    "beside": lambda v, x, rate: [_stepped(v, x, rate), x * 2],
-    "read before": lambda v, x, rate: [v.sum() + 0 * x.sum(), _stepped(v, x, rate)],
-    "whole": lambda v, x, rate: [torch.addcmul(v, v.flip(0), -rate)],
-}
-
-
 def in_place(function, in_pieces, *given):
     """The graph of a step, updated in place, and the operations in it."""
     graph = make_fx(function)(*given)
     update_in_place(graph, in_pieces)
     return graph, [node.target for node in graph.graph.nodes]
-
-
-@pytest.mark.parametrize("in_pieces", [True, False])
-@pytest.mark.parametrize("name", UPDATED)
-def test_an_update_in_place_is_the_plain_graph(name, in_pieces):
-    step = vmap(UPDATED[name], (0, 0, None))
-    graph, targets = in_place(step, in_pieces, draw(4, 8), draw(4, 5, 3), RATE)
-    assert ATEN.addcmul.default not in targets
-    assert (ATEN.cat.default in targets) == (name != "whole" and not in_pieces)
-    for _ in range(2):
-        v, x = draw(4, 8), draw(4, 5, 3)
-        expected, found = step(v, x, RATE), graph(v, x, RATE)
-        assert equal(found, expected)
-        assert any(t.data_ptr() == v.data_ptr() for t in found)
 
 
 def _pulled(v, w, x, rate):
@@ -379,6 +357,10 @@ PULLED = {  # whether a pull towards w is made in one pass, in pieces
     "used twice": (_used_twice, False),
 }
 APART = {  # how many updates stay out of place
+    "alone": (lambda v, w, x, r: [_stepped(v, x, r)], 0),
+    "beside": (lambda v, w, x, r: [_stepped(v, x, r), x * 2], 0),
+    "read before": (lambda v, w, x, r: [v.sum() + 0 * x.sum(), _stepped(v, x, r)], 0),
+    "whole": (lambda v, w, x, r: [torch.addcmul(v, v.flip(0), -r)], 0),
     "two steps": (_twice, 0),
     "between": (_between, 0),
     "weighed": (_weighed, 0),
@@ -429,12 +411,18 @@ def test_a_step_in_place_is_the_plain_graph(name, step, apart, pulled, in_pieces
     assert apart in (None, targets.count(ATEN.addcmul.default))
     if pulled or (pulled is False and not in_pieces):
         assert (ATEN.lerp_.Tensor in targets) == (pulled and in_pieces)
+    gathers = ATEN.cat.default in targets
     if name in ("two steps", "between", "weighed") and in_pieces:
-        assert ATEN.cat.default not in targets  # no gradient is gathered
+        assert not gathers
+    if name in ("alone", "beside", "read before", "whole"):
+        assert gathers == (name != "whole" and not in_pieces)
     for _ in range(2):
         v, w, x = draw(4, wide), draw(4, wide), draw(4, 5, 3)
-        expected = step(v, w, x, RATE)
-        assert equal(graph(v.clone(), w.clone(), x, RATE), expected)
+        expected, own = step(v, w, x, RATE), (v.clone(), w.clone())
+        found = graph(*own, x, RATE)
+        assert equal(found, expected)
+        places = {t.data_ptr() for t in own}
+        assert apart != 0 or places & {t.data_ptr() for t in found}
 
 
 def test_what_all_clients_share_is_never_written_over():

@@ -344,4 +344,3 @@ def test_memory_that_ran_out_is_free_again(tmp_path, monkeypatch):
     every, seen = experiments("none")[:2], launched(monkeypatch, 3)
     assert not train_many.held(every, [tmp_path / "a", tmp_path / "b"], plan=VMAP)
     assert [stack() for stack in seen] == [None] * 3
-    assert train_many.held(every, [tmp_path / "c", tmp_path / "d"], plan=VMAP)

@@ -25,7 +25,7 @@ PREPARED = ("features.fill", "features.mean", "features.std")
 
 
 def read_experiment(path: Path) -> Experiment:
-    """The resolved experiment of a run's folder."""
+    """Read the resolved experiment of a run's folder."""
     file = path / files.EXPERIMENT
     if not file.exists():
         raise Refusal(
@@ -36,12 +36,11 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def rounds(file: Path) -> list[dict[str, Any]]:
-    """Every whole line of `rounds.jsonl`; the last may still be on its way."""
-    lines = file.read_text("utf-8").split("\n")
-    found = [json.loads(line) for line in lines[:-1]]
-    if not all(isinstance(r, dict) and isinstance(r["round"], int) for r in found):
+    """Read the whole lines of `rounds.jsonl`; the last may still be on its way."""
+    every = [json.loads(line) for line in file.read_text("utf-8").split("\n")[:-1]]
+    if not all(isinstance(r, dict) and isinstance(r["round"], int) for r in every):
         raise ValueError("a line is no round")
-    return found
+    return every
 
 
 class Run:
@@ -73,7 +72,7 @@ class Run:
         return rounds(self.path / files.ROUNDS)
 
     def shared(self, client: int | None = None) -> nn.Module:
-        """The shared model, ready to predict; it takes inputs as the data had them.
+        """Open the shared model, which takes inputs as the data had them.
 
         Args:
             client: whose inputs; needed only where each client prepares its own.
@@ -81,7 +80,7 @@ class Run:
         return self.raw(self.network(), client)
 
     def network(self, tensors: dict[str, Tensor] | None = None) -> nn.Module:
-        """The shared model as it was trained: it takes prepared inputs.
+        """Open the shared model as it was trained: it takes prepared inputs.
 
         Args:
             tensors: numbers of its own for it, by name; None: those of the shared one.
@@ -98,14 +97,15 @@ class Run:
         own = dict(net.named_parameters(remove_duplicate=False))
         for name, value in tensors.items():  # statistics may have any shape
             if name not in own:
-                _place(net, name, value)
+                path, _, last = name.rpartition(".")
+                setattr(net.get_submodule(path), last, value)
         net = net.to(next(t.dtype for t in tensors.values() if t.is_floating_point()))
         wanted = [name for name, value in state.items() if isinstance(value, Tensor)]
         net.load_state_dict({name: tensors[name] for name in wanted}, strict=False)
         return net.eval()
 
     def model(self, client: int) -> nn.Module:
-        """What this client predicts with: its own model, or the shared one."""
+        """Open the model of a client: its own, or else the shared one."""
         from troth.networks import task
 
         self.check(client)
@@ -120,7 +120,7 @@ class Run:
         return self.raw(net, client)
 
     def newcomer(self, file: str | Path) -> nn.Module:
-        """The model of a newcomer, from the file that `troth personalize` wrote."""
+        """Open the model of a newcomer, a file that `troth personalize` wrote."""
         from troth.networks import layers
 
         try:
@@ -149,7 +149,7 @@ class Run:
             )
 
     def raw(self, net: nn.Module, client: int | None) -> nn.Module:
-        """A network behind the preparation of its inputs."""
+        """Put the preparation of inputs before a network."""
         from troth.data.preprocess import active
         from troth.networks import layers
 
@@ -181,14 +181,14 @@ class Run:
         return file
 
     def statistics(self) -> Statistics | None:
-        """How the inputs of all clients are prepared; None: each fits its own."""
+        """Return how inputs of all clients are prepared; None: each fits its own."""
         found = self._features
         if found["mean"].dim() > len(self.experiment.resolved["shape"]):
             return None
         return Statistics(*(found[name].numpy() for name in Statistics._fields))
 
     def predict(self, client: int | str | Path, x: np.ndarray) -> np.ndarray:
-        """Labels (or values, for a regression) that this client's model gives.
+        """Predict labels (or values, for a regression) with this client's model.
 
         Args:
             client: its number, or the file of a newcomer's model.
@@ -198,7 +198,9 @@ class Run:
         Returns:
             [m], or [m, labels] of 0 and 1 where an example may have several.
         """
-        self.fits(x)
+        from troth.data import user_files
+
+        user_files.fits(self.experiment, x)
         named = isinstance(client, str | Path)
         net = self.newcomer(client) if named else self.model(client)  # type: ignore[arg-type]
         found, facts = [], self.experiment.resolved
@@ -214,21 +216,9 @@ class Run:
             return (outputs[:, 0] > 0).long().numpy()
         return outputs.argmax(dim=1).numpy()
 
-    def fits(self, x: np.ndarray) -> None:
-        """Refuse inputs that this run's models do not take."""
-        from troth.data import user_files
-
-        user_files.fits(self.experiment, x)
-
-
-def _place(net: nn.Module, name: str, value: Tensor) -> None:
-    """Put a buffer where it belongs, whatever shape it had."""
-    path, _, last = name.rpartition(".")
-    setattr(net.get_submodule(path), last, value)
-
 
 def judged(clients: Mapping[str, np.ndarray]) -> np.ndarray:
-    """[n] whom a summary is about, by `clients.csv`: benign ones that took part."""
+    """Return whom a summary is about, a mask: benign clients that took part."""
     late = clients.get("newcomer", np.zeros_like(clients["malicious"]))
     return np.asarray((clients["malicious"] == 0) & (late == 0))
 
