@@ -62,11 +62,15 @@ def planned(*modules):
     }
 
 
-def check_cells(cells, base, merged):
-    """Every cell is an experiment under a name of its own."""
-    for cell in cells:
-        reader.from_dict(merged(base, cell.changes))
-    assert len({(cell.figure, cell.label) for cell in cells}) == len(cells)
+def trained(rows, cells):
+    """Figure and label of committed runs, each of them one that a script trains."""
+    found = set()
+    for row in rows:
+        figure, label = where = row["name"].partition("/")[0], row["label"]
+        assert row["changes"] == cells[where]
+        assert row["name"] == f"{figure}/{label}, seed {row['seed']}"
+        found.add(where)
+    return found
 
 
 @pytest.mark.parametrize(("name", "mean", "std"), PAPER)
@@ -307,16 +311,13 @@ def test_what_dead_models_are_worth_is_what_the_data_say():
     + [("fashion_ditto", "experiment.toml")],
 )
 def test_every_run_of_a_page_is_one_that_its_script_trains(folder, base):
-    cells, found = planned(script(folder)), set()
+    cells, every = planned(script(folder)), records(folder)
     usual = reader.read(ROOT / folder / base)["train"]["rounds"]
-    for row in (row for row in records(folder) if "changes" in row):
-        figure, label = where = row["name"].partition("/")[0], row["label"]
-        assert row["changes"] == cells[where]
-        assert row["name"] == f"{figure}/{label}, seed {row['seed']}"
+    rows = [row for row in every if "changes" in row]
+    assert trained(rows, cells) == cells.keys()
+    for row in rows:
         rounds = row["changes"].get("train", {}).get("rounds", usual)
         assert row["summary"]["rounds"] == rounds
-        found.add(where)
-    assert found == cells.keys()
 
 
 def test_every_cell_of_the_personalizers_has_three_seeds():
@@ -350,11 +351,18 @@ def test_every_curve_of_the_attack_chain_is_there():
 SHORTCUTS = ROOT / "shortcuts"
 
 
-@pytest.mark.parametrize("name", ["train", "tune", "run"])
-def test_every_run_of_the_shortcuts_parses(name):
-    made = script("shortcuts", name)
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("shortcuts", name) for name in ("train", "tune", "run")]
+    + [("certificates", "run")],
+)
+def test_every_run_parses_and_has_a_name_of_its_own(folder, name):
+    made, base = script(folder, name), reader.read(ROOT / folder / "base.toml")
+    merged = made.merged if folder == "shortcuts" else made.common.merged
     cells = [*made.cells()]
-    check_cells(cells, reader.read(SHORTCUTS / "base.toml"), made.merged)
+    for cell in cells:
+        reader.from_dict(merged(base, cell.changes))
+    assert len({(cell.figure, cell.label) for cell in cells}) == len(cells)
     assert cells or not (SHORTCUTS / "choice.json").exists()
 
 
@@ -424,23 +432,12 @@ def test_what_was_chosen_is_what_validation_data_say():
 def test_the_page_of_the_shortcuts_is_what_the_files_hold():
     assert script("shortcuts", "tables").tables() in readme("shortcuts")
     cells = planned(*(script("shortcuts", name) for name in ("train", "tune", "run")))
-    found = set()
-    for row in records("shortcuts"):
-        figure, _, name = row["name"].partition("/")
-        if figure != "along":
-            assert row["changes"] == cells[figure, row["label"]]
-            assert name == f"{row['label']}, seed {row['seed']}"
-            found.add((figure, row["label"]))
+    rows = (row for row in records("shortcuts") if row["name"][:6] != "along/")
     tried = {w for w in cells if w[0] == "tuning" and "transfer" in w[1]}
-    assert found >= cells.keys() - tried
+    assert trained(rows, cells) >= cells.keys() - tried
 
 
 CERTIFICATES = ROOT / "certificates"
-
-
-def test_every_run_of_the_certificates_parses():
-    made, base = script("certificates"), reader.read(CERTIFICATES / "base.toml")
-    check_cells([*made.cells()], base, made.common.merged)
 
 
 def test_whoever_begins_with_a_shared_model_comes_after_the_run_that_trains_it():
@@ -518,9 +515,7 @@ def test_the_page_of_the_certificates_is_what_the_files_hold():
     assert made.tables() in readme("certificates")
     assert {figure for figure, _ in cells} == {*made.FIGURES}
     for figure in made.FIGURES:
-        for row in records("certificates", f"{figure}/*"):
-            assert row["changes"] == cells[figure, row["label"]]
-            assert row["name"] == f"{figure}/{row['label']}, seed {row['seed']}"
+        trained(records("certificates", f"{figure}/*"), cells)
 
 
 def test_findings_are_read_off_curves(tmp_path, monkeypatch):

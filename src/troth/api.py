@@ -100,7 +100,7 @@ def run(
 def _each(
     planned: list[Planned], root: Path, data_dir: str | None, watch: Watch | None
 ) -> list[Run]:
-    """Train or go on with every run of a grid; like runs share what was measured."""
+    """Train or continue every run of a grid; alike runs share what was measured."""
     measured: dict[str, Plan] = {}
     for one in planned:
         place, e = root / one.label, one.experiment
@@ -332,12 +332,12 @@ def _check_matrix(updates: Any) -> None:
 
 
 def quickstart() -> str:
-    """The experiment that `troth run` trains without a file."""
+    """Return the experiment that `troth run` trains without a file."""
     return resources.files("troth").joinpath("quickstart.toml").read_text("utf-8")
 
 
 def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
-    """The sections of an experiment as plain tables, changed by settings."""
+    """Return the sections of an experiment as plain tables, changed by settings."""
     if experiment is None:
         sections = reader.parse(quickstart(), "the quickstart")
     elif isinstance(experiment, Mapping):

@@ -137,7 +137,7 @@ def test_labels_that_lose_something_end_in_a_hash():
 VALUES = st.text(max_size=150) | st.integers() | st.floats(allow_nan=False)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(VALUES, min_size=1, max_size=4))
 def test_labels_are_fit_for_folders_and_tell_runs_apart(values):
     try:

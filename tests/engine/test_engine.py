@@ -385,12 +385,6 @@ def test_unequal_cohorts_are_traced_in_few_shapes(folder):
     assert {shape[0] for (shape, _), *_ in traced} == {7, 4, 2, 1}
 
 
-def test_threads_are_given_back(folder):
-    torch.set_num_threads(2)
-    trained(experiment(folder, train={"rounds": 1}), THREADS)
-    assert torch.get_num_threads() == 2
-
-
 @pytest.mark.slow("deep networks, with batches that are filled and padded")
 @pytest.mark.parametrize(
     ("model", "width", "size", "precision", "lr", "atol"),

@@ -198,7 +198,7 @@ CHOSEN = st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True)
 DEEDS = st.lists(st.tuples(st.sampled_from(KINDS), CHOSEN), min_size=8, max_size=60)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(DEEDS, st.sampled_from([torch.float32, torch.float64]))
 def test_any_history_with_kills_reads_as_a_table(history, dtype):
     """Whatever is written, read ahead, saved and killed, the rows are those of a plain

@@ -138,12 +138,12 @@ PIECES += (b"\n", b"", b"Infinity", b"true", b"9" * 20, b"\xff", b"= 3\n")
 def test_anything_may_stand_in_a_file(examined, tmp_path, name):
     """Words and numbers replaced by others: cards and words are made all the same.
 
-    Hundreds of such changes were tried; these are the same eight every time.
+    Hundreds of such changes were tried; these are the same five every time.
     """
     draw = random.Random(name)
     whole = examined / DITTO
     validator = jsonschema.Draft202012Validator(cards.schema())
-    for i in range(8):
+    for i in range(5):
         place = tmp_path / str(i)
         shutil.copytree(whole, place)
         content = (place / name).read_bytes()

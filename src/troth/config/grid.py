@@ -51,7 +51,7 @@ Change = tuple[list[str], Any]
 
 
 def _changed(tree: dict[str, Any], changes: list[Change]) -> dict[str, Any]:
-    """A copy of `tree` with all changes carried out, in order."""
+    """Copy `tree` with all changes carried out, in order."""
     tree = copy.deepcopy(tree)
     paths = [path for path, _ in changes]
     for path, value in changes:
@@ -85,7 +85,7 @@ def _make_room(
 
 
 def _options(kind: str, name: Any) -> set[str]:
-    """The names of a member's options; none where there is no such member."""
+    """Return the names of a member's options; none if there is no such member."""
     try:
         return {*lookup.options(lookup.find(kind, name))}
     except (Refusal, TypeError):  # "none", or to be refused with the experiment
@@ -114,7 +114,7 @@ def _sound(text: str) -> bool:
 
 
 def _path(dotted: str) -> list[str]:
-    """A dotted key, parts quoted or not → its parts; empty where it is none."""
+    """Split a dotted key, parts quoted or not; empty where it is none."""
     try:
         tree: Any = {} if {"\n", "="} & {*dotted} else tomllib.loads(f"{dotted} = 0")
     except (ValueError, RecursionError):
@@ -127,7 +127,7 @@ def _path(dotted: str) -> list[str]:
 
 
 def _value(text: str) -> Any:
-    """A value as TOML has it, else the text itself."""
+    """Read a value as TOML has it, else return the text itself."""
     try:
         tree = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
@@ -168,7 +168,7 @@ Axes = dict[str, tuple[list[str], list[Any]]]
 
 
 def _axes(grid: dict[str, Any]) -> Axes:
-    """Dotted key → its path and its values, checked."""
+    """Return dotted key → its path and its values, checked."""
     axes: Axes = {}
     for path, values in _leaves(grid, []):
         dotted = ".".join(path)
@@ -190,7 +190,7 @@ def _axes(grid: dict[str, Any]) -> Axes:
 
 
 def _leaves(table: dict[str, Any], above: list[str]) -> Iterator[tuple[list[str], Any]]:
-    """All lists of a grid: `"a.b" = […]` and `a.b = […]` are the same."""
+    """Yield all lists of a grid: `"a.b" = […]` and `a.b = […]` are the same."""
     for name, value in table.items():
         path = _path(name)
         if not path:
@@ -220,7 +220,7 @@ def _run(
 
 
 def label(changed: dict[str, Any]) -> str:
-    """A short name for a run of a grid, fit for a folder: "lam=0.1,seed=2".
+    """Name a run of a grid briefly, fit for a folder: "lam=0.1,seed=2".
 
     Other changes have other labels: where characters had to be replaced or left out,
     a few digits of a hash follow.
@@ -238,13 +238,13 @@ def label(changed: dict[str, Any]) -> str:
 
 
 def _short(dotted: str) -> str:
-    """The last part of a key; a section's `name` is called as the section is."""
+    """Return the last part of a key; for a section's `name`, the section."""
     *above, last = dotted.split(".")
     return above[-1] if above and last == "name" else last
 
 
 def _words(value: Any) -> str:
-    """A value in a label: `ditto`, `0.1`, `ditto+lam=0.1`, `0.8+0.1+0.1`."""
+    """Write a value for a label: `ditto`, `0.1`, `ditto+lam=0.1`, `0.8+0.1+0.1`."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
@@ -260,7 +260,7 @@ def _words(value: Any) -> str:
 def differences(
     one: dict[str, Any], other: dict[str, Any]
 ) -> dict[str, tuple[Any, Any]]:
-    """Dotted key → both values, wherever two resolved experiments differ.
+    """Return dotted key → both values, where two resolved experiments differ.
 
     What only one of them has is `None` in the other. `[resolved]`, what a run wrote
     about itself, is no part of the experiment and left out.

@@ -38,7 +38,7 @@ RENAMED = {
 
 
 def from_dict(tree: dict[str, Any]) -> Experiment:
-    """The experiment that a file's tables describe, complete and checked.
+    """Make the experiment that a file's tables describe, complete and checked.
 
     Args:
         tree: sections; one that is missing has its defaults, `None` is missing.
@@ -64,7 +64,7 @@ def from_dict(tree: dict[str, Any]) -> Experiment:
 
 
 def _given(value: Any) -> Any:
-    """A copy without the `None`s: TOML has none, and they mean « left out »."""
+    """Copy without the `None`s: TOML has none, and they mean "left out"."""
     if isinstance(value, dict):
         return {k: _given(v) for k, v in value.items() if v is not None}
     if isinstance(value, list | tuple):
@@ -73,7 +73,7 @@ def _given(value: Any) -> Any:
 
 
 def _section(cls: Any, where: str, value: Any) -> Any:
-    """A table as an object of `cls`."""
+    """Read a table as an object of `cls`."""
     table = lookup.typed(where, value, dict)
     _known(where, table, [f.name for f in fields(cls)])
     return cls(**_values(fields(cls), cls, where, table))
@@ -92,7 +92,7 @@ def _known(where: str, table: dict[str, Any], allowed: list[str]) -> None:
 def _values(
     wanted: Iterable[Field[Any]], cls: Any, where: str, table: dict[str, Any]
 ) -> dict[str, Any]:
-    """Field → value, for the fields that a table gives and for all parts."""
+    """Return field → value, for the fields that a table gives and for all parts."""
     hints = lookup.hints(cls)
     values: dict[str, Any] = {}
     for f in wanted:
@@ -125,7 +125,7 @@ def _is_part(hint: Any) -> bool:
 
 
 def default_part(f: Field[Any]) -> dict[str, Any]:
-    """The part that a field holds when nothing is said; empty where it has none."""
+    """Return the default part of a field; empty where it has none."""
     if f.default_factory is MISSING:
         return {}
     part = f.default_factory()
@@ -133,7 +133,7 @@ def default_part(f: Field[Any]) -> dict[str, Any]:
 
 
 def _table(where: str, value: Any) -> dict[str, Any]:
-    """A section that may be written as a bare name."""
+    """Read a section that may be written as a bare name."""
     value = lookup.typed(where, value, str | dict)
     return {"name": value} if isinstance(value, str) else dict(value)
 
@@ -141,7 +141,7 @@ def _table(where: str, value: Any) -> dict[str, Any]:
 def _part(
     kind: str, where: str, value: Any, cls: type[Part], default: dict[str, Any]
 ) -> Part:
-    """A named member with its options filled in and its section's own keys."""
+    """Read a named member: its options, filled in, and its section's own keys."""
     table = _table(where, value)
     if "name" not in table:
         table = {**default, **table}
@@ -160,7 +160,7 @@ def _part(
 
 
 def _todays(kind: str, table: dict[str, Any]) -> dict[str, Any]:
-    """A section whose renamed keys have their names of today; each is said once."""
+    """Rename keys of earlier versions in a section, with a notice."""
     for (section, old), new in RENAMED.items():
         if kind == section and old in table:
             if new in table:
@@ -179,7 +179,7 @@ def _todays(kind: str, table: dict[str, Any]) -> dict[str, Any]:
 def _options(
     kind: str, name: str, given: dict[str, Any], common: list[str]
 ) -> dict[str, Any]:
-    """A member's options, complete and typed; a default counts as if it were given."""
+    """Return a member's options, complete and typed; defaults are checked too."""
     if kind in MAY_BE_NONE and name == "none":
         for key in given:
             raise Refusal(
@@ -205,7 +205,7 @@ def _options(
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
-    """An experiment as plain tables, in a fixed order: `from_dict` gives it back."""
+    """Write an experiment as plain tables, in a fixed order, for `from_dict`."""
     tree: dict[str, Any] = _plain(experiment)
     if not experiment.resolved:
         del tree["resolved"]
@@ -224,7 +224,7 @@ def _plain(value: Any) -> Any:
 
 
 def fingerprint(experiment: Experiment) -> str:
-    """Twelve hex digits of all that decides the numbers of a run.
+    """Return twelve hex digits of all that decides the numbers of a run.
 
     Its name, how the engine works, checkpoints and output do not enter. Renamed keys
     enter by their first names, so that runs of before keep their fingerprints.
@@ -238,7 +238,7 @@ def fingerprint(experiment: Experiment) -> str:
 
 
 def parts(owner: Any) -> Iterator[tuple[str, Part]]:
-    """(kind, part) of every member that an experiment names, in order."""
+    """Yield (kind, part) of every member that an experiment names, in order."""
     for f in fields(owner):
         value = getattr(owner, f.name)
         for item in value if isinstance(value, list) else [value]:
@@ -251,7 +251,7 @@ def parts(owner: Any) -> Iterator[tuple[str, Part]]:
 
 
 def citations(experiment: Experiment) -> list[str]:
-    """The BibTeX entries of all parts that an experiment uses, each once.
+    """Return the BibTeX entries of all parts that an experiment uses, each once.
 
     A regularizer, or a way to adversarial inputs, is used only where the personalizer
     asks for one.

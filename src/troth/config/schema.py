@@ -82,7 +82,7 @@ class Deployment:
 
 
 def rounded_up(share: float, n: int) -> int:
-    """A share of n clients, rounded up; rounding errors of the share do not count."""
+    """Round a share of n clients up; rounding errors of the share do not count."""
     return max(math.ceil(share * n - 1e-9), 0)
 
 
@@ -414,11 +414,11 @@ class Adversary:
             )
 
     def present(self) -> bool:
-        """Whether there is any hostile client."""
+        """Return whether there is any malicious client."""
         return bool(self.fraction or self.count or self.clients)
 
     def number(self, n: int) -> int:
-        """How many of n clients are hostile.
+        """Return how many of n clients are malicious.
 
         Raises:
             Refusal: no benign client remains, or one of the clients does not exist.

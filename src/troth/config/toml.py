@@ -17,7 +17,7 @@ from troth.types import Refusal
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """The tables of a TOML file.
+    """Read the tables of a TOML file.
 
     Raises:
         Refusal: no such file, a folder, unreadable, not UTF-8, or not TOML.
@@ -69,7 +69,7 @@ def parse(text: str, where: str) -> dict[str, Any]:
 
 
 def _place(message: str, text: str) -> tuple[str, str]:
-    """The message of tomllib → what is wrong, and where."""
+    """Split the message of tomllib into what is wrong, and where."""
     reason, _, at = message.partition(" (at ")
     found = re.match(r"line (\d+), column (\d+)", at)
     if found:
@@ -83,7 +83,7 @@ def _place(message: str, text: str) -> tuple[str, str]:
 
 
 def dumps(tree: dict[str, Any]) -> str:
-    """A dict as TOML text; `None` values of tables are left out.
+    """Write a dict as TOML text; `None` values of tables are left out.
 
     Raises:
         Refusal: a value that TOML cannot hold.
@@ -92,7 +92,7 @@ def dumps(tree: dict[str, Any]) -> str:
 
 
 def _lines(table: dict[str, Any], path: str, header: str) -> Iterator[str]:
-    """The lines of a table: its own values first, then the tables in it."""
+    """Yield the lines of a table: its own values first, then the tables in it."""
     given = {k: v for k, v in table.items() if v is not None}
     nested = {k: v for k, v in given.items() if isinstance(v, dict) or _tables(v)}
     own = [f"{key(k)} = {inline(v)}" for k, v in given.items() if k not in nested]
@@ -110,21 +110,21 @@ def _lines(table: dict[str, Any], path: str, header: str) -> Iterator[str]:
 
 
 def _tables(value: Any) -> bool:
-    """Whether a value is an array of tables."""
+    """Return whether a value is an array of tables."""
     if not isinstance(value, list | tuple) or not value:
         return False
     return all(isinstance(item, dict) for item in value)
 
 
 def key(name: Any) -> str:
-    """A key as TOML writes it: quoted where it is not letters, digits, - and _."""
+    """Write a key: quoted where it is not letters, digits, - and _."""
     if not isinstance(name, str):
         raise Refusal(f"the key {name!r} cannot be written as TOML: a key is a text")
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
 
 
 def inline(value: Any) -> str:
-    """Return a value as TOML writes it on one line."""
+    """Write a value on one line."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -148,7 +148,7 @@ def inline(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    """A string in quotes, escaped as in JSON; TOML forbids one character more."""
+    """Quote a string, escaped as in JSON; TOML forbids one character more."""
     if any("\ud800" <= c <= "\udfff" for c in value):
         raise Refusal(f"the text {value!r} cannot be written: it is not valid Unicode")
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

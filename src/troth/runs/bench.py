@@ -1,10 +1,12 @@
 """How fast the engine steps clients on this machine, against a plain loop.
 
-The loop is what a careful user would write: an eager `nn.Module` a client, data on the
-device, `torch.optim.SGD(foreach=True)`, gradients set to None, the same precision. It
-even gets its batches as ready slices, while the engine draws and gathers its own.
+The loop is what a careful user would write: an eager `nn.Module` per client, data on
+the device, `torch.optim.SGD(foreach=True)`, gradients set to None, the same precision.
+It even gets its batches as ready slices, while the engine draws and gathers its own.
 """
 
+import copy
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -52,7 +54,7 @@ def measure(
     n: int = 0,
     cases: tuple[Case, ...] = CASES,
 ) -> list[dict[str, Any]]:
-    """A row a model: microseconds a client-step of the loop and of the engine.
+    """Measure microseconds per client step, one row per model: loop and engine.
 
     Args:
         quick: the two small models only, and no compiler.
@@ -68,10 +70,14 @@ def measure(
 
 
 def _measure(case: Case, where: torch.device, n: int, quick: bool) -> dict[str, Any]:
-    net = _network(case, where)
-    data = _data(where, n)
+    net: nn.Module = lookup.call(
+        lookup.find("model", case.name), case.options, shape=(1, 28, 28), classes=10
+    )
+    net, data = net.to(where), _data(where, n)
     engine, broadcast, rows, ids = _engine(net, data, where, n, case.steps, quick)
-    loop, sync = _loop(net, data, n, case.steps), _sync(where)
+    loop = _loop(net, data, n, case.steps)
+    cuda = where.type == "cuda"
+    sync: Callable[[], None] = torch.cuda.synchronize if cuda else lambda: None
 
     def ours() -> None:
         engine.run("local", broadcast, rows, ids, 0)
@@ -79,7 +85,12 @@ def _measure(case: Case, where: torch.device, n: int, quick: bool) -> dict[str, 
     times: dict[str, list[float]] = {"loop": [], "engine": []}
     for _ in range(_REPEATS):  # by turns, so that a busy moment hits both
         for name, work in (("loop", loop), ("engine", ours)):
-            times[name].append(_seconds(work, sync) / (n * case.steps) * 1e6)
+            sync()
+            began = time.perf_counter()
+            work()
+            sync()
+            took = time.perf_counter() - began
+            times[name].append(took / (n * case.steps) * 1e6)
     loop_us, engine_us = (statistics.median(t) for t in times.values())
     return {
         "model": case.label,
@@ -92,13 +103,6 @@ def _measure(case: Case, where: torch.device, n: int, quick: bool) -> dict[str, 
         "loop_all_us": times["loop"],
         "engine_all_us": times["engine"],
     }
-
-
-def _network(case: Case, where: torch.device) -> nn.Module:
-    model: nn.Module = lookup.call(
-        lookup.find("model", case.name), case.options, shape=(1, 28, 28), classes=10
-    )
-    return model.to(where)
 
 
 def _data(where: torch.device, n: int) -> Data:
@@ -115,19 +119,13 @@ def _data(where: torch.device, n: int) -> Data:
 def _engine(
     net: nn.Module, data: Data, where: torch.device, n: int, steps: int, quick: bool
 ) -> tuple[Engine, Broadcast, Tensor, np.ndarray]:
-    """The engine with the plan that it chooses for a long run."""
+    """Build the engine with the plan that it chooses for a long run."""
     train = {"steps": steps, "batch": _BATCH, "lr": 0.05}
     experiment = reader.from_dict({"train": train})
     feed = Feed(data, _BATCH, False, 0, torch.float32)
     w0 = task.flatten(net)
-    engine = Engine(
-        task.Objective(net, 10),
-        client.maker(experiment),
-        feed,
-        w0,
-        "float32",
-        Plan("loop", 1),
-    )
+    objective, make = task.Objective(net, 10), client.maker(experiment)
+    engine = Engine(objective, make, feed, w0, "float32", Plan("loop", 1))
     key = w0.new_zeros((), dtype=torch.long)
     broadcast = Broadcast(w0, w0.new_zeros(0), w0.new_ones(()), key)
     population = Population(n, engine.start(w0), where)
@@ -140,40 +138,22 @@ def _engine(
 
 
 def _loop(net: nn.Module, data: Data, n: int, steps: int) -> Callable[[], None]:
-    """One client after another, each with its own module and optimiser."""
-    import copy
-
+    """Step one client after another, each with its own module and optimizer."""
     modules = [copy.deepcopy(net) for _ in range(n)]
     optimizers = [
         torch.optim.SGD(m.parameters(), lr=0.05, foreach=True) for m in modules
     ]
     batches = _EXAMPLES // _BATCH
 
+    @precision.products("float32", data.x.device)
     def work() -> None:
-        for k in range(n):
-            for t in range(steps):
-                first = k * _EXAMPLES + (t % batches) * _BATCH
-                x = data.x[first : first + _BATCH]
-                y = data.train.y[first : first + _BATCH]
-                optimizers[k].zero_grad(set_to_none=True)
-                cross_entropy(modules[k](x), y).backward()  # type: ignore[no-untyped-call]
-                optimizers[k].step()
+        for k, t in itertools.product(range(n), range(steps)):
+            first = k * _EXAMPLES + (t % batches) * _BATCH
+            x = data.x[first : first + _BATCH]
+            y = data.train.y[first : first + _BATCH]
+            optimizers[k].zero_grad(set_to_none=True)
+            cross_entropy(modules[k](x), y).backward()  # type: ignore[no-untyped-call]
+            optimizers[k].step()
 
-    def exact() -> None:
-        with precision.products("float32", data.x.device):
-            work()
-
-    exact()
-    return exact
-
-
-def _sync(where: torch.device) -> Callable[[], None]:
-    return torch.cuda.synchronize if where.type == "cuda" else lambda: None
-
-
-def _seconds(work: Callable[[], None], sync: Callable[[], None]) -> float:
-    sync()
-    began = time.perf_counter()
     work()
-    sync()
-    return time.perf_counter() - began
+    return work

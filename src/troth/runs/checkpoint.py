@@ -1,4 +1,4 @@
-"""What a run writes while it goes on: its rounds, and checkpoints of all it is."""
+"""What a run writes while it goes on: its rounds, and checkpoints."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ _COUNTED = ("asked", "absent", "cut", "dropped", *_VERDICTS)
 
 
 class Journal:
-    """The rounds on disk, and what each client was counted for, how often."""
+    """The rounds on disk, and counts per client."""
 
     def __init__(self, path: Path, federation: Federation) -> None:
         self.path, self._federation = path, federation
@@ -24,10 +24,10 @@ class Journal:
         self.counts = {name: np.zeros(n, np.int64) for name in _COUNTED}
         self.stayed, self.why = 0, ""  # rounds in which w did; why it last did
         self._file = (path / files.ROUNDS).open("ab")
-        files.hold(self._file)  # a sign of life, for whoever looks on
+        files.hold(self._file)  # a sign of life for viewers
 
     def write(self, record: Record, evaluated: dict[str, Any] | None) -> None:
-        """One round. No times are written: the same run gives the same bytes."""
+        """Write one round; no times, so that the same run gives the same bytes."""
         self.counts["asked"][record.cohort] += 1
         self.counts["absent"][record.absent] += 1
         self.counts["cut"][record.cut] += 1
@@ -52,10 +52,10 @@ class Journal:
         if evaluated is not None:
             line["evaluation"] = evaluated
         self._file.write((json.dumps(files.plain(line)) + "\n").encode())
-        self._file.flush()  # for whoever looks on
+        self._file.flush()  # for viewers
 
     def checkpoint(self, seconds: float) -> None:
-        """Everything needed to go on, bit for bit as if never stopped.
+        """Save all that is needed to continue as if never stopped.
 
         Args:
             seconds: how long the run has taken so far.
@@ -96,5 +96,5 @@ class Journal:
         return float(facts["seconds"])
 
     def close(self) -> None:
-        """Nothing more will be written."""
+        """Close the file of rounds."""
         self._file.close()

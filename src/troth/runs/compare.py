@@ -115,7 +115,7 @@ def paired(a: np.ndarray, b: np.ndarray, higher_is_better: bool = True) -> Paire
 
 
 def _signed_ranks(difference: np.ndarray) -> float:
-    """Two-sided p-value; differences equal but for rounding (1e-12) share a rank."""
+    """Return the two-sided p-value; differences within 1e-12 share a rank."""
     if not difference.size:
         return NAN
     difference = difference[difference != 0]
@@ -180,7 +180,7 @@ def pairs(runs: Sequence[Row]) -> list[Pair]:
 
 
 def _difference(a: dict[str, str], b: dict[str, str]) -> str:
-    """The one setting in which two runs differ; "" for none, many or the seed."""
+    """Return the one setting in which two runs differ; "" if not one, or the seed."""
     changed = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k))
     if len(changed) == 1:
         return "" if changed == ["seed"] else changed[0]
@@ -194,7 +194,7 @@ def _difference(a: dict[str, str], b: dict[str, str]) -> str:
 
 
 def _distinct(runs: Sequence[Row]) -> list[int]:
-    """The runs, less those that repeat an earlier one."""
+    """Return the runs, less those that repeat an earlier one."""
     first: dict[frozenset[tuple[str, str]], int] = {}
     for i, (settings, _) in enumerate(runs):
         first.setdefault(frozenset(_written(settings).items()), i)
@@ -202,12 +202,12 @@ def _distinct(runs: Sequence[Row]) -> list[int]:
 
 
 def _written(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Settings as text: lists too can be compared and counted."""
+    """Write settings as text: lists too can be compared and counted."""
     return {key: repr(value) for key, value in settings.items()}
 
 
 def _numbers(summary: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """The numbers of a summary by dotted key; `null` in a file stands for NaN."""
+    """Return the numbers of a summary by dotted key; `null` stands for NaN."""
     flat: dict[str, float] = {}
     for key, value in summary.items():
         if isinstance(value, Mapping):
@@ -266,12 +266,12 @@ def _by_client(
 
 
 def _identity(run: Run) -> str:
-    """The same for runs that must give the same numbers."""
+    """Return the same text for runs that must give the same numbers."""
     return str(run.experiment.resolved["fingerprint"])
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """Dotted key → value, of all that decides the numbers of a run."""
+    """Return dotted key → value, of all that decides the numbers of a run."""
     aside = ("name", "engine.", "checkpoint.", "output.")
     flat = reader.differences(reader.to_dict(run.experiment), {})
     return {k: v for k, (v, _) in flat.items() if not k.startswith(aside)}
@@ -291,7 +291,7 @@ def entries(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def heading(summary: Mapping[str, Any]) -> str:
-    """What clients are judged by: accuracy, or error for a regression."""
+    """Return the main score of clients: accuracy, or error for a regression."""
     return "accuracy" if "accuracy_mean" in summary["personal"] else "error"
 
 
@@ -316,13 +316,13 @@ def difference(first: str, second: str) -> str:
 
 
 def number(value: float | None, head: str = "accuracy") -> str:
-    """An accuracy with three decimals, an error with four digits."""
+    """Write an accuracy with three decimals, an error with four digits."""
     if value is None or math.isnan(value):
         return "–"
     return f"{value:.3f}" if head == "accuracy" else f"{value:.4g}"
 
 
 def signed(value: float | None, head: str) -> str:
-    """A difference, with its sign."""
+    """Write a difference, with its sign."""
     plus = "+" if value is not None and value >= 0 else ""
     return (plus + number(value, head)).replace("-", "−")

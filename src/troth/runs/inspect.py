@@ -56,7 +56,7 @@ class Audit:
 
 
 def experiment(file: Path) -> dict[str, Any]:
-    """The sections, with what the run wrote about itself."""
+    """Read the sections, with what the run wrote about itself."""
     found = reader.read(file)
     if not isinstance(found.get("resolved"), dict):
         raise ValueError("it has no [resolved], which every run writes")
@@ -64,7 +64,7 @@ def experiment(file: Path) -> dict[str, Any]:
 
 
 def summary(file: Path) -> dict[str, Any]:
-    """Means over clients, and how many these are."""
+    """Read the means over clients, and how many these are."""
     found = json.loads(file.read_text("utf-8"))
     kinds = found["personal"], found["shared"]
     known = any(all(f"{m}_mean" in kind for kind in kinds) for m in METRICS)
@@ -76,7 +76,7 @@ def summary(file: Path) -> dict[str, Any]:
 
 
 def clients(file: Path) -> Table:
-    """Column → a value of every client; an empty cell is NaN."""
+    """Read column → one value per client; an empty cell is NaN."""
     found = files.read_csv(file)
     known = any(metric in found for metric in METRICS)
     if not {"client", "malicious", "test"} <= {*found} or not known:
@@ -90,7 +90,7 @@ def clients(file: Path) -> Table:
 
 
 def audit(file: Path) -> Audit:
-    """The table, and the file beside it that says how it was made."""
+    """Read the table, and the file beside it that says how it was made."""
     table = files.read_csv(file)
     needed = {"client", "examples", "adv_accuracy", "shared_adv_accuracy", "suspect"}
     needed |= {f"change{end}" for end in _ENDS}
@@ -110,7 +110,7 @@ def audit(file: Path) -> Audit:
 
 
 def certified(file: Path) -> list[Certified]:
-    """The whole lines of the file, apart by their settings."""
+    """Read the whole lines of the file, grouped by their settings."""
     text = file.read_text("utf-8")
     whole = text[: text.rfind("\n") + 1]
     if not whole:
@@ -136,7 +136,7 @@ def certified(file: Path) -> list[Certified]:
 
 
 def _curves(table: dict[str, np.ndarray]) -> dict[str, Curves]:
-    """Certified accuracy of every model, from 0 to the largest radius there is."""
+    """Compute the certified accuracy of every model, up to the largest radius."""
     radii = np.linspace(0, float(table["radius"].max()), _POINTS)
     found = {}
     for model in ("personal", "shared", "local"):
@@ -150,7 +150,7 @@ def _curves(table: dict[str, np.ndarray]) -> dict[str, Curves]:
 
 @dataclass
 class Dossier:
-    """All that the files of one run say."""
+    """All that the files of one run hold."""
 
     path: Path
     label: str
@@ -193,7 +193,7 @@ class Dossier:
         return judged(self.clients)
 
     def part(self, kind: str) -> str:
-        """The name of a member, such as that of the aggregator."""
+        """Return the name of a member, such as that of the aggregator."""
         value = self.sections.get(kind, {})
         name = value.get("name", "none") if isinstance(value, dict) else value
         return str(name)
@@ -220,7 +220,7 @@ class Dossier:
     def mean(
         self, kind: str = "personal", what: str = "mean", on: str = "test"
     ) -> float:
-        """A number of the summary, on test or on "valid" data; NaN where there is none.
+        """Return a number of the summary, on test or "valid" data; NaN if absent.
 
         Models are chosen by validation data where there are any: what test data chose
         they cannot judge.
@@ -231,7 +231,7 @@ class Dossier:
         return float(value) if isinstance(value, int | float) else float("nan")
 
     def column(self, name: str) -> np.ndarray:
-        """A column of `clients.csv`, NaN where there is none."""
+        """Return a column of `clients.csv`, NaN where there is none."""
         assert self.clients is not None
         if name not in self.kept:  # a copy for each of 10,000 cards is slow
             none = np.full(len(self.clients["client"]), np.nan)

@@ -43,7 +43,7 @@ class State(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What a watcher is told after every round; of state on disk, before the first."""
+    """What is reported after every round; of state on disk, before the first."""
 
     label: str
     done: int
@@ -134,12 +134,12 @@ def check_room(built: Built, state: Path, path: Path) -> None:
 
 
 def plan_of(experiment: Experiment) -> Plan:
-    """How the clients of a run stepped."""
+    """Return how the clients of a run stepped."""
     return Plan(**experiment.resolved["plan"])
 
 
 def _git() -> dict[str, str]:
-    """The revision of the source, where it lies in a git checkout."""
+    """Return the revision of the source, where it lies in a git checkout."""
     try:
         out = subprocess.run(
             ["git", "rev-parse", "HEAD"],
@@ -190,10 +190,7 @@ def go_on(
 
 
 def _finish(run: Begun, stacks: Sequence["Stack"], stopped: Callable[[], bool]) -> None:
-    """What personalizers do after the last round, some clients at a time.
-
-    Newcomers come last.
-    """
+    """Do the work after the last round, some clients at a time; newcomers last."""
     f, e, done = run.built.federation, run.built.experiment, 0
     n = len(f.newcomers) + (len(f.members) if f.engine.client.finish else 0)
     if stacks:
@@ -217,7 +214,7 @@ def _finish(run: Begun, stacks: Sequence["Stack"], stopped: Callable[[], bool]) 
 
 
 def at_once(plan: Plan) -> int:
-    """How many clients finish at a time; of those apart, unequal ones even out."""
+    """Return how many clients finish at a time: of those apart several, to even out."""
     return plan.chunk * plan.workers * (4 if plan.apart else 1)
 
 
@@ -237,7 +234,7 @@ def _rounds(
     stopped: Callable[[], bool],
     began: float,
 ) -> list[results.Tables]:
-    """All rounds that are left; gives the tables of the last."""
+    """Train the rounds that are left; return the tables of the last."""
     f, e = runs[0].built.federation, runs[0].built.experiment
     due, save, plan = evaluations(e), saves(e, began), f.engine.plan
     name = f"{len(runs)} runs together" if stacks else e.name
@@ -287,7 +284,7 @@ def _stepped(
 
 
 def saves(e: Experiment, began: float) -> Callable[[list[Journal], int, bool], None]:
-    """Checkpoints of runs after so many rounds: when they are due, or at once."""
+    """Make a function that saves checkpoints of runs when due, or at once."""
     last = time.monotonic()
 
     def save(journals: list[Journal], done: int, now: bool) -> None:
@@ -303,7 +300,7 @@ def saves(e: Experiment, began: float) -> Callable[[list[Journal], int, bool], N
 
 
 def _record(path: Path, plan: Plan) -> None:
-    """Write down a plan that changed on the way, for whoever resumes or reads."""
+    """Record a plan that changed on the way, for resuming."""
     experiment = read_experiment(path)
     resolved = {**experiment.resolved, "plan": plan._asdict()}
     changed = dataclasses.replace(experiment, resolved=resolved)
@@ -311,7 +308,7 @@ def _record(path: Path, plan: Plan) -> None:
 
 
 def evaluations(e: Experiment) -> Callable[[int], bool]:
-    """Whether there is one after so many rounds."""
+    """Make a function: rounds done → whether an evaluation is due."""
     every = e.evaluate.every or max(1, e.train.rounds // 20)
     return lambda done: done % every == 0
 

@@ -40,7 +40,7 @@ _ASIDE = ("resolved", "name", "checkpoint", "output")
 
 
 def kind(experiment: Experiment) -> str:
-    """Runs of the same kind can be trained together."""
+    """Return a text that is the same for runs that can be trained together."""
     tree = reader.to_dict(experiment)
     kept = {k: v for k, v in tree.items() if k not in (*MAY_DIFFER, *_ASIDE)}
     kept["model"] = {k: v for k, v in tree["model"].items() if k != "weights"}
