@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,17 +15,14 @@ from troth import files, lookup
 from troth.build import build
 from troth.config import reader
 from troth.config.schema import Experiment
-from troth.data.user_files import Examples
 from troth.engine import plan as plans
 from troth.engine.engine import Plan
 from troth.runs import train, train_many
 from troth.runs.load import Run, read_experiment
+from troth.runs.personalize import personalize as personalize
 from troth.runs.train import Watch
 from troth.server import rules
 from troth.types import Broadcast, Messages, Refusal
-
-if TYPE_CHECKING:
-    from troth.runs.personalize import Newcomer
 
 Given = str | Path | Mapping[str, Any] | None
 """A TOML file, its content as a dictionary, or None for the quickstart."""
@@ -223,33 +220,6 @@ def cost(
         steps = int(built.client_steps)
         costs.append(Cost(one.label, one.experiment, steps, memory, disk))
     return costs
-
-
-def personalize(
-    run: Run | str | Path,
-    data: Examples,
-    *,
-    rounds: int = 0,
-    test: float = 0.2,
-    device: str = "auto",
-) -> "Newcomer":
-    """Make a model for a client that never took part, from its data and a run's folder.
-
-    Args:
-        run: finished, or its folder; nothing else of it is needed.
-        data: an .npz file with x and y (and split, where they are divided already), or
-            these arrays by name.
-        rounds: that it works; 0: as many as the average client was asked.
-        test: share of the examples that is held out to test on; 0: none.
-        device: auto, cpu, cuda, cuda:N or mps.
-
-    Returns:
-        The model, an ordinary `nn.Module`, and its scores beside the shared one's.
-    """
-    one = run if isinstance(run, Run) else Run(run)
-    from troth.runs import personalize as personalizing
-
-    return personalizing.personalize(one, data, rounds=rounds, test=test, device=device)
 
 
 def aggregate(

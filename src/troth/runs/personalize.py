@@ -50,14 +50,14 @@ class _Made(NamedTuple):
 
 
 def personalize(
-    run: Run,
+    run: Run | str | Path,
     data: Examples,
     *,
     rounds: int = 0,
     test: float = 0.2,
     device: str = "auto",
 ) -> Newcomer:
-    """Make a model for a client that never took part.
+    """Make a model for a client that never took part, from its data and a run's folder.
 
     Its personalizer starts from the shared model, works some rounds on the newcomer's
     examples, of which the server learns nothing, and then does what it does after the
@@ -66,13 +66,23 @@ def personalize(
 
     Departs: SCAFFOLD's control variates are not in a run's folder and count as 0.
 
-    Arguments are those of `troth.personalize`; rounds = 0 takes
-    `evaluate.newcomer_rounds` of the run, or as many as the average client was asked.
+    Args:
+        run: finished, or its folder; nothing else of it is needed.
+        data: an .npz file with x and y (and split, where they are divided already), or
+            these arrays by name, as the run's data set had them.
+        rounds: number of rounds; 0: `evaluate.newcomer_rounds` of the run, or as many
+            as the average client was asked.
+        test: share of the examples that is held out to test on; 0: none.
+        device: auto, cpu, cuda, cuda:N or mps.
+
+    Returns:
+        The model, an ordinary `nn.Module`, and its scores beside the shared one's.
 
     Raises:
         Refusal: examples that do not fit this run, or too few of them.
     """
     _check(rounds, test)
+    run = run if isinstance(run, Run) else Run(run)
     e, where = run.experiment, build.device(device)
     made = _ready(run, read(run.experiment, data), test, where)
     engine = made.engine
