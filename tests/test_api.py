@@ -19,6 +19,9 @@ def test_losses_and_sizes_are_given_beside():
     assert troth.aggregate("k_loss", UPDATES, loss=loss, f=2).item() == 100.0
     size = torch.tensor([1, 0, 0, 3, 0, 0, 0])
     assert troth.aggregate("weighted_mean", UPDATES, size=size).item() == 2.25
+    rows = torch.tensor([[0.0], [3.0]])
+    assert troth.aggregate("weighted_mean", rows, size=[1, 2]).item() == 2.0
+    assert troth.aggregate("term", rows, loss=[1.0, 1.0]).item() == 1.5
 
 
 def test_rules_that_remember_start_anew():
@@ -50,9 +53,3 @@ BAD[1, 0] = float("nan")
 def test_refused(name, given, options, words):
     with pytest.raises(troth.Refusal, match=words):
         troth.aggregate(name, given, **options)
-
-
-def test_lists_do_for_losses_and_sizes():
-    rows = torch.tensor([[0.0], [3.0]])
-    assert troth.aggregate("weighted_mean", rows, size=[1, 2]).item() == 2.0
-    assert troth.aggregate("term", rows, loss=[1.0, 1.0]).item() == 1.5

@@ -24,7 +24,7 @@ from troth.types import Refusal
 SMALL = {
     "partition": {"name": "classes", "clients": 12, "per_client": 4},
     "model": {"name": "mlp", "widths": [16]},
-    "train": {"rounds": 6, "cohort": 5, "epochs": 1, "batch": 16},
+    "train": {"rounds": 6, "cohort": 5, "steps": 2, "batch": 16},
     "personalizer": {"name": "ditto", "lam": 0.5},
     "engine": {"how": "loop", "store": "disk"},
     "checkpoint": {"every": 2},
@@ -174,8 +174,8 @@ def test_finetuning_writes_all_clients_on_disk(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     found = []
     for where in ("host", "disk"):
-        tree = changed(engine={"store": where}) | {"personalizer": "tuned:tuned"}
-        [run] = troth.run(tree, out=tmp_path / where)
+        tree = changed(engine={"store": where}, train={"rounds": 2})
+        [run] = troth.run({**tree, "personalizer": "tuned:tuned"}, out=tmp_path / where)
         found.append(contents(run.path))
     assert found[0] == found[1]
     assert run.experiment.resolved["state_bytes"] == 2 * 12 * D * 4

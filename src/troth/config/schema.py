@@ -6,126 +6,17 @@ Types are checked by `troth.config.reader`, which reads them.
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from troth.config.checks import alone, idle, in_range
+from troth.config.deployment import Deployment
 from troth.types import Refusal
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """Who the sites are, what their data look like, and when a round closes.
-
-    Attributes:
-        sites: their names; client 0 is the first.
-        shape: shape of one example.
-        classes: how many; 0: regression.
-        scale: the value of x that stands for 1.
-        several: whether an example may have several of the labels.
-        features: of the sites' tables, in order: `age`, or `sex=f` for a category.
-        label: the column of the sites' tables that is predicted.
-        labels: names of the classes, in order.
-        quorum: replies with which a round closes; 0: those of all that are asked.
-        deadline: seconds after which a round closes without the others.
-        least: with fewer replies the shared model stays as it is.
-        most_examples: examples that a site is believed to have.
-    """
-
-    sites: list[str] = field(default_factory=list)
-    shape: list[int] = field(default_factory=list)
-    classes: int | None = None
-    scale: float = 1.0
-    several: bool = False
-    features: list[str] = field(default_factory=list)
-    label: str = ""
-    labels: list[str] = field(default_factory=list)
-    quorum: int = 0
-    deadline: float = 600.0
-    least: int = 1
-    most_examples: int = 1_000_000
-
-    def __post_init__(self) -> None:
-        in_range(self, "deployment", "[0, inf)", "classes", "quorum")
-        in_range(self, "deployment", "[1, inf)", "least", "most_examples")
-        in_range(self, "deployment", "(0, 2592000]", "deadline")  # 30 days
-        in_range(self, "deployment", "(0, inf)", "scale")
-        if min(self.shape, default=1) < 1:
-            raise Refusal(
-                f"deployment.shape = {self.shape} is no shape of an example; give its "
-                "sizes, such as [22] or [1, 28, 28]"
-            )
-        if self.several and (self.classes or 0) < 2:
-            raise Refusal(
-                f"deployment.several is set and deployment.classes = {self.classes}; "
-                "say how many labels there are, at least 2"
-            )
-        if self.labels and len(self.labels) != self.classes:
-            raise Refusal(
-                f"deployment.labels names {len(self.labels)} classes and deployment."
-                f"classes = {self.classes}; name each class once, in its order"
-            )
-        if self.features and [len(self.features)] != self.shape:
-            raise Refusal(
-                f"deployment.features names {len(self.features)} features and "
-                f"deployment.shape = {self.shape}; name each feature once"
-            )
-        for name in self.sites:
-            if not _NAME.fullmatch(name) or self.sites.count(name) > 1:
-                raise Refusal(
-                    f"deployment.sites holds {name!r}, twice or with characters that "
-                    "a name has not; name each site once, by letters, digits, '.', "
-                    "'_' and '-'"
-                )
 
 
 def rounded_up(share: float, n: int) -> int:
     """Round a share of n clients up; rounding errors of the share do not count."""
     return max(math.ceil(share * n - 1e-9), 0)
-
-
-def in_range(owner: Any, section: str, interval: str, *keys: str) -> None:
-    """Refuse numbers outside an interval such as "[0, 1)"; NaN is outside of any."""
-    low, high = interval[1:-1].split(", ")
-    for key in keys:
-        value = getattr(owner, key)
-        if value is None or (
-            float(low) <= value <= float(high)
-            and (value != float(low) or interval[0] == "[")
-            and (value != float(high) or interval[-1] == "]")
-        ):
-            continue
-        bounds = f"{'at least' if interval[0] == '[' else 'above'} {low}"
-        if high != "inf":
-            bounds += f" and {'at most' if interval[-1] == ']' else 'below'} {high}"
-        elif value == math.inf:
-            bounds += " and finite"
-        name = f"{section}.{key}".lstrip(".")
-        raise Refusal(f"{name} = {value} is out of range; it must be {bounds}")
-
-
-def idle(owner: Any, section: str, missing: str, *keys: str) -> None:
-    """Refuse keys that are set and do nothing without what is missing."""
-    for f in fields(owner):
-        value = getattr(owner, f.name)
-        if f.name in keys and value and value != f.default:
-            raise Refusal(
-                f"{section}.{f.name} = {value!r} does nothing without {missing}, or "
-                f"leave {f.name} out"
-            )
-
-
-def alone(section: str, **values: Any) -> None:
-    """Refuse two keys of which at most one may be set."""
-    given = [key for key, value in values.items() if value is not None]
-    if len(given) > 1:
-        both = " and ".join(f"{section}.{key} = {values[key]}" for key in given)
-        raise Refusal(
-            f"{both} exclude each other; keep one of {', '.join(given)} "
-            "and leave the others out"
-        )
 
 
 @dataclass(frozen=True)

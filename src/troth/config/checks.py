@@ -1,0 +1,49 @@
+"""Refuse settings that are out of range, do nothing, or exclude each other."""
+
+import math
+from dataclasses import fields
+from typing import Any
+
+from troth.types import Refusal
+
+
+def in_range(owner: Any, section: str, interval: str, *keys: str) -> None:
+    """Refuse numbers outside an interval such as "[0, 1)"; NaN is outside of any."""
+    low, high = interval[1:-1].split(", ")
+    for key in keys:
+        value = getattr(owner, key)
+        if value is None or (
+            float(low) <= value <= float(high)
+            and (value != float(low) or interval[0] == "[")
+            and (value != float(high) or interval[-1] == "]")
+        ):
+            continue
+        bounds = f"{'at least' if interval[0] == '[' else 'above'} {low}"
+        if high != "inf":
+            bounds += f" and {'at most' if interval[-1] == ']' else 'below'} {high}"
+        elif value == math.inf:
+            bounds += " and finite"
+        name = f"{section}.{key}".lstrip(".")
+        raise Refusal(f"{name} = {value} is out of range; it must be {bounds}")
+
+
+def idle(owner: Any, section: str, missing: str, *keys: str) -> None:
+    """Refuse keys that are set and do nothing without what is missing."""
+    for f in fields(owner):
+        value = getattr(owner, f.name)
+        if f.name in keys and value and value != f.default:
+            raise Refusal(
+                f"{section}.{f.name} = {value!r} does nothing without {missing}, or "
+                f"leave {f.name} out"
+            )
+
+
+def alone(section: str, **values: Any) -> None:
+    """Refuse two keys of which at most one may be set."""
+    given = [key for key, value in values.items() if value is not None]
+    if len(given) > 1:
+        both = " and ".join(f"{section}.{key} = {values[key]}" for key in given)
+        raise Refusal(
+            f"{both} exclude each other; keep one of {', '.join(given)} "
+            "and leave the others out"
+        )
