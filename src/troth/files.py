@@ -108,12 +108,8 @@ def put(path: Path, content: bytes) -> None:
 def whole(path: Path, part: Path | None = None) -> Iterator[IO[bytes]]:
     """Open a new file that replaces `path` at the end of the block, or not at all.
 
-    Args:
-        path: the file; its earlier content stays until all is on the disk.
-        part: the temporary file; None: a name of its own.
-
-    Raises:
-        OSError: it cannot be written.
+    Earlier content stays until all is on the disk. `part` is the temporary file; None:
+    a name of its own. Errors of the system are not caught.
     """
     own = f"{os.getpid()}-{threading.get_native_id()}"
     part = part or path.with_name(f".{path.name[:40]}.{own}.part")
@@ -193,11 +189,7 @@ def stream(
 ) -> None:
     """Write tensors like `save` while they are made, in the format of safetensors.
 
-    Args:
-        path: the file.
-        shapes: name → type and shape, wide types first.
-        pieces: their numbers in this order, in pieces of any size.
-        **facts: stored beside the tensors.
+    Shapes come with wide types first, pieces (of any size) in the same order.
 
     Raises:
         Refusal: the file cannot be written; the earlier content is still there.

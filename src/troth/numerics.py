@@ -211,9 +211,7 @@ def _parts(linked: Tensor) -> Iterator[Tensor]:
 def average(rows: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Return the mean of [n, d] over rows, also where their sum overflows.
 
-    Args:
-        rows: the summands.
-        dtype: precision of the sum; None: the rows' own.
+    The sum is in the precision `dtype`; None: the rows' own.
     """
     total = rows.sum(dim=0, dtype=dtype)
     found = total.div_(len(rows))

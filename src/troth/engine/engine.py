@@ -78,16 +78,8 @@ def through(
 ) -> tuple[Reply, Tensor]:
     """Take some clients through a phase as one matrix: replies and new states.
 
-    Args:
-        lift: name of a client function → that function, lifted.
-        name: `local` or `finish`.
-        phase: the phase of that name.
-        packing: of their states.
-        broadcast: what the server sent; one row per client where these differ.
-        rows: [c, width] states.
-        valid: validation data.
-        counts: [c] steps of each client.
-        batches: one per step.
+    `lift` lifts a client function by name. `counts` are the steps of each client, of
+    whose states `rows` has one row each; so has the broadcast where these differ.
     """
     n, device = len(rows), broadcast.w.device
     index = torch.arange(n, device=device)
@@ -212,13 +204,8 @@ class Engine:
     ) -> tuple[Messages, Tensor]:
         """Take clients through a phase; halve the chunk when memory runs out.
 
-        Args:
-            name: `local` or `finish`.
-            broadcast: what the server sent.
-            rows: [c, width] states.
-            ids: [c] clients.
-            round_: keys their batches.
-            limit: at most this many steps, for all or for each client.
+        The phase is `local` or `finish`. `rows` are the states of the clients `ids`,
+        `limit` is at most this many steps, for all or for each client.
         """
         _, counts = self.steps(name, ids, limit)
         work = _Work(name, broadcast, rows, ids, round_, counts)

@@ -187,10 +187,7 @@ def file(path: Path, state_dir: str) -> Path:
 def check(need: Need, rows: Path, path: Path) -> None:
     """Refuse, before any work, what the disk has no room for.
 
-    Args:
-        need: what the state takes.
-        rows: the state file; its present size counts.
-        path: the folder of the run, where models are written at the end.
+    The present size of the state file `rows` counts; models are written to `path`.
     """
     there = rows.stat().st_size if rows.exists() else 0
     state, models = _above(rows), _above(path)

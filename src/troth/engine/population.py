@@ -39,10 +39,7 @@ class Held(NamedTuple):
 
 
 class RowFile:
-    """Rows of one width, numbered by slots; `open` names the file.
-
-    For a CUDA device they pass through pinned memory.
-    """
+    """Rows in a file, numbered by slots; for CUDA they pass through pinned memory."""
 
     shadow = True  # rows survive the process: see `Slots`
 

@@ -46,12 +46,9 @@ def _writes(node: Any) -> bool:
 def update_in_place(graph: Any, in_pieces: bool) -> None:
     """Let v ← v − lr·g happen in v's own memory: no gathered g, no copy of v.
 
-    Also for several such steps in a row; only where each is the last use of its v.
-
-    Args:
-        graph: a trace; it is changed.
-        in_pieces: update parameter by parameter, which saves gathering g; a compiler
-            fuses the gathering and does better with the whole.
+    Also for several such steps in a row; only where each is the last use of its v. With
+    `in_pieces` update parameter by parameter, which saves gathering g; a compiler fuses
+    the gathering and does better with the whole.
     """
     for node in _updates(graph):
         v, g, rate = node.args

@@ -37,12 +37,9 @@ class Lifted:
     ) -> None:
         """Trace nothing yet.
 
-        Args:
-            function: of one client.
-            dims: the client axis of each argument, as vmap takes it.
-            how: `compiled`, or anything else for the plain trace.
-            in_place: the arguments may be overwritten.
-            alone: the chunk is always one client: plain operations, no vmap.
+        `dims` is the client axis of each argument, as vmap takes it. With `in_place`
+        the arguments may be overwritten; with `alone` the chunk is always one client,
+        for which plain operations do.
         """
         self._function = _one(function, dims) if alone else vmap(function, dims)
         self._how = how

@@ -55,11 +55,7 @@ class Journal:
         self._file.flush()  # for viewers
 
     def checkpoint(self, seconds: float) -> None:
-        """Save all that is needed to continue as if never stopped.
-
-        Args:
-            seconds: how long the run has taken so far.
-        """
+        """Save all that is needed to continue, and the seconds taken so far."""
         self._file.flush()
         f = self._federation
         tensors = {f"population.{k}": v for k, v in f.population.dump().items()}
@@ -71,22 +67,14 @@ class Journal:
         f.population.saved()
 
     def restore(self) -> float:
-        """Go back to the last checkpoint; without one, to the beginning.
-
-        Returns:
-            The seconds that the run had taken by then.
-        """
+        """Go back to the last checkpoint, or to the beginning; return seconds taken."""
         path, f = self.path / files.CHECKPOINT, self._federation
         if not path.exists():
             self._file.truncate(0)
             return 0.0
         tensors, facts = files.load(path)
-        part = {
-            k.removeprefix("population."): v
-            for k, v in tensors.items()
-            if k.startswith("population.")
-        }
-        f.population.load(part)
+        rows = {k: v for k, v in tensors.items() if k.startswith("population.")}
+        f.population.load({k.partition(".")[2]: v for k, v in rows.items()})
         f.broadcast = restored(f.serving, f.broadcast, tensors)
         f.round = facts["round"]
         self.stayed, self.why = facts["stayed"], facts["why"]

@@ -236,21 +236,23 @@ def _rounds(
 ) -> list[results.Tables]:
     """Train the rounds that are left; return the tables of the last."""
     f, e = runs[0].built.federation, runs[0].built.experiment
-    due, save, plan = evaluations(e), saves(e, began), f.engine.plan
+    every, save = e.evaluate.every or max(1, f.rounds // 20), saves(e, began)
+    plan = f.engine.plan
     name = f"{len(runs)} runs together" if stacks else e.name
     after = f.engine.client.finish is not None or len(f.newcomers) > 0
     tables, ahead = list[results.Tables](), False
     while f.round < f.rounds:
         done = f.round + 1
-        last, looked_at = done == f.rounds, due(done)
+        last = done == f.rounds
+        due = last or done % every == 0  # for an evaluation
         for stack in () if ahead else stacks:
             stack.launch()
-        ahead = not (last or looked_at)
+        ahead = not due
         records, failed = _stepped(f, stacks, ahead)
         if f.engine.plan != plan:  # memory ran out and the chunk was halved
             plan = f.engine.plan
             _record(runs[0].path, plan)
-        tables = [results.evaluate(r.built) for r in runs] if looked_at or last else []
+        tables = [results.evaluate(run.built) for run in runs] if due else []
         pairs = zip(runs, tables, strict=False)
         found = [results.summaries(run.built, table) for run, table in pairs]
         for k, (journal, record) in enumerate(zip(journals, records, strict=True)):
@@ -305,12 +307,6 @@ def _record(path: Path, plan: Plan) -> None:
     resolved = {**experiment.resolved, "plan": plan._asdict()}
     changed = dataclasses.replace(experiment, resolved=resolved)
     files.write(path / files.EXPERIMENT, reader.dumps(reader.to_dict(changed)))
-
-
-def evaluations(e: Experiment) -> Callable[[int], bool]:
-    """Make a function: rounds done → whether an evaluation is due."""
-    every = e.evaluate.every or max(1, e.train.rounds // 20)
-    return lambda done: done % every == 0
 
 
 @contextmanager
