@@ -235,19 +235,23 @@ def contents():
 
 @pytest.fixture(scope="session")
 def killed():
-    """Trains an experiment until it is killed after some rounds."""
+    """Trains an experiment until it is killed after some rounds; its first report."""
     import troth
 
     class Killed(Exception):
         pass
 
     def train(tree, done, out):
+        seen = []
+
         def kill(progress):
+            seen.append(progress)
             if progress.done == done:
                 raise Killed
 
         with pytest.raises(Killed):
             troth.run(tree, out=out, watch=kill)
+        return seen[0]
 
     return train
 

@@ -1,12 +1,12 @@
-"""Progress of long work, reported to whoever watches; by default to nobody."""
+"""Progress of long work, reported to a viewer; by default to none."""
 
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator
 
 Watch = Callable[[str, int, int], None]
-"""Told what goes on, how far it is, and how far it goes (0: not known); "" as what goes
-on: it is over."""
+"""Takes the name of the work, what is done and the total (0: unknown); the name "" ends
+it."""
 
 _watch: contextvars.ContextVar[Watch | None] = contextvars.ContextVar("watch")
 
@@ -22,6 +22,6 @@ def watching(watch: Watch | None) -> Iterator[None]:
 
 
 def report(what: str, done: int, total: int) -> None:
-    """Report progress to whoever watches."""
+    """Report progress to the viewer, if there is one."""
     if watch := _watch.get(None):
         watch(what, done, total)

@@ -243,8 +243,7 @@ class Anchor(NamedTuple):
 
 Settle = Callable[[Carry, Batch], Carry]
 """State and validation data → the state as it is read: for what a client decides only
-when its model is asked for. What it decides is not kept, so training cannot depend on
-when that is."""
+when its model is asked for. It is not kept, so that training cannot depend on it."""
 
 
 class Personal(NamedTuple):

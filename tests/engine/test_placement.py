@@ -40,20 +40,6 @@ def process(program, *arguments):
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
-def killed(tree, out, stop=3):
-    """Train until a round has ended; its report."""
-    seen = []
-
-    def kill(p):
-        seen.append(p)
-        if p.done == stop:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        troth.run(tree, out=out, watch=kill)
-    return seen[0]
-
-
 def changed(**sections):
     return SMALL | {k: SMALL.get(k, {}) | v for k, v in sections.items()}
 
@@ -97,9 +83,9 @@ def test_state_on_disk_gives_the_bytes_of_state_in_memory(tmp_path, whole):
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
-def test_resume_goes_on_bit_for_bit_from_its_state_file(tmp_path, whole, stop):
+def test_resume_goes_on_bit_for_bit_from_its_state_file(tmp_path, whole, killed, stop):
     out, lost = tmp_path / "cut", tmp_path / "lost"
-    killed(SMALL, out, stop)
+    killed(SMALL, stop, out)
     assert (out / plan.FILE).stat().st_size > 0
     if stop > 1:  # there is a checkpoint
         (out / plan.FILE).rename(lost)
@@ -181,10 +167,10 @@ def test_finetuning_writes_all_clients_on_disk(tmp_path, monkeypatch):
     assert run.experiment.resolved["state_bytes"] == 2 * 12 * D * 4
 
 
-def test_state_may_lie_elsewhere(tmp_path, whole):
+def test_state_may_lie_elsewhere(tmp_path, whole, killed):
     place = tmp_path / "scratch" / "deep"
     tree = changed(engine={"state_dir": str(place)})
-    state = killed(tree, tmp_path / "one").state
+    state = killed(tree, 3, tmp_path / "one").state
     assert state is not None and state.file.parent == place
     assert list(place.iterdir()) == [state.file]
     assert not (tmp_path / "one" / plan.FILE).exists()
@@ -208,12 +194,14 @@ def test_leftovers_of_a_finished_run_are_removed(tmp_path):
     assert not any(file.parent.exists() for file in left)
 
 
-def test_what_does_not_fit_goes_to_disk_and_stays_there(tmp_path, whole, monkeypatch):
+def test_what_does_not_fit_goes_to_disk_and_stays_there(
+    tmp_path, whole, killed, monkeypatch
+):
     """`auto` decides by half of what is free, and a resumed run keeps its store."""
     need, half = 12 * D * 4, [0]
     monkeypatch.setattr(devices, "free", lambda device: 2 * half[0] + 1)
     tree = changed(engine={"store": "auto"})
-    killed(tree, tmp_path / "cut")
+    killed(tree, 3, tmp_path / "cut")
     for half[0], kept in ((need - 1, "disk"), (need, "device")):
         [run] = troth.run(tree, out=tmp_path / kept)
         assert run.experiment.resolved["store"] == kept
