@@ -65,18 +65,16 @@ class RowFile:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-            if not files.locked(self._descriptor):
-                raise BlockingIOError
-        except BlockingIOError:
-            self.close()
-            raise Refusal(
-                f"the state file {path} is in use by another process; wait for its end"
-            ) from None
         except OSError as error:
             raise Refusal(
                 f"the state file {path} cannot be opened ({error.strerror}); set "
                 "engine.state_dir to a folder that you may write to"
             ) from None
+        if not files.locked(self._descriptor):
+            self.close()
+            raise Refusal(
+                f"the state file {path} is in use by another process; wait for its end"
+            )
         self._path = path
 
     def close(self) -> None:

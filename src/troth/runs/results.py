@@ -96,18 +96,18 @@ def write(
     f, data = built.federation, built.data
     n, late = f.population.n, f.newcomers
     columns: dict[str, Any] = {"client": np.arange(n), "malicious": built.hostile}
-    found = [(evaluated(built), tables)]
-    said = summaries(built, tables)
+    scored = [(evaluated(built), tables)]
+    summary = summaries(built, tables)
     if len(late):
         columns["newcomer"] = np.isin(columns["client"], late)
-        found.append((late, evaluate(built, late)))
-        own = summaries(built, found[-1][1], late)
-        said |= {"newcomers": own["personal"], "newcomers_shared": own["shared"]}
-        said |= {"newcomers_tests": own["tests"]} if "tests" in own else {}
+        scored.append((late, evaluate(built, late)))
+        own = summaries(built, scored[-1][1], late)
+        summary |= {"newcomers": own["personal"], "newcomers_shared": own["shared"]}
+        summary |= {"newcomers_tests": own["tests"]} if "tests" in own else {}
     chosen_by: Tables = {}
-    if len(data.valid.y):  # to choose options by, without a look at test data
+    if len(data.valid.y):  # to choose options by, while test data stay unused
         chosen_by = evaluate(built, on="valid")
-        said["valid"] = summaries(built, chosen_by, on="valid")
+        summary["valid"] = summaries(built, chosen_by, on="valid")
     for name in ("train", "valid", "test"):
         columns[name] = getattr(data, name).size.cpu().numpy()
     columns |= {name: test.size.cpu().numpy() for name, test in data.tests.items()}
@@ -115,11 +115,11 @@ def write(
     if built.prepared:
         columns["imputed"] = built.prepared.imputed.reshape(n, -1).sum(axis=1)
     columns |= _told(f)
-    columns |= _scores(found, n) | _scores([(found[0][0], _valid(chosen_by))], n)
+    columns |= _scores(scored, n) | _scores([(scored[0][0], _valid(chosen_by))], n)
     files.write_csv(path / files.CLIENTS, columns)
     save_models(built, path)
     result = {
-        **said,
+        **summary,
         "clients": n,
         "malicious": int(built.hostile.sum()),
         "rounds": f.rounds,
@@ -139,15 +139,15 @@ def _valid(tables: Tables) -> Tables:
     }
 
 
-def _scores(found: list[tuple[np.ndarray, Tables]], n: int) -> evaluation.Table:
+def _scores(scored: list[tuple[np.ndarray, Tables]], n: int) -> evaluation.Table:
     """Return columns of scores of some clients each; NaN for the others."""
     columns = {}
-    for key, table in found[0][1].items():
+    for key, table in scored[0][1].items():
         kind, _, test = key.partition("/")
         words = [*([kind] if kind == "shared" else []), *([test] if test else [])]
         for name in table:
             whole = np.full(n, np.nan)
-            for ids, tables in found:
+            for ids, tables in scored:
                 whole[ids] = tables[key][name]
             columns["_".join([*words, name])] = whole
     return columns
