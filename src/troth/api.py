@@ -138,7 +138,7 @@ def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
     2
     >>> folder.cleanup()
 
-    Read on: `checkpoint` in the experiment file, and `docs/usage.md`.
+    Read on: `checkpoint` in the experiment file, and `docs/how-to/usage.md`.
     """
     root = Path(path)
     if not (root / files.GRID).exists():
@@ -204,7 +204,7 @@ def cost(
     >>> one.client_steps, one.disk  # 4 clients, 3 rounds of 5 steps
     (60, 0)
 
-    Read on: `troth cost --help`, and `docs/usage.md`.
+    Read on: `troth cost --help`, and `docs/how-to/usage.md`.
     """
     costs = []
     for one in plan(tree(experiment, settings), device):

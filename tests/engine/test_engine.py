@@ -97,15 +97,13 @@ AGREE = [  # not all with all: a trace takes half a second
     for model in lookup.names("model")
     if model not in DEEP
     for personalizer, precision, plans in [
-        ("none", "float64", [TOGETHER, THREADS]),
         ("none", "float32", [CHUNKS, THREADS]),
         ("local", "float64", [TOGETHER, THREADS]),
-        ("local", "float32", [CHUNKS, THREADS]),
         ("ditto", "float64", [TWO_WORKERS, THREADS]),
         ("ditto", "float32", [CHUNKS, THREADS]),
     ]
 ]
-QUICK = {("mlp", "none", "float64"), ("cnn", "local", "float32")}
+QUICK = {("mlp", "none", "float32"), ("cnn", "local", "float64")}
 QUICK |= {(name, "ditto", "float64") for name in ("linear", "svm")}
 SWEEP = pytest.mark.slow("every model with every kind of state")
 

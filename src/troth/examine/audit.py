@@ -236,7 +236,7 @@ def audit(
     [0, 1]
     >>> folder.cleanup()
 
-    Read on: `docs/shortcuts.md`.
+    Read on: `docs/explanation/shortcuts.md`.
     """
     run = run if isinstance(run, Run) else Run(run)
     _check(run, on, limit)

@@ -75,7 +75,7 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Report
     ('report.html', 'report.cards.json')
     >>> folder.cleanup()
 
-    Read on: `docs/report.md`.
+    Read on: `docs/how-to/report.md`.
     """
     if not paths:
         raise Refusal("there is no run to report; give at least one folder")

@@ -246,6 +246,6 @@ def load(path: str | Path) -> Run:
     (True, 1, (2,))
     >>> folder.cleanup()
 
-    Read on: `docs/usage.md` lists the files of a run.
+    Read on: `docs/reference/run.md` lists the files of a run.
     """
     return Run(path)
