@@ -76,7 +76,7 @@ def certify(
     >>> found.label.tolist(), bool(found.radius[0] > 0.5)
     ([1], True)
 
-    Read on: `docs/how-to/certificates.md`; `troth certify` certifies the models of a run.
+    Read on: `docs/how-to/certificates.md`; `troth certify` certifies a run.
     """
     smoothing = Smoothing(**_known(settings))
     images = inputs(x, smoothing.transform)
