@@ -107,9 +107,8 @@ CONTAINER = {  # it sees only its own group
 }
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
+def test_free_is_the_least_that_the_system_says(monkeypatch):
+    for files, expected in (
         ({"/proc/meminfo": "MemFree:  1 kB\nMemAvailable:   123 kB\n"}, 123 * 1024),
         ({"/proc/meminfo": "MemTotal: 9 kB\n"}, 4 * 2**30),  # no answer: be modest
         ({}, 4 * 2**30),
@@ -118,11 +117,9 @@ CONTAINER = {  # it sees only its own group
         (TWO | {f"{V2}/a/b/memory.max": "499\n"}, 0),
         (ONE, 5000 - 3000 + 120),
         (CONTAINER, 500),
-    ],
-)
-def test_free_is_the_least_that_the_system_says(monkeypatch, files, expected):
-    hold(monkeypatch, files)
-    assert free() == expected
+    ):
+        hold(monkeypatch, files)
+        assert free() == expected
 
 
 @pytest.mark.parametrize(

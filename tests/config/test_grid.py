@@ -12,9 +12,8 @@ from troth.config import grid, reader
 from troth.types import Refusal
 
 
-@pytest.mark.parametrize(
-    ("assignment", "expected"),
-    [
+def test_override():
+    for assignment, expected in (
         ("seed=3", {"seed": 3}),
         ("train.lr = 0.5", {"train": {"rounds": 9, "lr": 0.5}}),
         ("train.rounds=1e2", {"train": {"rounds": 100.0}}),
@@ -30,13 +29,11 @@ from troth.types import Refusal
         ("personalizer.lam=2.0", {"personalizer": {"name": "ditto", "lam": 2.0}}),
         ("partition.split=[0.5,0,0.5]", {"partition": {"split": [0.5, 0, 0.5]}}),
         ('grid."train.lr"=[1, 2]', {"grid": {"train.lr": [1, 2]}}),
-    ],
-)
-def test_override(assignment, expected):
-    tree = {"train": {"rounds": 9}, "personalizer": "ditto"}
-    before = copy.deepcopy(tree)
-    assert grid.override(tree, [assignment]) == {**tree, **expected}
-    assert tree == before
+    ):
+        tree = {"train": {"rounds": 9}, "personalizer": "ditto"}
+        before = copy.deepcopy(tree)
+        assert grid.override(tree, [assignment]) == {**tree, **expected}
+        assert tree == before
 
 
 def test_overrides_are_carried_out_in_order_or_refused():
@@ -88,9 +85,8 @@ def test_expansion():
 MANY = [*range(200)]
 
 
-@pytest.mark.parametrize(
-    ("table", "sentence"),
-    [
+def test_bad_grids_are_refused():
+    for table, sentence in (
         (3, "grid = 3 is not a table; write .grid. and under it keys with lists"),
         ({"seed": 3}, "grid.seed = 3 is not a list with values in it; write the va"),
         ({"seed": []}, r"grid.seed = \[\] is not a list with values in it"),
@@ -104,16 +100,13 @@ MANY = [*range(200)]
         ({"a..b": [1]}, "grid has the key 'a..b', which is no dotted key; write"),
         ({"a=b": [1]}, "grid has the key 'a=b', which is no dotted key; write"),
         ({"a": MANY, "b": MANY}, "makes 40000 runs; at most 10000 are allowed: short"),
-    ],
-)
-def test_bad_grids_are_refused(table, sentence):
-    with pytest.raises(Refusal, match=sentence):
-        grid.expand({"grid": table})
+    ):
+        with pytest.raises(Refusal, match=sentence):
+            grid.expand({"grid": table})
 
 
-@pytest.mark.parametrize(
-    ("changed", "expected"),
-    [
+def test_label():
+    for changed, expected in (
         ({}, ""),
         ({"personalizer.lam": 0.1, "seed": 2}, "lam=0.1,seed=2"),
         ({"personalizer": "ditto"}, "personalizer=ditto"),
@@ -123,10 +116,8 @@ def test_bad_grids_are_refused(table, sentence):
         ({"partition.split": [0.8, 0.1, 0.1]}, "split=0.8+0.1+0.1"),
         ({"output.personal": True}, "personal=true"),
         ({"train.lr": 1e-05}, "lr=1e-05"),
-    ],
-)
-def test_label(changed, expected):
-    assert grid.label(changed) == expected
+    ):
+        assert grid.label(changed) == expected
 
 
 def test_labels_that_lose_something_end_in_a_hash():

@@ -80,36 +80,30 @@ def test_special_values():
     assert toml.dumps({}) == "" and tomllib.loads(toml.dumps({"a": None})) == {}
 
 
-@pytest.mark.parametrize(
-    ("tree", "sentence"),
-    [
+def test_what_toml_cannot_hold_is_refused():
+    for tree, sentence in (
         ({"a": object}, "<class 'object'> cannot be written as TOML: it holds texts,"),
         ({"a": [None]}, "None cannot be written as TOML: it holds texts, numbers,"),
         ({"a": {1: 2}}, "the key 1 cannot be written as TOML: a key is a text"),
         ({"a": "\udcff"}, r"the text '\\udcff' cannot be written: it is not valid Uni"),
-    ],
-)
-def test_what_toml_cannot_hold_is_refused(tree, sentence):
-    with pytest.raises(Refusal, match=sentence):
-        toml.dumps(tree)
+    ):
+        with pytest.raises(Refusal, match=sentence):
+            toml.dumps(tree)
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
+def test_syntax_errors_say_where():
+    for text, place in (
         ("seed = 0\nlr 0.1", ", line 2, column 4"),
         ("[a]\n[a]", ", line 2, column 3"),
         ("a = ", ", line 1, column 5"),
         ("a = 1\nb = [1,", ", line 2, column 8"),
         ("a = " + "[" * 99_999, ""),
         ("a = " + "1" * 9_999, ""),
-    ],
-)
-def test_syntax_errors_say_where(text, place):
-    with pytest.raises(Refusal) as refusal:
-        toml.parse(text, "x.toml")
-    assert str(refusal.value).startswith(f"x.toml{place} is not valid TOML: ")
-    assert "; correct it there (a text needs" in str(refusal.value)
+    ):
+        with pytest.raises(Refusal) as refusal:
+            toml.parse(text, "x.toml")
+        assert str(refusal.value).startswith(f"x.toml{place} is not valid TOML: ")
+        assert "; correct it there (a text needs" in str(refusal.value)
 
 
 def test_read(tmp_path):

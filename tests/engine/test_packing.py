@@ -1,6 +1,5 @@
 from typing import Any, NamedTuple
 
-import pytest
 import torch
 
 from troth.networks import flat as trees
@@ -25,28 +24,27 @@ def test_leaves_come_in_order_from_any_nesting_and_go_back():
     assert trees.like((), []) == ()
 
 
-@pytest.mark.parametrize(
-    ("shapes", "width"),
-    [
+def test_pack_and_unpack_are_inverse():
+    for shapes, width in (
         ([], 0),
         ([(4,)], 4),
         ([(4,), (1,)], 5),
         ([(2, 3), (), (5,)], 12),
         ([(0,), (2,)], 2),
-    ],
-)
-def test_pack_and_unpack_are_inverse(shapes, width):
-    tree = tuple(t(*shape) for shape in shapes)
-    packing = trees.Packing(((), tree))
-    assert packing.width == width
-    rows = t(3, width)
-    nothing, unpacked = packing.unpack(rows)
-    assert nothing == () and [p.shape for p in unpacked] == [(3, *s) for s in shapes]
-    assert torch.equal(packing.pack((nothing, unpacked), 3), rows)
-    one = packing.pack(((), tree), 1)
-    assert one.shape == (1, width)
-    pairs = zip(packing.unpack(one)[1], tree, strict=True)
-    assert all(torch.equal(part[0], leaf) for part, leaf in pairs)
+    ):
+        tree = tuple(t(*shape) for shape in shapes)
+        packing = trees.Packing(((), tree))
+        assert packing.width == width
+        rows = t(3, width)
+        nothing, unpacked = packing.unpack(rows)
+        assert nothing == () and [p.shape for p in unpacked] == [
+            (3, *s) for s in shapes
+        ]
+        assert torch.equal(packing.pack((nothing, unpacked), 3), rows)
+        one = packing.pack(((), tree), 1)
+        assert one.shape == (1, width)
+        pairs = zip(packing.unpack(one)[1], tree, strict=True)
+        assert all(torch.equal(part[0], leaf) for part, leaf in pairs)
 
 
 def test_rows_hold_the_leaves_one_after_another():

@@ -216,9 +216,8 @@ OFTEN, NEVER = {"checkpoint": {"every": 5}}, {"output": {"checkpoint": False}}
 FEW = {"train": {"rounds": 30}, "output": {"personal": False}}
 
 
-@pytest.mark.parametrize(
-    ("more", "n", "finishes", "clients"),
-    [  # whose rows are kept, and once more until a checkpoint; models
+def test_only_clients_that_are_asked_take_space():
+    for more, n, finishes, clients in (
         ({}, 1000, False, (300, 300, 301)),
         ({}, 200, False, (200, 200, 201)),
         ({}, 1000, True, (1000, 1000, 1001)),
@@ -226,14 +225,12 @@ FEW = {"train": {"rounds": 30}, "output": {"personal": False}}
         (OFTEN, 1000, False, (300, 50, 301)),
         (OFTEN, 1000, True, (1000, 1000, 1001)),
         (NEVER, 1000, True, (1000, 0, 1001)),
-    ],
-)
-def test_only_clients_that_are_asked_take_space(more, n, finishes, clients):
-    e, (rows, shadow, models) = reader.from_dict(COHORT | more), clients
-    found = plan.need(e, n, row=40, model=8, finishes=finishes)
-    assert found == (rows * 40, shadow * 40, models * 8)
-    assert found.disk == (rows + shadow) * 40
-    assert plan.need(e, n, 0, 8, finishes) == (0, 0, 0)
+    ):
+        e, (rows, shadow, models) = reader.from_dict(COHORT | more), clients
+        found = plan.need(e, n, row=40, model=8, finishes=finishes)
+        assert found == (rows * 40, shadow * 40, models * 8)
+        assert found.disk == (rows + shadow) * 40
+        assert plan.need(e, n, 0, 8, finishes) == (0, 0, 0)
 
 
 class Usage(NamedTuple):

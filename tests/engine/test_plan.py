@@ -41,9 +41,10 @@ def cores(monkeypatch, number):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(number)))
 
 
-@pytest.mark.parametrize(
-    ("wish", "expected"),
-    [
+def test_what_is_given_is_kept_and_not_measured(experiment, monkeypatch):
+    monkeypatch.setattr(plans, "_time", None)
+    made = built(experiment)
+    for wish, expected in (
         ({"how": "loop"}, Plan("loop", 1)),
         ({"how": "loop", "chunk": 5, "workers": 2}, Plan("loop", 1)),
         ({"how": "threads", "workers": 3}, Plan("threads", 1, 3)),
@@ -52,13 +53,8 @@ def cores(monkeypatch, number):
         ({"how": "vmap", "chunk": 100}, Plan("vmap", 7)),
         ({"how": "vmap", "chunk": 2, "workers": 2}, Plan("vmap", 2, 2)),
         ({"how": "compiled", "chunk": 3}, Plan("compiled", 3)),
-    ],
-)
-def test_what_is_given_is_kept_and_not_measured(
-    experiment, wish, expected, monkeypatch
-):
-    monkeypatch.setattr(plans, "_time", None)
-    assert choose(built(experiment), **wish) == expected
+    ):
+        assert choose(made, **wish) == expected
 
 
 def test_candidates_are_valid(experiment, monkeypatch):
@@ -100,9 +96,9 @@ def timed(monkeypatch, seconds):
 SEVEN, THREADS = Plan("vmap", 7), Plan("threads", 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("steps", "seconds", "expected"),
-    [
+def test_the_fastest_is_taken(experiment, monkeypatch):
+    made = built(experiment)
+    for steps, seconds, expected in (
         (1, lambda p: 1.0 if p.how == "threads" else 2.0, THREADS),
         (1, lambda p: 2.0 if p.chunk == 7 else 1.0, Plan("vmap", 4)),
         (1, lambda p: 1.0, SEVEN),  # the first of equals
@@ -113,13 +109,11 @@ SEVEN, THREADS = Plan("vmap", 7), Plan("threads", 1, 2)
         (10**4, lambda p: 0.1 if p.how == "threads" else 1.0, THREADS),
         (10**4, lambda p: 2.0 if p.how == "threads" else 1.0, SEVEN),  # gains nothing
         (10**4, lambda p: float("inf") if p.how == "compiled" else 1.0, SEVEN),
-    ],
-)
-def test_the_fastest_is_taken(experiment, steps, seconds, expected, monkeypatch):
-    asked = timed(monkeypatch, seconds)
-    assert choose(built(experiment), steps=steps) == expected
-    tried = any(plan.how == "compiled" for plan in asked)
-    assert tried == (steps > 50 and expected != THREADS)
+    ):
+        asked = timed(monkeypatch, seconds)
+        assert choose(made, steps=steps) == expected
+        tried = any(plan.how == "compiled" for plan in asked)
+        assert tried == (steps > 50 and expected != THREADS)
 
 
 COSTS = {"compiled": 0.5, "threads": 2.0}
