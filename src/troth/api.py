@@ -64,15 +64,29 @@ def run(
     Args:
         experiment: a TOML file, a dictionary of its sections, or None: the quickstart.
         settings: changes such as "train.rounds=50".
-        out: the folder to write, which must not exist; by default a new one in `runs/`.
-        device: auto, cpu, cuda, cuda:N or mps.
-        data_dir: where data sets are looked for first.
-        watch: called after every round.
+        out: the folder to write, which must not exist; None: a new one in `runs/`.
+        device: auto, cpu, cuda, cuda:N or mps; None: as the experiment says.
+        data_dir: where data sets are looked for first; None: the usual places.
+        watch: called after every round; None: nobody watches.
         apart: True: one run of a grid after another in any case; False: together
             wherever they can be, also on a CPU; None: together on a GPU.
 
     Returns:
         The runs, in the order of the grid.
+
+    Raises:
+        Refusal: settings or data that cannot be trained; then nothing is written.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> partition = {"name": "iid", "clients": 4}
+    >>> tree = {"partition": partition, "train": {"rounds": 2}, "personalizer": "ditto"}
+    >>> [one] = run(tree, settings=["engine.how=loop"], out=f"{folder.name}/run")
+    >>> one.summary["rounds"], len(one.clients["accuracy"])
+    (2, 4)
+    >>> folder.cleanup()
+
+    Read on: `docs/how-to/usage.md`.
     """
     sections = tree(experiment, settings)
     planned = plan(sections, device)
