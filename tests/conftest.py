@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Offers files with ranges and tags, and misbehaves as it is told.
+    """Offers files, and misbehaves as it is told.
 
     `tricks` are taken one a request: ("cut", k) sends k bytes of the body and closes,
     ("status", code, headers), ("hang", seconds), ("bare",) sends no length. `pace` is
@@ -49,8 +49,6 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files = {}
-        self.headers = {"ETag": '"1"'}
-        self.ranges = True
         self.pace = 0.0
         self.tricks = []
         self.seen = []
@@ -60,11 +58,6 @@ class Server(http.server.ThreadingHTTPServer):
         if content is not None:
             self.files[f"/{name}"] = content
         return f"http://127.0.0.1:{self.server_address[1]}/{name}"
-
-    @property
-    def asked(self):
-        """The ranges asked for, in order; "" for a whole file."""
-        return [headers.get("Range", "") for _, headers in self.seen]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -81,27 +74,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         content = self.server.files.get(path)
         if content is None:
             return self.answer(404, b"no such file", {})
-        begin, end = self.span(len(content))
-        if begin is None:
-            return self.answer(200, content, self.server.headers, trick)
-        if begin >= len(content):
-            return self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
-        where = {"Content-Range": f"bytes {begin}-{end - 1}/{len(content)}"}
-        head = self.server.headers | where
-        self.answer(206, content[begin:end], head, trick)
+        self.answer(200, content, {}, trick)
 
     def do_CONNECT(self):
         code = self.server.tricks.pop()[1] if self.server.tricks else 501
         self.answer(code, b"", {})
-
-    def span(self, size):
-        """What to send, if a part is asked for and the file is still the same."""
-        asked = self.headers.get("Range", "")
-        known = {self.server.headers.get(k) for k in ("ETag", "Last-Modified")}
-        same = self.headers.get("If-Range", self.server.headers.get("ETag")) in known
-        if not (asked and self.server.ranges and same):
-            return None, size
-        return int(asked.removeprefix("bytes=").rstrip("-")), size
 
     def answer(self, code, body, head, trick=("",)):
         self.send_response(code)

@@ -3,9 +3,6 @@ import io
 import os
 import re
 import resource
-import signal
-import subprocess
-import sys
 import tarfile
 import threading
 import time
@@ -51,8 +48,9 @@ def small_disk():
 
 
 def test_a_file_arrives_whole_and_nothing_else_is_left(server, url, target):
+    target.with_name("a.bin.part").write_bytes(b"left by a process that was killed")
     fetch(url, target, MD5, len(CONTENT))
-    assert left(target.parent) == ["a.bin"] and server.asked == [""]
+    assert left(target.parent) == ["a.bin"] and len(server.seen) == 1
     b, c = target.with_name("b"), target.with_name("c")
     fetch(url, b, f"sha256:{hashlib.sha256(CONTENT).hexdigest()}")
     fetch(url, c)
@@ -61,40 +59,19 @@ def test_a_file_arrives_whole_and_nothing_else_is_left(server, url, target):
     assert target.read_bytes() == b""
 
 
-@pytest.mark.parametrize(
-    "cuts", [[50_000], [1], [0], [30_000, 1, 90_000], [127_999], [10_000] * 12]
-)
-def test_resumes_after_cuts(server, url, target, cuts):
-    """A cut in the body: only what is missing is asked for, while something comes."""
-    server.tricks = [("cut", k) for k in cuts]
-    fetch(url, target, MD5)
-    assert target.read_bytes() == CONTENT
-    at, expected = 0, [""]
-    for k in cuts:
-        at = min(at + k, len(CONTENT))
-        expected.append(f"bytes={at}-" if at else "")
-    assert server.asked == expected[: len(server.asked)]
-    assert server.asked[-1] == expected[-1] or at == len(CONTENT)
-
-
-def test_starts_over_where_it_cannot_resume(server, url, target, refuses):
-    """Without a digest nothing would tell parts of two versions."""
-    for digest, ranges, asked in (
-        (MD5, False, ["", "bytes=50000-"]),
-        ("", True, ["", ""]),
-    ):
-        server.seen.clear()
-        server.ranges, server.tricks = ranges, [("cut", 50_000)]
-        fetch(url, target, digest)
-        assert target.read_bytes() == CONTENT and server.asked == asked
-        target.unlink()
-    server.tricks = [("bare",), ("bare",)]  # the published size tells a cut
+def test_tries_again_after_cuts(server, url, target, refuses):
+    for at in (0, 50_000, 127_999):
+        server.tricks = [("cut", at)] * (_fetch.TRIES - 1)
+        fetch(url, target, MD5)
+        assert target.read_bytes() == CONTENT and left(target.parent) == ["a.bin"]
+    server.tricks = [("bare",)]
     fetch(url, target, "", len(CONTENT))
     assert target.read_bytes() == CONTENT
-    server.url("a.bin", CONTENT[:-1])
+    server.url("a.bin", CONTENT[:-1])  # the published size tells a cut
     server.tricks = [("bare",)] * 99
     words = "did not come through: .*127,999 of 128,000 bytes"
     refuses(words, fetch, url, target.with_name("b"), "", len(CONTENT))
+    assert left(target.parent) == ["a.bin"]
 
 
 def test_a_wrong_file_is_deleted_or_not_even_downloaded(server, target, refuses):
@@ -109,24 +86,6 @@ def test_a_wrong_file_is_deleted_or_not_even_downloaded(server, target, refuses)
     assert said.startswith(url) and found in said and MD5 in said
     assert left(target.parent) == ["a.bin"]
     assert target.read_bytes() == b"what was there"
-
-
-@pytest.mark.parametrize(
-    ("rest", "size", "asked"),
-    [
-        (bytes(70_000), 0, ["bytes=70000-", ""]),
-        (CONTENT, len(CONTENT), []),
-        (CONTENT, 0, ["bytes=128000-", ""]),
-        (CONTENT * 2, len(CONTENT), [""]),
-    ],
-    ids=["damaged or changed", "whole", "whole, size unknown", "too long"],
-)
-def test_goes_on_with_what_a_process_left(server, url, target, rest, size, asked):
-    """A rest that does not fit is told by the digest, and the file got anew."""
-    target.with_name("a.bin.part").write_bytes(rest)
-    fetch(url, target, MD5, size)
-    assert target.read_bytes() == CONTENT and left(target.parent) == ["a.bin"]
-    assert server.asked == asked
 
 
 def test_a_server_that_answers_no(server, url, target, refuses):
@@ -154,12 +113,10 @@ def test_pauses_grow_and_a_silent_server_is_left(server, url, target, monkeypatc
     slept = []
     monkeypatch.setattr(_fetch, "PAUSE", 0.1)
     monkeypatch.setattr(_fetch.time, "sleep", slept.append)
-    tricks = [("status", 500, {})] * 2
-    server.tricks = [*tricks, ("status", 503, {"Retry-After": "9"})]
-    server.tricks += [("status", 503, {"Retry-After": "999"})]
+    server.tricks = [("status", 500, {})] * 3
     fetch(url, target, MD5)
     waits = [wait for wait in slept if wait]  # the server's own pace is 0
-    assert waits == [0.1, 0.2, 9, 60]
+    assert waits == [0.1, 0.2, 0.4]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +164,7 @@ def test_progress_is_told_to_whoever_watches(server, url, target):
     with progress.watching(lambda *now: told.append(now)):
         fetch(url, target, MD5)
     done = [now for what, now, total in told if what == "a.bin" and total]
-    assert done == sorted(done) and done[-1] == len(CONTENT) and len(done) > 1
+    assert done[-1] == len(CONTENT) and len(done) > 1
     assert {total for _, _, total in told} == {len(CONTENT), 0}
     assert any("503" in what and "again" in what for what, _, _ in told)
     said = len(told)
@@ -224,30 +181,6 @@ def test_a_full_disk_and_a_folder_that_cannot_be(server, url, target, refuses):
     (target.parent / "file").touch()
     with pytest.raises(Refusal, match="cannot be written to .*XDG_CACHE_HOME"):
         fetch(url, target.parent / "file" / "a.bin")
-
-
-def test_a_killed_process_leaves_what_the_next_goes_on_with(server, url, target):
-    """kill -9 leaves a part and a lock; neither stands in the way."""
-    server.pace = 0.02
-    part, folder = target.with_name("a.bin.part"), target.parent
-    code = (
-        "from pathlib import Path; from troth.data.datasets._fetch import fetch\n"
-        "from troth.files import alone\n"
-        f"with alone(Path({str(folder)!r})):\n"
-        f"    fetch({url!r}, Path({str(target)!r}), {MD5!r})\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code])
-    deadline = time.monotonic() + 300
-    while not (part.exists() and part.stat().st_size > 5000):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert not target.exists() and (folder / ".lock").exists()
-    have, server.pace = part.stat().st_size, 0.0
-    with alone(folder):
-        fetch(url, target, MD5)
-    assert target.read_bytes() == CONTENT and server.asked == ["", f"bytes={have}-"]
 
 
 def test_threads_wait_for_each_other_and_say_so(tmp_path):
@@ -268,7 +201,7 @@ def test_threads_wait_for_each_other_and_say_so(tmp_path):
 
 
 FILES = {"set/a.bin": b"a" * 3000, "set/train/b.txt": b"b", "set/READ.me": b"no"}
-KINDS = pytest.mark.parametrize("kind", ["s.zip", "s.tar.gz", "s.tar.bz2", "s.tar"])
+KINDS = ["s.zip", "s.tar.gz", "s.tar.bz2", "s.tar"]
 
 
 def packed(path, files):
@@ -293,7 +226,6 @@ def files_in(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
-@KINDS
 @pytest.mark.parametrize(
     ("held", "makes", "taken"),
     [
@@ -305,11 +237,14 @@ def files_in(folder):
     ],
     ids=["some", "whole path", "out", "root", "inner"],
 )
-def test_takes_out_what_is_named_and_no_more(tmp_path, kind, held, makes, taken):
+def test_takes_out_what_is_named_and_no_more(tmp_path, held, makes, taken):
     """A member is written under the name that we give it, not under its own."""
-    unpack(packed(tmp_path / kind, held), makes, tmp_path / "deep" / "out")
-    assert files_in(tmp_path / "deep" / "out") == taken
-    assert len(files_in(tmp_path)) == len(taken)  # nor is the archive kept
+    for kind in KINDS:
+        root = tmp_path / kind.removeprefix("s.")
+        root.mkdir()
+        unpack(packed(root / kind, held), makes, root / "deep" / "out")
+        assert files_in(root / "deep" / "out") == taken, kind
+        assert len(files_in(root)) == len(taken)  # nor is the archive kept
 
 
 def test_archives_that_hold_other_things(tmp_path, refuses):
@@ -327,7 +262,7 @@ def test_archives_that_hold_other_things(tmp_path, refuses):
     assert archive.exists() and not (tmp_path / "out" / "a.bin").exists()
 
 
-@KINDS
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_is_missing_or_there_twice(tmp_path, kind, refuses):
     archive = packed(tmp_path / kind, FILES)
     with pytest.raises(Refusal, match="does not hold c.bin, d.bin$"):
@@ -336,7 +271,7 @@ def test_what_is_missing_or_there_twice(tmp_path, kind, refuses):
     refuses("holds two files that end in a.bin", unpack, archive, ("a.bin",), tmp_path)
 
 
-@KINDS
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", ["cut", "flipped", "html", "empty"])
 def test_a_damaged_archive_is_deleted_and_said(tmp_path, kind, damage):
     noise = np.random.default_rng(0).bytes(50_000)
