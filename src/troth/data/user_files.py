@@ -1,17 +1,17 @@
-"""What a newcomer brings: its examples, checked against what a run knows."""
+"""What a newcomer or a site brings: its examples, checked against what a run knows."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from troth import lookup
 from troth.config.schema import Experiment
 from troth.data import preprocess
-from troth.data.datasets import _arrays
-from troth.data.datasets._encoding import encode
-from troth.data.datasets._table import MISSING, number, shown
-from troth.data.datasets._table import read as read_table
+from troth.data.datasets import _arrays, _table
+from troth.data.datasets._table import MISSING, TRUTH, Column, listed, number, shown
 from troth.types import Arrays, Refusal
 
 Examples = str | Path | Mapping[str, Any]
@@ -46,10 +46,8 @@ def read(e: Experiment, data: Examples) -> Arrays:
                 f"give {key} one value an example"
             )
     fits(e, x)
-    split, group = (
-        _arrays.divided(where, content),
-        _arrays.codes(where, "group", content),
-    )
+    split = _arrays.divided(where, content)
+    group = _arrays.codes(where, "group", content)
     y = _targets(where, content["y"], facts)
     names = tuple(facts.get("features", ()))
     about = facts["classes"], facts["scale"]
@@ -150,23 +148,18 @@ def examples(e: Experiment, path: str) -> dict[str, np.ndarray]:
 
 
 def _labels(path: str, label: str, names: list[str]) -> np.ndarray:
-    """What is to be predicted: names of classes, or numbers."""
+    """Return what is to be predicted: names of classes, or numbers."""
 
     def plan(header: list[str]) -> dict[str, list[str]]:
         if label not in header:
-            there = ", ".join(map(shown, header[:20]))
             raise Refusal(
                 f"{path} has no column '{shown(label)}', which deployment.label names; "
-                f"there are: {there}"
+                f"there are: {listed(header)}"
             )
         return {label: MISSING}
 
-    column = read_table(path, ",", [], plan).columns[label]
-    if (column.codes < 0).any():
-        raise Refusal(
-            f"{path}: column '{column.shown}' has no value in line {column.line(-1)}: "
-            "leave that row out"
-        )
+    column = _table.read(path, ",", [], plan)[label]
+    _check_gaps(column, ": leave that row out")
     if names:
         return np.take(np.array(column.texts), column.codes)
     values = [number(text) for text in column.texts]
@@ -175,6 +168,94 @@ def _labels(path: str, label: str, names: list[str]) -> np.ndarray:
             f"{column.holds(values.index(None))}, which is no number; set "
             "deployment.labels to the names of the classes, in their order"
         )
-    found = np.array(values, dtype=np.float64)
-    whole = bool((found == found.round()).all())
-    return np.take(found.astype(np.int64) if whole else found, column.codes)
+    targets = np.array(values, dtype=np.float64)
+    whole = bool((targets == targets.round()).all())
+    return np.take(targets.astype(np.int64) if whole else targets, column.codes)
+
+
+def _check_gaps(column: Column, remedy: str) -> None:
+    if (column.codes < 0).any():
+        raise Refusal(
+            f"{column.path}: column '{column.shown}' has no value in line "
+            f"{column.line(-1)}{remedy}"
+        )
+
+
+def encode(
+    path: Path, features: Sequence[str], options: Mapping[str, Any], *, gaps: bool
+) -> np.ndarray:
+    """Return the inputs x [m, features] in float32, feature by feature as it is called.
+
+    "age" is the number in column `age` (true and false are 1 and 0), NaN where it is
+    missing; "sex=f" is 1 where column `sex` holds `f`, else 0. So a category that was
+    not trained on, like a missing one, is 0 in all features of its column. Columns that
+    are no features need not be there and are not looked at; order does not matter.
+
+    Args:
+        path: a table whose first line names its columns.
+        features: what the features are called, in their order.
+        options: of the data that were trained on: `delimiter`, `missing`, and which
+            columns were no features.
+        gaps: whether numbers may be missing.
+    """
+    if not path.is_file():
+        raise Refusal(f"there is no file {path}; give --data a CSV file")
+    label = options.get("label", [])
+    labels = [label] if isinstance(label, str) else label
+    roles = (options.get(key, "") for key in ("owner", "group", "split"))
+    aside = {*labels, *roles, *options.get("drop", [])}
+    sources: list[tuple[str, str | None]] = []
+
+    def plan(header: list[str]) -> dict[str, list[str]]:
+        usable = Counter(name for name in header if name not in aside)
+        sources.extend(_source(path, usable, name) for name in features)
+        return dict.fromkeys(dict(sources), options.get("missing", [""]))
+
+    table = _table.read(str(path), options.get("delimiter", ","), [], plan)
+    inputs = []
+    for name, category in sources:
+        column = table[name]
+        if category is None:
+            inputs.append(_numbers(column, gaps))
+        else:
+            code = column.texts.index(category) if category in column.texts else -2
+            inputs.append(column.codes == code)
+    return np.stack(inputs, axis=1, dtype=np.float32)
+
+
+def _source(path: Path, header: Counter[str], feature: str) -> tuple[str, str | None]:
+    """Return a feature's column, and its category or None; both may hold a "="."""
+    parts = feature.split("=")
+    cuts = [("=".join(parts[:i]), "=".join(parts[i:])) for i in range(1, len(parts))]
+    ways: list[tuple[str, str | None]] = [*cuts, (feature, None)]
+    ways = [way for way in ways if way[0] in header]
+    if not ways:
+        name, there = shown(parts[0]), list(map(shown, header))
+        raise Refusal(
+            f"{path} has no column '{name}', which this run was trained on"
+            f"{lookup.nearest(name, there)}; its first line must "
+            f"name its columns, and there are: {listed(there)}"
+        )
+    if len(ways) > 1 or header[ways[0][0]] > 1:
+        raise Refusal(
+            f"{path} has several columns that may be the feature '{shown(feature)}' of "
+            f"this run: {listed([name for name, _ in ways])}; keep one"
+        )
+    return ways[0]
+
+
+def _numbers(column: Column, gaps: bool) -> np.ndarray:
+    """Return a column [m] of numbers or truths, NaN where it is missing."""
+    short = _table.float32([TRUTH.get(t.lower(), number(t)) for t in column.texts])
+    if (bad := ~np.isfinite(short[:-1])).any():
+        raise Refusal(
+            f"{column.holds(int(bad.argmax()))}, and this run takes a finite number "
+            "there: correct it"
+        )
+    if not gaps:
+        _check_gaps(
+            column,
+            ", and this run fills nothing in: drop that row, or train with "
+            "features.name = 'own' or 'federated'",
+        )
+    return np.take(short, column.codes)

@@ -69,8 +69,8 @@ def predict(
 
 def _encoded(file: Path, e: Experiment) -> np.ndarray:
     """Read the rows of a table as the run read its own."""
-    from troth.data.datasets._encoding import encode
     from troth.data.preprocess import active
+    from troth.data.user_files import encode
 
     features = e.resolved.get("features", [])
     if not features:

@@ -1,8 +1,7 @@
 """A user's table from a CSV file, and its columns as features, labels and owners.
 
-Python's strict reader goes over the file first and knows the line in which every row
-begins. pandas then reads the values as texts and guesses no types, so that "007", "NA"
-and 2⁵³ + 1 stay what they are.
+Values are read as texts and no types are guessed, so that "007", "NA" and 2⁵³ + 1 stay
+what they are, and a refusal names the line in which a row begins.
 """
 
 import csv
@@ -10,7 +9,8 @@ import gzip
 import math
 import os
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -32,7 +32,7 @@ Plan = Callable[[list[str]], Mapping[str, Collection[str]]]
 
 
 def number(text: str) -> float | None:
-    """The number that a text is; None: it is none."""
+    """Return the number that a text is, or None."""
     try:
         return None if "_" in text else float(text)  # Python reads 1_0 as 10
     except ValueError:
@@ -40,15 +40,21 @@ def number(text: str) -> float | None:
 
 
 def float32(values: Sequence[float | None]) -> np.ndarray:
-    """Numbers, and at the end, where code −1 points, NaN."""
+    """Return numbers in 32 bits, with NaN at the end, where code −1 points."""
     with np.errstate(over="ignore"):
         return np.array([*values, None], np.float64).astype(np.float32)
 
 
 def shown(text: str) -> str:
-    """A text of a user's file as one short line."""
+    """Return a text of a user's file as one short line."""
     plain = (c if c.isprintable() else repr(c)[1:-1] for c in text[:_SHORT])
     return "".join(plain) + "…" * (len(text) > _SHORT)
+
+
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Return names in a row, of very many only the first."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(shown, names[:most])) + more
 
 
 class Column(NamedTuple):
@@ -65,12 +71,17 @@ class Column(NamedTuple):
         """Its name in a refusal."""
         return shown(self.name)
 
+    @property
+    def truths(self) -> bool:
+        """Whether it holds nothing but true and false."""
+        return {text.lower() for text in self.texts} <= {*TRUTH}
+
     def line(self, code: int) -> int:
-        """The first line that holds a text, or for −1 none."""
+        """Return the first line that holds a text, or for −1 none."""
         return int(self.lines[(self.codes == code).argmax()])
 
     def holds(self, code: int) -> str:
-        """How a refusal of a text begins."""
+        """Return how a refusal of a text begins."""
         text, line = shown(self.texts[code]), self.line(code)
         return f"{self.path}: column '{self.shown}' holds '{text}' in line {line}"
 
@@ -83,8 +94,22 @@ class Column(NamedTuple):
             "names) or to data.drop"
         )
 
+    def check_whole(self, key: str, remedy: str) -> None:
+        """Refuse missing values."""
+        lines = self.lines[self.codes < 0]
+        if len(lines):
+            some = ", ".join(map(str, lines[:_LINES])) + " …" * (len(lines) > _LINES)
+            raise Refusal(
+                f"{self.path}: data.{key} is column '{self.shown}', and it holds "
+                f"nothing in {len(lines)} of {len(self.lines)} rows (in line {some}): "
+                f"fill it in, leave these rows out, {remedy}"
+            )
+
     def numbers(self) -> np.ndarray:
-        """[m] float32, NaN where a value is missing."""
+        """Return the column [m] in float32, NaN where a value is missing."""
+        if self.truths:
+            truth = float32([TRUTH[text.lower()] for text in self.texts])
+            return np.take(truth, self.codes)
         values = list(map(number, self.texts))
         if None in values:
             self.mixed(values.index(None), "numbers")
@@ -94,20 +119,49 @@ class Column(NamedTuple):
                 f"{self.holds(int(wrong.argmax()))}, which is no finite number of 32 "
                 "bits: correct it, or add it to data.missing"
             )
-        found: np.ndarray = short[self.codes]  # −1: the last
-        return found
+        return np.take(short, self.codes)
+
+    def categories(self, asked: bool) -> list[str]:
+        """Return the categories in order; none for numbers and truths."""
+        texts, head = self.texts, f"{self.path}: column '{self.shown}' holds"
+        if not texts:
+            raise Refusal(f"{head} no value in any row: add it to data.drop")
+        if not asked and number(texts[0]) is not None:
+            return []
+        if len(texts) > _MANY:
+            raise Refusal(
+                f"{head} {len(texts)} different texts, and each would be a feature of "
+                f"its own (at most {_MANY}): add it to data.drop"
+            )
+        if self.truths:
+            return []
+        if not asked:
+            self._check_names(head)
+        return sorted(texts)
+
+    def _check_names(self, head: str) -> None:
+        """Refuse texts that are no categories."""
+        for code, text in enumerate(self.texts):
+            if number(text) is not None:
+                self.mixed(code, "texts")
+        if all(number(text.replace(",", ".", 1)) is not None for text in self.texts):
+            raise Refusal(
+                f"{self.holds(0)}, and numbers are written with a point and without "
+                "grouping: replace the commas"
+            )
+        m = len(self.lines)
+        if len(self.texts) > max(_FEW, m / 2):
+            raise Refusal(
+                f"{head} {len(self.texts)} different texts in {m} rows, as names of "
+                "things do, and these say nothing about other things: add it to "
+                "data.drop, or, to use it all the same, to data.categorical"
+            )
 
 
-class Table(NamedTuple):
-    """What was read: the columns that were asked for, and where each row stood."""
-
-    path: str
-    columns: dict[str, Column]
-    lines: np.ndarray  # [m] int64
-
-
-def read(path: str, delimiter: str, names: Sequence[str], plan: Plan) -> Table:
-    """Read a text file in UTF-8, or such a file in gzip.
+def read(
+    path: str, delimiter: str, names: Sequence[str], plan: Plan
+) -> dict[str, Column]:
+    """Read the wanted columns of a text file in UTF-8, or of such a file in gzip.
 
     Args:
         path: the file.
@@ -126,13 +180,13 @@ def read(path: str, delimiter: str, names: Sequence[str], plan: Plan) -> Table:
             f"data.delimiter = {delimiter!r} must be one character, such as ',' or ';' "
             "or '\\t'"
         )
-    dialect = {"delimiter": delimiter, "skipinitialspace": delimiter != " "}
+    blanks = delimiter != " "
     try:
         with _open(place) as file:
-            rows = csv.reader(file, strict=True, **dialect)  # type: ignore[arg-type]
-            wanted, header, lines = _scan(path, rows, names, plan)
-        with _open(place) as file:
-            return _texts(path, file, dialect, wanted, header, lines)
+            rows = csv.reader(
+                file, strict=True, delimiter=delimiter, skipinitialspace=blanks
+            )
+            return _columns(path, rows, names, plan)
     except UnicodeDecodeError:
         raise Refusal(
             f"{path} is not a text in UTF-8 (line {_undecodable(place)} is not): save "
@@ -153,34 +207,41 @@ def _open(place: str, errors: str = "strict") -> IO[str]:
 
 
 def _undecodable(place: str) -> int:
-    """The first line that is not UTF-8: its bytes come as surrogates."""
+    """Return the first line that is not UTF-8: its bytes come as surrogates."""
     with _open(place, "surrogateescape") as file:
         odd = (any("\udc80" <= c <= "\udcff" for c in line) for line in file)
         return next(i for i, bad in enumerate(odd, 1) if bad)
 
 
-def _scan(
+def _columns(
     path: str, rows: Any, names: Sequence[str], plan: Plan
-) -> tuple[Mapping[str, Collection[str]], list[str], np.ndarray]:
-    """What is wanted, all columns, and the line of each row; 0: a blank, the names."""
-    lines: list[int] = []
-    wanted: Mapping[str, Collection[str]] = {}
+) -> dict[str, Column]:
+    """Read row by row; every different value of a column is kept once."""
+    wanted: dict[str, Collection[str]] = {}
     header: list[str] = []
+    places: list[tuple[int, dict[str, int], array[int]]] = []
+    lines = array("q")
     line = 1
     try:
         for row in rows:
-            there = bool(row)
+            begin, line = line, rows.line_num + 1
             if row and not header:
-                header, there = _header(path, line, row, names), bool(names)
-                wanted = plan(header)
-            if there and len(row) != len(header):
+                header = _header(path, begin, row, names)
+                wanted = dict(plan(header))
+                there = [i for i, name in enumerate(header) if name in wanted]
+                places = [(i, {}, array("q")) for i in there]
+                row = row if names else []
+            if not row:
+                continue
+            if len(row) != len(header):
                 raise Refusal(
-                    f"{path}: line {line} holds {len(row)} values and there are "
+                    f"{path}: line {begin} holds {len(row)} values and there are "
                     f"{len(header)} columns: correct it (a text with a delimiter in "
                     'it stands in quotation marks, "a, b")'
                 )
-            lines.append(line if there else 0)
-            line = rows.line_num + 1
+            lines.append(begin)
+            for i, values, codes in places:
+                codes.append(values.setdefault(row[i], len(values)))
     except csv.Error as error:
         raise Refusal(
             f"{path}: the row that begins in line {line} cannot be read ({error}): "
@@ -190,9 +251,14 @@ def _scan(
         raise Refusal(
             f"{path} is empty: it needs a line of names, then one line per row"
         )
-    if not any(lines):
+    if not lines:
         raise Refusal(f"{path} holds names and no rows: add one line per example")
-    return wanted, header, np.array(lines)
+    first = np.array(lines)
+    columns = {}
+    for i, values, codes in places:
+        name, each = header[i], np.array(codes)
+        columns[name] = _column(path, name, values, each, wanted[name], first)
+    return columns
 
 
 def _header(path: str, line: int, row: list[str], names: Sequence[str]) -> list[str]:
@@ -205,189 +271,98 @@ def _header(path: str, line: int, row: list[str], names: Sequence[str]) -> list[
     return list(names) or header
 
 
-def _texts(
+def _column(
     path: str,
-    file: IO[str],
-    dialect: dict[str, Any],
-    wanted: Mapping[str, Collection[str]],
-    header: list[str],
+    name: str,
+    values: Iterable[str],
+    codes: np.ndarray,
+    missing: Collection[str],
     lines: np.ndarray,
-) -> Table:
-    """The values of the wanted columns, in rows that `_scan` has found good."""
-    import pandas  # slow to import, and only tables need it
-
-    places = [i for i, name in enumerate(header) if name in wanted]
-    frame = pandas.read_csv(
-        file,
-        **dialect,
-        engine="c" if dialect["delimiter"].isascii() else "python",
-        header=None,
-        names=range(len(header)),
-        index_col=False,
-        usecols=places,
-        dtype=str,
-        na_filter=False,
-        skip_blank_lines=False,
-    )
-    assert len(frame) == len(lines)  # both readers see the same rows
-    frame, lines = frame[lines > 0], lines[lines > 0]
-    columns = {}
-    for i in places:
-        written, raw = pandas.factorize(frame.pop(i))
-        texts = (text.strip() for text in raw)
-        missing = wanted[header[i]]
-        kept = np.array([None if t in missing else t for t in texts], object)
-        codes, unique = pandas.factorize(kept)
-        columns[header[i]] = Column(
-            path, header[i], unique.tolist(), codes[written], lines
-        )
-    return Table(path, columns, lines)
-
-
-# Features
+) -> Column:
+    """Take blanks and missing values out of a column."""
+    texts: dict[str, int] = {}
+    code = [
+        -1 if text in missing else texts.setdefault(text, len(texts))
+        for text in map(str.strip, values)
+    ]
+    return Column(path, name, list(texts), np.array(code)[codes], lines)
 
 
 def features(
-    table: Table, columns: list[Column], categorical: list[str]
+    path: str, columns: list[Column], categorical: list[str]
 ) -> tuple[np.ndarray, list[str]]:
-    """The inputs x [m, features] in float32, and the names of the features.
+    """Return the inputs x [m, features] in float32, and the names of the features.
 
     Each value of a `categorical` column is a category, even if it is a number.
     """
     if not columns:
         raise Refusal(
-            f"{table.path} has no column left for a feature: take one out of "
-            "data.drop, or add one to the file"
+            f"{path} has no column left for a feature: take one out of data.drop, or "
+            "add one to the file"
         )
-    words = [_categories(column, column.name in categorical) for column in columns]
-    x = np.zeros(
-        (len(table.lines), sum(len(texts) or 1 for texts in words)), np.float32
-    )
+    blocks: list[np.ndarray] = []
     names: list[str] = []
-    for column, texts in zip(columns, words, strict=True):
-        at = len(names)
-        if texts:
-            place = np.array([at + texts.index(text) for text in column.texts])
-            there = np.flatnonzero(column.codes >= 0)
-            x[there, place[column.codes[there]]] = 1
-        elif _truths(column):
-            truth = [TRUTH[text.lower()] for text in column.texts]
-            x[:, at] = np.array([*truth, np.nan])[column.codes]  # −1: the last
-        else:
-            x[:, at] = column.numbers()
+    for column in columns:
+        texts = column.categories(column.name in categorical)
+        codes = [column.texts.index(text) for text in texts]
+        each = column.codes[:, None] == codes if texts else column.numbers()[:, None]
+        blocks.append(each)
         names += [f"{column.name}={text}" for text in texts] or [column.name]
-    return x, names
+    return np.concatenate(blocks, axis=1, dtype=np.float32), names
 
-
-def _truths(column: Column) -> bool:
-    return {text.lower() for text in column.texts} <= {*TRUTH}
-
-
-def _categories(column: Column, asked: bool) -> list[str]:
-    """The categories of a column in order; none for numbers and truths."""
-    texts, head = column.texts, f"{column.path}: column '{column.shown}' holds"
-    if not texts:
-        raise Refusal(f"{head} no value in any row: add it to data.drop")
-    if not asked and number(texts[0]) is not None:
-        return []
-    if len(texts) > _MANY:
-        raise Refusal(
-            f"{head} {len(texts)} different texts, and each would be a feature of its "
-            f"own (at most {_MANY}): add it to data.drop"
-        )
-    if _truths(column):
-        return []
-    if not asked:
-        _check(column, head, len(column.lines))
-    return sorted(texts)
-
-
-def _check(column: Column, head: str, m: int) -> None:
-    """Refuse texts that are no categories."""
-    for code, text in enumerate(column.texts):
-        if number(text) is not None:
-            column.mixed(code, "texts")
-    if all(number(text.replace(",", ".", 1)) is not None for text in column.texts):
-        raise Refusal(
-            f"{column.holds(0)}, and numbers are written with a point and without "
-            "grouping: replace the commas"
-        )
-    if len(column.texts) > max(_FEW, m / 2):
-        raise Refusal(
-            f"{head} {len(column.texts)} different texts in {m} rows, as names of "
-            "things do, and these say nothing about other things: add it to data.drop, "
-            "or, to use it all the same, to data.categorical"
-        )
-
-
-# Labels, owners and groups
 
 Target = tuple[np.ndarray, int, list[str]]
 """y, the number of classes (0: a regression), and their names."""
 
 
-def check_there(table: Table, key: str, name: str, remedy: str) -> None:
-    """Refuse a column of which some values are missing."""
-    lines = table.lines[table.columns[name].codes < 0]
-    if len(lines):
-        some = ", ".join(map(str, lines[:_LINES])) + " …" * (len(lines) > _LINES)
-        raise Refusal(
-            f"{table.path}: data.{key} is column '{shown(name)}', and it holds nothing "
-            f"in {len(lines)} of {len(table.lines)} rows (in line {some}): fill it in, "
-            f"leave these rows out, {remedy}"
-        )
-
-
-def identifiers(table: Table, key: str, name: str) -> np.ndarray:
-    """Owners or groups as int64: whole numbers as they are, texts in sorted order.
+def identifiers(column: Column, key: str) -> np.ndarray:
+    """Return owners or groups as int64: whole numbers as they are, texts in order.
 
     "7" is a whole number, "007" and "7.0" are texts, and with one text all are.
     """
-    check_there(table, key, name, f"or set data.{key} to another column")
-    texts = table.columns[name].texts
+    column.check_whole(key, f"or set data.{key} to another column")
+    texts = column.texts
     try:
         value = np.array([int(text) for text in texts], np.int64)
     except (ValueError, OverflowError):
         value = np.array([], np.int64)
     if list(map(str, value.tolist())) != texts:
         value = np.unique(np.array(texts, object), return_inverse=True)[1]
-    whose: np.ndarray = value[table.columns[name].codes]
-    return whose
+    return np.take(value, column.codes)
 
 
-def target(table: Table, names: list[str], kind: str) -> Target:
-    """What is to be predicted: one column, or several of 0 and 1."""
-    remedy = "or take a word that is a class out of data.missing"
-    for name in names:
-        check_there(table, "label", name, remedy)
-    columns = [table.columns[name] for name in names]
+def target(columns: list[Column], kind: str) -> Target:
+    """Return what is to be predicted: one column, or several of 0 and 1."""
+    for column in columns:
+        remedy = "or take a word that is a class out of data.missing"
+        column.check_whole("label", remedy)
     if len(columns) > 1:
         return _several(columns, kind)
     column = columns[0]
     values = [_exact(text) for text in column.texts]
-    found = [value for value in values if value is not None]
-    numeric = len(found) == len(values)
-    head = f"{table.path}: the label in column '{column.shown}'"
-    if not numeric and (kind == "targets" or (kind == "auto" and found)):
+    numbers = [value for value in values if value is not None]
+    numeric = len(numbers) == len(values)
+    head = f"{column.path}: the label in column '{column.shown}'"
+    if not numeric and (kind == "targets" or (kind == "auto" and numbers)):
         code = values.index(None)
         raise Refusal(
             f"{head} is '{shown(column.texts[code])}' in line {column.line(code)}, "
-            f"which is no finite number{', and others are' if found else ''}: correct "
-            "it, or set data.kind = 'labels' if every value is a class"
+            f"which is no finite number{', and others are' if numbers else ''}: "
+            "correct it, or set data.kind = 'labels' if every value is a class"
         )
-    whole = numeric and all(value == int(value) for value in found)
+    whole = numeric and all(value == int(value) for value in numbers)
     if kind == "targets" or (kind == "auto" and numeric and not whole):
-        return _targets(head, column, found)
-    if kind == "auto" and whole and len({*found}) > _CLASSES:
+        return _targets(head, column, numbers)
+    if kind == "auto" and whole and len({*numbers}) > _CLASSES:
         raise Refusal(
-            f"{head} holds {len({*found})} different whole numbers: set data.kind = "
+            f"{head} holds {len({*numbers})} different whole numbers: set data.kind = "
             "'labels' if each is a class, or 'targets' for a regression"
         )
-    return _classes(head, column, found if numeric else column.texts)
+    return _classes(head, column, numbers if numeric else column.texts)
 
 
 def _exact(text: str) -> float | int | None:
-    """The finite number that a text is, whole ones of any size; None: it is none."""
+    """Return the finite number that a text is, whole ones of any size, or None."""
     value = number(text)
     if value is None or not math.isfinite(value):
         return None
@@ -406,7 +381,7 @@ def _targets(head: str, column: Column, values: Sequence[float]) -> Target:
 
 
 def _classes(head: str, column: Column, values: Sequence[Any]) -> Target:
-    """Labels 0 … C−1 in sorted order, by value where all are numbers."""
+    """Return labels 0 … C−1 in sorted order, by value where all are numbers."""
     order = sorted(set(values))
     if len(order) < 2:
         raise Refusal(
@@ -424,7 +399,7 @@ def _name(value: float | str) -> str:
 
 
 def _several(columns: list[Column], kind: str) -> Target:
-    """[m, L] of 0 and 1."""
+    """Return labels [m, L] of 0 and 1."""
     if kind == "targets":
         raise Refusal(
             f"data.kind = 'targets' and data.label names {len(columns)} columns: a "

@@ -1,6 +1,5 @@
 """A user's own table, from one CSV file."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -9,18 +8,15 @@ from troth import lookup
 from troth.data.datasets._arrays import marks
 from troth.data.datasets._table import (
     MISSING,
-    Table,
-    check_there,
     features,
     identifiers,
+    listed,
     number,
     read,
     shown,
     target,
 )
 from troth.types import Arrays, Refusal
-
-_SHOWN = 20  # names that a refusal lists
 
 
 def csv(
@@ -85,24 +81,20 @@ def csv(
 
     table = read(path, delimiter, columns, plan)
     named = {name for names in roles.values() for name in names}
-    rest = [c for name, c in table.columns.items() if name not in named]
-    x, names = features(table, rest, categorical)
-    y, classes, words = target(table, labels, kind)
+    rest = [column for name, column in table.items() if name not in named]
+    x, names = features(path, rest, categorical)
+    y, classes, words = target([table[name] for name in labels], kind)
     who, what = (
-        identifiers(table, key, roles[key][0]) if roles[key] else None
+        identifiers(table[roles[key][0]], key) if roles[key] else None
         for key in ("owner", "group")
     )
-    part = _marks(table, split) if split else None
+    part = None
+    if split:
+        column = table[split]
+        column.check_whole("split", "or set data.split to another column")
+        where = f"{path}: column '{column.shown}'"
+        part = marks(where, np.array(column.texts))[column.codes]
     return Arrays(x, y, classes, 1.0, who, what, part, tuple(names), tuple(words))
-
-
-def _marks(table: Table, name: str) -> np.ndarray:
-    """What each example is for, as int8."""
-    check_there(table, "split", name, "or set data.split to another column")
-    column = table.columns[name]
-    known = marks(f"{table.path}: column '{column.shown}'", np.array(column.texts))
-    part: np.ndarray = known[column.codes]
-    return part
 
 
 def _check_header(path: str, header: list[str], drop: list[str]) -> None:
@@ -110,8 +102,9 @@ def _check_header(path: str, header: list[str], drop: list[str]) -> None:
     values = [number(name) for name in header if name]
     if values and None not in values:
         raise Refusal(
-            f"{path}: the first line holds values ({_some(header)}) where the names of "
-            "the columns should stand: write them there, or give them in data.columns"
+            f"{path}: the first line holds values ({listed(header)}) where the names "
+            "of the columns should stand: write them there, or give them in "
+            "data.columns"
         )
     seen: dict[str, int] = {}
     for i, name in enumerate(header, 1):
@@ -148,7 +141,7 @@ def _check_names(
             close = lookup.nearest(name, map(shown, header))
             raise Refusal(
                 f"{path} has no column '{shown(name)}', which data.{key} names{close}; "
-                f"there are: {_some(header)}{hint}"
+                f"there are: {listed(header)}{hint}"
             )
     for key, names in aside.items():
         for role, others in {**roles, **aside}.items():
@@ -162,8 +155,3 @@ def _check_names(
             f"data.label = {roles['label']!r} must name the column to predict, or "
             "several columns, each once"
         )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(shown, names[:_SHOWN])) + more
