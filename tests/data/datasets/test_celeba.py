@@ -180,58 +180,42 @@ def test_refuses_options(place, refuses, options, words):
     refuses(words, celeba, str(place), **options)
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "words"),
-    [
-        (A, "8\n5_o", "9\n5_o", "promises '9' pictures .* holds 8 of them"),
-        (A, "8\n5_o", "5_o", "names 3 attributes in its second line"),
-        (A, " Young", "", "names 39 attributes in its second line where .* 40"),
-        (A, " Young", " Male", "names 39 attributes in its second line"),
-        (A, "000003.jpg", "000033.jpg", "000003.jpg. and .000033.jpg. in place 3"),
-        (A, "\n", "\n\n", "names 0 attributes in its second line"),
-        (A, "000003.jpg  1", "000003.jpg", "promises '8' pictures .* 7.97561"),
-        (P, "000004.jpg 30\n", "", "do not speak of the same"),
-        (P, "000004.jpg 30", "000004.jpg", "a picture and a whole number a line"),
-        (P, "000004.jpg 30", "000004.jpg x", "a picture and a whole number a l"),
-        (P, "000004.jpg 30", "000004.jpg -3", "a picture and a whole number a l"),
-        (P, "000004.jpg 30", "000004.jpg " + "9" * 9999, "a whole number a line"),
-        (P, "000004.jpg", "../../x.jpg", r"names the picture '../../x.jpg' where"),
-        (P, "000004.jpg", "/etc/passwd", "names the picture '/etc/passwd' where"),
-        (P, "000004.jpg", "000003.jpg", "names a picture twice"),
-        (S, "000004.jpg 1", "000004.jpg 3", "the number 3 where numbers are 0 to"),
-        (S, "000004.jpg", "000044.jpg", "000004.jpg. and .000044.jpg. in place 4"),
-        (S, "000008.jpg 1\n", "", "the same pictures .'000008.jpg' and '' in place 8"),
-    ],
-)
-def test_refuses_lists_that_are_not_right(place, refuses, file, old, new, words):
-    said = (place / file).read_text()
-    assert old in said
-    (place / file).write_text(said.replace(old, new, 1))
-    said = refuses(words, celeba, str(place))
-    assert "get it again from https://mmlab" in said and len(said) < 500
+OTHER = "is not the publisher's list"
 
 
-def test_refuses_lists_that_are_cut_swapped_no_text_or_without_end(place, refuses):
-    path = place / A
-    whole = path.read_text()
-    path.write_text(whole[:-3] + " 0\n")  # of the last attribute, Young
-    assert celeba(str(place), side=8).classes == 2
-    words = "holds '0' for Young where it must be 1 or -1"
-    refuses(words, celeba, str(place), label="Young")
-    path.write_text(whole)
+def test_refuses_lists_that_are_not_right(place, refuses):
+    for file, old, new, words in (
+        (A, " Young", "", f"{A} {OTHER}"),
+        (A, "000003.jpg", "000033.jpg", f"{P} {OTHER} .its pictures are not those of"),
+        (A, "000003.jpg  1", "000003.jpg", f"{A} {OTHER} .not 40 attributes of 1 and"),
+        (A, "000003.jpg  1", "000003.jpg  0", "not 40 attributes of 1 and -1 each"),
+        (A, "000004.jpg", "../../x.jpg", "names of pictures are digits and .jpg"),
+        (A, "000004.jpg", "/etc/passwd", "names of pictures are digits and .jpg"),
+        (A, "000004.jpg", "000003.jpg", "a picture is named twice"),
+        (P, "000004.jpg 30\n", "", f"{P} {OTHER} .its pictures are not those of"),
+        (P, "000004.jpg 30", "000004.jpg", f"{P} {OTHER}"),
+        (P, "000004.jpg 30", "000004.jpg x", "a picture and a whole number in each"),
+        (P, "000004.jpg 30", "000004.jpg -3", "numbers are 0 to 1000000000"),
+        (P, "000004.jpg 30", "000004.jpg " + "9" * 9999, f"{P} {OTHER}"),
+        (S, "000004.jpg 1", "000004.jpg 3", f"{S} {OTHER} .numbers are 0 to 2"),
+        (S, "000008.jpg 1\n", "", f"{S} {OTHER} .its pictures are not those of"),
+    ):
+        whole = (place / file).read_text()
+        assert old in whole
+        (place / file).write_text(whole.replace(old, new, 1))
+        line = refuses(words, celeba, str(place))
+        assert "get it again from https://mmlab" in line and len(line) < 500
+        (place / file).write_text(whole)
+    whole = (place / A).read_text()
     for file in LISTS:
         content = (place / file).read_bytes()
         for share in (0.0, 0.3, 0.9):
             (place / file).write_bytes(content[: int(share * len(content))])
-            refuses(file, celeba, str(place))
+            refuses(OTHER, celeba, str(place))
         (place / file).write_bytes(content)
-    (place / P).write_text(whole)
-    refuses("identity_CelebA.txt must hold a picture and a", celeba, str(place))
-    (place / P).write_bytes(jpeg(0))
-    refuses("identity_CelebA.txt is not a text file", celeba, str(place))
-    with open(place / P, "r+b") as hole:
-        hole.truncate(2**40)  # which takes no room on the disk
-    refuses("holds more than 67,108,864 bytes", celeba, str(place))
+    for content in (whole.encode(), jpeg(0)):
+        (place / P).write_bytes(content)
+        refuses(f"{P} {OTHER}", celeba, str(place))
 
 
 BOMB = bytearray(jpeg(0))
@@ -247,7 +231,7 @@ BOMB[FRAME : FRAME + 4] = b"\xff\xdc\xff\xdc"
         (4, b"\x89PNG\r\n\x1a\n", "000005.jpg is not a JPEG picture"),
         (4, jpeg(4)[:900], "000005.jpg is not a whole JPEG picture"),
         (4, jpeg(4, (178, 100)), "000005.jpg is a picture of 178×100 .* be 178×218"),
-        (0, BOMB, "65500×65500 where it must be at most 1024×1024"),
+        (0, BOMB, "000001.jpg is not a JPEG picture .*bomb"),
     ],
     ids=["missing", "empty", "png", "half", "size", "bomb"],
 )

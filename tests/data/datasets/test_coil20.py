@@ -116,8 +116,8 @@ def jpeg():
         (png(np.zeros((128, 128, 3), np.uint8)), "of kind RGB where it must be grey"),
         (png(np.zeros((128, 128), np.uint16)), "of kind I;16 where it must be grey"),
         (png(np.zeros((128, 128), bool)), "of kind 1 where it must be grey"),
-        (headed(60_000, 60_000), "a picture of 60000×60000 where it must be 128×128"),
-        (headed(2**31 - 1, 2**31 - 1), "a picture of 2147483647×2147483647 where"),
+        (headed(60_000, 60_000), "is not a PNG picture .*bomb"),
+        (headed(2**31 - 1, 2**31 - 1), "is not a PNG picture .*bomb"),
         (headed(0, 128), "is not a PNG picture"),
     ],
     ids=[

@@ -12,7 +12,6 @@ import numpy as np
 
 from troth.types import Refusal
 
-_KEYS = ("users", "num_samples", "user_data")
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -25,7 +24,7 @@ class User(NamedTuple):
 
 
 def users(path: Path, width: int, remedy: str) -> Iterator[User]:
-    """The users of a LEAF file, in the order of its list `users`.
+    """Read the users of a LEAF file, in the order of its list `users`.
 
     The file is `{"users": […], "num_samples": […], "user_data": {user: {"x": […],
     "y": […]}}}`. A label may stand in a list of its own. Users without examples are
@@ -34,78 +33,48 @@ def users(path: Path, width: int, remedy: str) -> Iterator[User]:
     Raises:
         Refusal: not whole, or its parts do not agree; says where.
     """
-    names, counts, data = _parts(path, remedy)
-    try:
-        _agree(names, counts, data)
-        for name, count in zip(names, counts, strict=True):
-            held = data.pop(name)  # popped: freed as soon as it is an array
-            if count:
-                yield _user(name, count, held, width)
-    except ValueError as error:
-        raise Refusal(f"{path} {error}: {remedy}") from None
-
-
-def _agree(names: list[Any], counts: list[Any], data: dict[str, Any]) -> None:
-    """Whether the three parts speak of the same users and the same examples."""
-    if not all(isinstance(name, str) for name in names) or len(names) > len({*names}):
-        raise ValueError("does not name every user once, as a text, in 'users'")
-    if len(counts) != len(names):
-        raise ValueError(
-            f"has {len(names)} users and {len(counts)} numbers of their samples"
-        )
-    for name, held in data.items():
-        x, y = (held.get("x"), held.get("y")) if isinstance(held, dict) else (0, 0)
-        if not (isinstance(x, list) and isinstance(y, list) and len(x) == len(y)):
-            raise ValueError(f"does not hold an x for every y of {name[:40]!r}")
-    for name, count in zip(names, counts, strict=True):
-        there = len(data[name]["y"]) if name in data else 0
-        if type(count) is not int or count != there or name not in data:
-            raise ValueError(
-                f"promises {str(count)[:20]} samples of {name[:40]!r} and holds {there}"
-            )
-    if strange := [name for name in {*data} - {*names} if data[name]["y"]]:
-        raise ValueError(f"holds data of {min(strange)[:40]!r}, who is not in 'users'")
-
-
-def _user(name: str, count: int, held: dict[str, list[Any]], width: int) -> User:
-    x, y = _numbers(held["x"]), _numbers(held["y"])
-    if x is None or x.shape != (count, width):
-        raise ValueError(f"has an x of {name[:40]!r} that is not {width} numbers")
-    if y is None or y.size != count or (np.abs(y) > 2**31).any() or (y % 1).any():
-        raise ValueError(f"has a y of {name[:40]!r} that is not a whole number")
-    return User(name, x.astype(np.float64), y.astype(np.int64).reshape(count))
-
-
-def _numbers(values: list[Any]) -> np.ndarray | None:
-    """An array of numbers that are finite in float32 too, or None."""
-    try:
-        array = np.array(values)
-    except (ValueError, OverflowError):  # rows of several lengths
-        return None
-    good = array.dtype.kind in "iuf" and (np.abs(array) <= _LARGEST).all()
-    return array if good else None
-
-
-def _parts(path: Path, remedy: str) -> tuple[list[Any], list[Any], dict[str, Any]]:
-    """The three parts of a file."""
     try:
         if not path.is_file():  # a pipe would be waited for
             raise ValueError("it is no file")
         with open(path, encoding="utf-8") as file:
-            content: Any = json.load(file, parse_float=_Numbers().__getitem__)
+            content = json.load(file, parse_float=_Numbers().__getitem__)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         why = str(error)[:80] or type(error).__name__
         raise Refusal(f"{path} is not a whole json file ({why}): {remedy}") from None
-    table = content if isinstance(content, dict) else {}
-    parts: list[Any] = [table.get(key) for key in _KEYS]
-    names, counts, data = parts
-    lists = isinstance(names, list) and isinstance(counts, list)
-    if not (lists and isinstance(data, dict)):
-        raise Refusal(
-            f"{path} is not LEAF json, which holds the lists 'users' and 'num_samples' "
-            f"and the table 'user_data': {remedy}"
-        )
-    return names, counts, data
+    try:
+        yield from _users(content, width)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        why = f"{type(error).__name__}: {str(error)[:120]}"
+        raise Refusal(f"{path} is not what LEAF writes ({why}): {remedy}") from None
+
+
+def _users(content: Any, width: int) -> Iterator[User]:
+    names, counts = content["users"], content["num_samples"]
+    data: dict[str, Any] = content["user_data"]
+    if len({*names}) < len(names):
+        raise ValueError("a user is named twice")
+    for name, count in zip(names, counts, strict=True):
+        held = data.pop(name)  # popped: freed as soon as it is an array
+        if len(held["y"]) != count or len(held["x"]) != count:
+            raise ValueError(f"{name[:40]!r} has not the number of samples promised")
+        if not count:
+            continue
+        x, y = (_finite(held[key], name) for key in ("x", "y"))
+        if x.shape != (count, width):
+            raise ValueError(f"an x of {name[:40]!r} is not {width} numbers")
+        if y.size != count or (np.abs(y) > 2**31).any() or (y % 1).any():
+            raise ValueError(f"a y of {name[:40]!r} is not a whole number")
+        yield User(name, x.astype(np.float64), y.astype(np.int64).reshape(count))
+    if any(held["y"] for held in data.values()):
+        raise ValueError(f"{min(data)[:40]!r} has data and is not in 'users'")
+
+
+def _finite(values: list[Any], name: str) -> np.ndarray:
+    """Return an array of numbers that are finite in float32 too."""
+    array = np.array(values)
+    if array.dtype.kind not in "iuf" or not (np.abs(array) <= _LARGEST).all():
+        raise ValueError(f"{name[:40]!r} holds what is no finite number")
+    return array
 
 
 class _Numbers(dict[str, float]):

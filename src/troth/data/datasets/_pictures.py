@@ -1,22 +1,13 @@
 """Pictures from files that may be damaged, or not what their name says."""
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from PIL import Image
-from PIL.JpegImagePlugin import JpegImageFile
-from PIL.PngImagePlugin import PngImageFile
 
 from troth.types import Refusal
 
-# The openers themselves, not Image.open: they read the header and no more, so that we
-# judge the size before a bomb is unpacked, and they warn of nothing.
-_OPENERS: dict[str, Callable[[io.BytesIO], Image.Image]] = {
-    "PNG": PngImageFile,
-    "JPEG": JpegImageFile,
-}
 _MOST = 2**24  # bytes of a file: far more than any picture here
 _END = b"IEND\xaeB`\x82"  # with which a PNG ends
 _SIDE = 1024  # pixels: far more than any picture here
@@ -41,7 +32,7 @@ def picture(
     try:
         with open(path, "rb") as file:
             content = file.read(_MOST + 1)
-        opened = _OPENERS[kind](io.BytesIO(content))
+        opened = Image.open(io.BytesIO(content), formats=[kind])  # the header alone
     except Exception as error:  # hostile bytes make Pillow raise all sorts
         raise Refusal(f"{path} is not a {kind} picture ({error}): {remedy}") from None
     width, height = opened.size

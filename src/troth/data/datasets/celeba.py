@@ -4,27 +4,23 @@ References: liu2015celeba.
 """
 
 import os
-import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from troth.data.datasets import _room
-from troth.data.datasets._files import Source, again, locate, text
+from troth.data.datasets._files import Source, again, locate
 from troth.data.datasets._pictures import picture
 from troth.lookup import nearest
-from troth.types import Arrays, Refusal
+from troth.types import TEST, Arrays, Refusal
 
 _ATTRIBUTES, _PERSONS = "list_attr_celeba.txt", "identity_CelebA.txt"
 _PARTS = "list_eval_partition.txt"
 _PICTURES = "img_align_celeba"
-_NAME = re.compile(r"[0-9]{1,9}\.jpg")
-_MOST = 2**26  # bytes of an annotation file; the largest of the whole set has 2**24.6
-_COUNT = 40
 _CHUNK = 64  # pictures that a thread decodes at a time
 _PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 
@@ -49,7 +45,7 @@ class _Table(NamedTuple):
     names: list[str]
     person: np.ndarray  # [m] int64
     split: np.ndarray  # [m] int8
-    attributes: dict[str, list[str]]  # attribute → "1" or "-1" a picture
+    attributes: Any  # pandas.DataFrame [m, 40] of 1 and −1
 
 
 def celeba(
@@ -100,17 +96,17 @@ def celeba(
     labels = [label] if isinstance(label, str) else label
     if not labels or len({*labels}) < len(labels):
         raise Refusal(f"data.label = {label} must name attributes, each of them once")
-    y = np.stack([_truth(table, place, "label", name) for name in labels], axis=1)
+    y = np.stack([_truth(table, "label", name) for name in labels], axis=1)
     if shortcut and (group or not isinstance(label, str) or shortcut == label):
         raise Refusal(
             f"data.shortcut = {shortcut!r} makes the group, of one label that is "
             f"another attribute; now data.label = {label!r} and data.group = "
             f"{group!r}: leave data.group out and name one label"
         )
-    second = _truth(table, place, "group", group) if group else None
+    second = _truth(table, "group", group) if group else None
     rows = _chosen(table.person, identities, at_least)
     if shortcut:
-        has = _truth(table, place, "shortcut", shortcut) == 1
+        has = _truth(table, "shortcut", shortcut) == 1
         second = _against(y[:, 0], has, rows)
     shape = (len(rows), 3, side, side)
     less = "lower data.side, or set data.identities to fewer persons"
@@ -155,78 +151,61 @@ def _chosen(person: np.ndarray, identities: int, at_least: int) -> np.ndarray:
     return np.flatnonzero(np.isin(person, good[: identities or None]))
 
 
-def _truth(table: _Table, place: Path, option: str, name: str) -> np.ndarray:
-    """An attribute of every picture: 1 if it is there, else 0."""
-    if name not in table.attributes:
+def _truth(table: _Table, option: str, name: str) -> np.ndarray:
+    """Return an attribute of every picture: 1 if it is there, else 0."""
+    known = list(table.attributes)
+    if name not in known:
         raise Refusal(
             f"data.{option} = {name!r} is not an attribute of CelebA"
-            f"{nearest(name, table.attributes)}; there are: "
-            f"{', '.join(table.attributes)}"
+            f"{nearest(name, known)}; there are: {', '.join(known)}"
         )
-    values = table.attributes[name]
-    if strange := sorted({*values} - {"1", "-1"}):
-        raise Refusal(
-            f"{place / _ATTRIBUTES} holds {strange[0][:20]!r} for {name} where it must "
-            f"be 1 or -1: {_REMEDY}"
-        )
-    return np.array([value == "1" for value in values], np.int64)
+    return np.where(table.attributes[name] == 1, 1, 0)
 
 
 def _table(place: Path) -> _Table:
-    """The three lists, which must speak of the same pictures in the same order."""
-    names, person = _pairs(place / _PERSONS, 10**9)
-    parted, split = _pairs(place / _PARTS, 2)
-    path = place / _ATTRIBUTES
-    head, columns, *rows = text(path, _MOST, _REMEDY).split("\n", 2) + ["", ""]
-    known, cells = columns.split(), rows[0].split()
-    if len({*known}) != _COUNT or len(known) != _COUNT:
-        raise Refusal(
-            f"{path} names {len({*known})} attributes in its second line where there "
-            f"must be {_COUNT}: {_REMEDY}"
-        )
-    m, width = len(cells) // (_COUNT + 1), _COUNT + 1
-    if head.strip() != str(m) or len(cells) != m * width:
-        raise Refusal(
-            f"{path} promises {head.strip()[:20]!r} pictures in its first line and "
-            f"holds {len(cells) / width:g} of them: {_REMEDY}"
-        )
-    attributes = {name: cells[1 + j :: width] for j, name in enumerate(known)}
-    for file, others in ((_ATTRIBUTES, cells[::width]), (_PARTS, parted)):
-        if names != others:
-            pairs = zip([*names, ""], [*others, ""], strict=False)
-            at, (a, b) = next((i, p) for i, p in enumerate(pairs, 1) if p[0] != p[1])
-            raise Refusal(
-                f"{place / _PERSONS} and {place / file} do not speak of the same "
-                f"pictures ({a[:40]!r} and {b[:40]!r} in place {at}): {_REMEDY}"
-            )
-    return _Table(names, person, split.astype(np.int8), attributes)
-
-
-def _pairs(path: Path, most: int) -> tuple[list[str], np.ndarray]:
-    """A list of two columns: a picture, and a number of at most `most`."""
-    cells = text(path, _MOST, _REMEDY).split()
-    names, numbers = cells[::2], cells[1::2]
-    good = [n for n in numbers if n.isascii() and n.isdigit() and len(n) <= 10]
-    if len(names) != len(numbers) or len(good) < len(numbers) or not names:
-        raise Refusal(
-            f"{path} must hold a picture and a whole number a line and does not: "
-            f"{_REMEDY}"
-        )
-    values = np.array(good, dtype=np.int64)
-    if (largest := int(values.max())) > most:
-        raise Refusal(
-            f"{path} holds the number {largest} where numbers are 0 to {most}: "
-            f"{_REMEDY}"
-        )
+    """Read the three lists, which must be of the same pictures in the same order."""
+    attributes = _list(place / _ATTRIBUTES, 1)
+    names = list(attributes.index)
+    if len(attributes.columns) != 40 or not attributes.isin((-1, 1)).all(axis=None):
+        raise _other(place / _ATTRIBUTES, "not 40 attributes of 1 and -1 each")
     # A name such as ../../x would lead out of the folder.
-    if strange := [name for name in names if not _NAME.fullmatch(name)]:
-        raise Refusal(
-            f"{path} names the picture {strange[0][:40]!r} where names are digits and "
-            f".jpg: {_REMEDY}"
-        )
-    if len({*names}) < len(names):
-        raise Refusal(f"{path} names a picture twice: {_REMEDY}")
-    return names, values
+    if not attributes.index.astype(str).str.fullmatch(r"[0-9]{1,9}\.jpg").all():
+        raise _other(place / _ATTRIBUTES, "names of pictures are digits and .jpg")
+    if not attributes.index.is_unique:
+        raise _other(place / _ATTRIBUTES, "a picture is named twice")
+    person, split = (
+        _numbers(place / file, names, most)
+        for file, most in ((_PERSONS, 10**9), (_PARTS, TEST))
+    )
+    return _Table(names, person.astype(np.int64), split.astype(np.int8), attributes)
+
+
+def _numbers(path: Path, names: list[str], most: int) -> np.ndarray:
+    """Read a list of two columns: a picture, and a whole number of at most `most`."""
+    rows = _list(path, None)
+    if list(rows.index) != names:
+        raise _other(path, f"its pictures are not those of {_ATTRIBUTES}")
+    if [kind.kind for kind in rows.dtypes] != ["i"]:
+        raise _other(path, "not a picture and a whole number in each line")
+    numbers: np.ndarray = rows[1].to_numpy()
+    if numbers.min() < 0 or numbers.max() > most:
+        raise _other(path, f"numbers are 0 to {most}")
+    return numbers
+
+
+def _list(path: Path, header: int | None) -> Any:
+    """Read a list of pictures and numbers as a pandas.DataFrame."""
+    import pandas  # slow to import, and only this data set needs it
+
+    try:
+        index = None if header else 0
+        return pandas.read_csv(path, sep=r"\s+", header=header, index_col=index)
+    except (OSError, ValueError) as error:
+        raise _other(path, str(error).partition("\n")[0][:120]) from None
+
+
+def _other(path: Path, why: str) -> Refusal:
+    return Refusal(f"{path} is not the publisher's list ({why}): {_REMEDY}")
 
 
 def _pixels(folder: Path, names: Sequence[str], side: int) -> np.ndarray:

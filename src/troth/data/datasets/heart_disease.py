@@ -4,7 +4,6 @@ References: janosi1988heart.
 """
 
 import math
-import re
 from pathlib import Path
 from typing import Literal
 
@@ -36,7 +35,6 @@ COLUMNS: dict[str, tuple[int, ...]] = {
 
 _KINDS = ("cp", "restecg", "slope", "thal")  # codes without an order: made indicators
 _NEVER_ZERO = ("trestbps", "chol")  # of the living
-_NUMBER = re.compile(r"-?([0-9]{1,6}\.?[0-9]{0,6}|\.[0-9]{1,6})")
 _ROOT = "https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease"
 _SIZES = {"cleveland": 18_461, "hungarian": 10_263, "switzerland": 4_109, "va": 6_737}
 _FILES = tuple(f"processed.{hospital}.data" for hospital in HOSPITALS)
@@ -109,34 +107,22 @@ def _features(name: str, values: np.ndarray, encode: bool) -> list[np.ndarray]:
 
 
 def _read(path: Path, patients: int) -> np.ndarray:
-    """The table of a hospital [patients, 14], '?' as NaN."""
-    remedy = again(SOURCE)
-    lines = text(path, 2**16, remedy).splitlines()
-    rows = [line for line in lines if line.strip()]
-    if len(rows) != patients:
+    """Return the table of a hospital [patients, 14], '?' as NaN."""
+    lines = text(path, 2**16, again(SOURCE)).split()
+    try:
+        rows = [[_value(cell) for cell in line.split(",")] for line in lines]
+        table = np.array(rows).reshape(patients, len(COLUMNS))
+        for (name, codes), column in zip(COLUMNS.items(), table.T, strict=True):
+            known = column if name == "num" else column[~np.isnan(column)]
+            if not (np.isin(known, codes) if codes else np.isfinite(known)).all():
+                raise ValueError(f"{name} holds another value")
+    except ValueError as error:
         raise Refusal(
-            f"{path} holds {len(rows)} patients where this hospital has {patients}: "
-            f"{remedy}"
-        )
-    return np.array([_row(path, i, row) for i, row in enumerate(rows, 1)])
+            f"{path} is not the publisher's table of {patients} patients and "
+            f"{len(COLUMNS)} values each ({str(error)[:80]}): {again(SOURCE)}"
+        ) from None
+    return table
 
 
-def _row(path: Path, line: int, row: str) -> list[float]:
-    cells = [cell.strip() for cell in row.split(",")]
-    if len(cells) != len(COLUMNS):
-        raise Refusal(
-            f"{path} has {len(cells)} values in line {line} where there must be "
-            f"{len(COLUMNS)}: {again(SOURCE)}"
-        )
-    values = []
-    for cell, (name, codes) in zip(cells, COLUMNS.items(), strict=True):
-        unknown = cell == "?" and name != "num"
-        values.append(float(cell) if _NUMBER.fullmatch(cell) else math.nan)
-        wrong = values[-1] not in codes if codes else math.isnan(values[-1])
-        if wrong and not unknown:
-            allowed = f"one of {', '.join(map(str, codes))}" if codes else "a number"
-            raise Refusal(
-                f"{path} holds {cell[:20]!r} for {name} in line {line}, where it must "
-                f"be {allowed}{'' if name == 'num' else ' or ?'}: {again(SOURCE)}"
-            )
-    return values
+def _value(cell: str) -> float:
+    return math.nan if cell == "?" else float(cell)
