@@ -31,11 +31,7 @@ class Entry(NamedTuple):
 
 
 def entry(name: str, data_dir: str | None = None) -> Entry:
-    """Look for one data set.
-
-    Raises:
-        Refusal: there is none of this name; says which is nearest.
-    """
+    """Look for one data set."""
     function = lookup.find("data", name)
     about = lookup.about("data", name)
     source = getattr(inspect.getmodule(function), "SOURCE", None)
@@ -84,9 +80,6 @@ def get(name: str, data_dir: str | None = None) -> Path:
 
     What is there already stays; what is damaged is got anew. Without `data_dir`, a set
     that is whole in any place is not got again.
-
-    Raises:
-        Refusal: it is not made of published files, or cannot be had.
     """
     found = entry(name, data_dir)
     source, place = found.source, found.place

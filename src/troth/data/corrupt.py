@@ -101,9 +101,6 @@ def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:
 
     That takes x, y and by name `classes` and `scale`, and options of the corruption;
     it gives what is shown and the label that is wanted, as `types.Aim` says.
-
-    Raises:
-        Refusal: these data do not suit it, or what it gives does not fit them.
     """
     function, who = aims(part), f"the aim of corruption '{part.name}'"
     if function is None:

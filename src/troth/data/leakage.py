@@ -28,10 +28,6 @@ def examine(
         Facts: `leaked`, examples that one client trains or validates on and another
         tests on; `duplicates` (unless allowed), examples that are tested on while
         another example, the same in x and y, is trained or validated on.
-
-    Raises:
-        Refusal: a class that is tested on and that no client trains on; or a leak,
-            where leaks are refused.
     """
     check_classes(arrays, shards)
     learnt, tested = np.zeros((2, len(arrays.y)), bool)
@@ -114,10 +110,6 @@ def owners(
 
     `row`, `client` and `number` are those of `split.Held`. Parts are `given` by marks
     of the data, or dealt, which takes two owners of every client.
-
-    Raises:
-        Refusal: the data do not say whose an example is, two clients have examples of
-            one owner, a client has too few owners, or the marks divide one.
     """
     asked = "partition.split_by = 'owner' needs"
     if arrays.owner is None:

@@ -1,7 +1,6 @@
 """Everything the clients hold, on the device, as their features are prepared."""
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ def as_tensors(
     how: Corruption | None,
     seed: int,
 ) -> Data:
-    """Lay everything out; hostile clients have poisoned their training data already.
+    """Lay everything out; malicious clients have poisoned their training data already.
 
     Bytes stay bytes; other numbers take the precision of the model. Poisoned labels
     live beside the example's number, poisoned inputs as further rows, so the data of
@@ -33,15 +32,7 @@ def as_tensors(
     of those that were chosen, they follow those that were not. Where one has fractions
     among bytes, all inputs are held in the precision of the model, with the values
     that they had; where one has shares of the classes, all training labels are rows.
-
-    Args:
-        arrays: the data set.
-        shards: which examples each client trains, validates and tests on.
-        dtype: the precision of the model.
-        device: where the data lie.
-        hostile: [n] which clients corrupt.
-        how: what they do, or None.
-        seed: keys their draws.
+    `hostile` [n] says which clients corrupt, `how` what they do; `seed` keys the draws.
     """
     x, y = corrupt.tensors(arrays, dtype)
     unmarked = np.zeros(0, np.int64)
@@ -51,14 +42,16 @@ def as_tensors(
     data = Data(x, train, valid, test, tests, group)
     if how is not None and hostile.any():
         data = _corrupted(data, dtype, hostile, how, seed)
-    return placed(data, lambda split: split, device)
+    return _placed(data, device)
 
 
-def placed(data: Data, change: Callable[[Split], Split], device: torch.device) -> Data:
-    """The data on a device, with every split changed on the way."""
+def _placed(data: Data, device: torch.device, dtype: torch.dtype | None = None) -> Data:
+    """Move the data to a device; with a dtype, fractional labels take it."""
 
     def moved(split: Split) -> Split:
-        return Split(*(field.to(device) for field in change(split)))
+        fractional = dtype and split.y.is_floating_point()
+        y = split.y.to(dtype) if fractional else split.y
+        return Split(*(field.to(device) for field in split._replace(y=y)))
 
     tests = {name: moved(split) for name, split in data.tests.items()}
     x, group = data.x.to(device), data.group.to(device)
@@ -119,14 +112,11 @@ def _corrupted(
 
 
 class Redraw:
-    """Hostile clients corrupt their clean data anew, before each round they train in.
+    """Corrupt clean data anew, before each round that malicious clients train in.
 
     Writes into the data in place, where nobody but the client itself reads. What a
-    client has follows from the round alone, so that a resumed run has the same. On the
-    host, so that draws are the same whatever device the data are on.
-
-    Takes what `deal` took, the data that it gave or what was prepared from them, and
-    whether they were prepared, which changes inputs after they were dealt.
+    client has follows from the round alone, so that a resumed run has the same. Draws
+    are on the host, so that they are the same whatever device the data are on.
     """
 
     def __init__(
@@ -155,7 +145,7 @@ class Redraw:
                 self._rows[k] = row
 
     def __call__(self, round_: int, ids: np.ndarray) -> None:
-        """Poison the training data of the hostile ones among these clients."""
+        """Poison the training data of the malicious ones among these clients."""
         for k in map(int, ids):
             if k in self._clean and len(self._clean[k][1]):
                 self._redraw(round_, k)
@@ -211,12 +201,7 @@ def active(part: Part) -> bool:
 
 
 def check(e: Experiment, arrays: Arrays) -> None:
-    """Refuse what cannot be prepared, and what would be prepared twice.
-
-    Raises:
-        Refusal: inputs that are bytes, a normalisation that was fitted on other values
-            than it would get, or a trigger that they would be changed under.
-    """
+    """Refuse what cannot be prepared, and what would be prepared twice."""
     if not active(e.features):
         return
     kind, name = e.model.normalize, e.features.name
@@ -252,26 +237,16 @@ def deal(
 ) -> tuple[Data, Prepared | None, Redraw | None]:
     """Lay everything out as `as_tensors` does, and prepare the inputs.
 
-    Hostile clients corrupt their raw data first; then every client fits on the training
-    data that it has, and its validation and test data are prepared by what was fitted.
+    Malicious clients corrupt their raw data first; then every client fits on the
+    training data that it has, and its other data are prepared by what was fitted.
     Fitted and prepared in float64. Statistics a client need rows of its own in `x` for
     every example it holds; with those of all clients, rows stay as they were dealt.
 
-    Args:
-        part: of the experiment, `features`.
-        arrays: the data set; NaN: missing.
-        shards: which examples each client trains, validates and tests on.
-        dtype: the precision of the model.
-        device: where the data lie.
-        hostile: [n] which clients corrupt.
-        how: what they do, or None.
-        seed: keys their draws.
-        newcomers: ids of clients that take no part: nothing is fitted on their data,
-            but where each fits by itself they do too.
-        fitted: what the inputs are prepared by, where that was fitted before.
-
-    Returns:
-        The data, how they were prepared, and what corrupts them anew in each round.
+    `part` is the experiment's `features`; `hostile` [n] says who corrupts, `how` what
+    they do, and `seed` keys their draws. `newcomers` take no part: nothing is fitted on
+    their data, but where each client fits by itself they do too. Inputs are prepared by
+    `fitted` where that was fitted before. The last value returned corrupts the data
+    anew in each round.
     """
     given = arrays, shards
 
@@ -292,17 +267,17 @@ def deal(
             "round; set corruption.redraw = false, or features.name = 'none'"
         )
     late = np.zeros(0, np.int64) if newcomers is None else newcomers
-    found = fitted or _fit(part, data, arrays.names, late)
+    statistics = fitted or _fit(part, data, arrays.names, late)
     imputed = _missing(data)
-    alike = found.mean.shape == data.x.shape[1:]
-    data = _alike(data, found, dtype) if alike else _apart(data, found, dtype)
+    alike = statistics.mean.shape == data.x.shape[1:]
+    data = (_alike if alike else _apart)(data, statistics, dtype)
     if not bool(data.x.isfinite().all()):
         raise Refusal(
             f"features '{part.name}' leaves values in x that {str(dtype)[6:]} cannot "
             "hold; rescale the data, or set features.scale and features.center to true"
         )
-    data = _place(data, dtype, device)
-    return data, Prepared(found, imputed), redraw(data, wide)
+    data = _placed(data, device, dtype)
+    return data, Prepared(statistics, imputed), redraw(data, wide)
 
 
 def _fit(
@@ -381,11 +356,3 @@ def _apart(data: Data, found: Statistics, dtype: torch.dtype) -> Data:
     group = data.group[before] if len(data.group) else data.group
     tests = dict(zip(data.tests, splits[3:], strict=True))
     return Data(torch.cat(rows), splits[0], splits[1], splits[2], tests, group)
-
-
-def _place(data: Data, dtype: torch.dtype, device: torch.device) -> Data:
-    def typed(given: Split) -> Split:
-        y = given.y.to(dtype) if given.y.is_floating_point() else given.y
-        return given._replace(y=y)
-
-    return placed(data, typed, device)

@@ -10,8 +10,7 @@ from troth.config.schema import PartitionPart
 from troth.data import leakage
 from troth.types import CONFLICTING, TEST, TRAIN, VALID, Arrays, Refusal, Shards
 
-Fractions = tuple[float, float, float]
-"""Shares of training, validation and test."""
+Fractions = tuple[float, float, float]  # of training, validation and test
 
 
 def deal(
@@ -21,20 +20,14 @@ def deal(
     parts: Fractions,
     seed: int,
 ) -> np.ndarray:
-    """TRAIN, VALID or TEST for every slot, at random, in these fractions.
+    """Return TRAIN, VALID or TEST for every slot, at random, in these fractions.
 
     Systematic sampling: a client's slots stand in a row, label by label, shuffled
     within a label; test takes every so-many-th from a random start, then validation of
     what is left. Sizes are exact, every slot has the same chance, and of every label
     test gets its share rounded down or up; validation and training are off by less
     than 2. All clients are dealt at once; only their draws are made one by one.
-
-    Args:
-        label: [slots] what each part gets its share of.
-        client: [slots] whose, 0 … n-1, ascending.
-        number: [n] the number under which each client draws.
-        parts: fractions for training, validation and test.
-        seed: the experiment's seed.
+    `client` says whose each slot is, 0 … n-1, ascending; client k draws by number[k].
     """
     size = np.bincount(client, minlength=len(number))
     some, which = np.unique(size, return_inverse=True)
@@ -125,21 +118,13 @@ def split(
         arrays: the data; NaN and infinity in it are refused.
         lists: the rows that each client holds, as a partition gives them.
         seed: the experiment's seed.
-        how: `split`: fractions for training, validation and test, or "given": as the
-            data say. `valid`: with "given" and no validation examples marked, the share
-            of each client's training examples that becomes validation; 0 takes none.
-            `min_examples`: clients with fewer are dropped and the others numbered anew.
-            `split_by`: what is dealt: examples, or owners (the fractions count owners,
-            and no owner stands in two parts).
+        how: the experiment's `partition`, whose keys its docstring describes.
         missing: whether NaN in x stands for a value to be filled in later.
 
     Returns:
         The rows of each part of each client, and facts: `clients`, how many; `dropped`,
         numbers (as in lists) of those dropped; `repeated`, places filled with an
         example that another client holds too; `unused`, examples that no client holds.
-
-    Raises:
-        Refusal: bad fractions, bad data, or a client without training or test data.
     """
     _check_data(arrays, missing)
     if how.split == "given":
@@ -312,22 +297,10 @@ def set_apart(
 ) -> Shards:
     """Make a test set of the conflicting examples, those of `group` 1.
 
-    Wang et al. 2021, Appendix A.
-
-    Args:
-        arrays: the data; `group` is 0 (aligned with the shortcut) or 1 (conflicting).
-        shards: who holds what.
-        seed: the experiment's seed.
-        how: "copied": those of a client's test data are its second test set too
-            (CelebA_R). "held_out": of a client's training, validation and test data
-            each, only so many stay that the share of aligned ones is at least
-            `correlation`; all others are its second test set (CelebA_S). "none": there
-            is no second test set.
-        correlation: with "held_out"; 1: none stays.
-
-    Raises:
-        Refusal: the data are not marked so, nobody has a conflicting example to be
-            tested on, or somebody is left without training or test data.
+    Wang et al. 2021, Appendix A. "copied": those of a client's test data are its second
+    test set too (CelebA_R). "held_out": of a client's training, validation and test
+    data each, only so many stay that the share of aligned ones is at least
+    `correlation` (1: none); all others are its second test set (CelebA_S).
     """
     if how == "none":
         return shards

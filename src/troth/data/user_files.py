@@ -24,9 +24,6 @@ def read(e: Experiment, data: Examples) -> Arrays:
     Labels are the run's numbers, or its names where it has names; with two classes also
     −1 and 1. A newcomer need not have an example of every class. The experiment is a
     resolved one, of which nothing may have run yet.
-
-    Raises:
-        Refusal: what does not fit; says what the run takes.
     """
     facts = e.resolved
     if isinstance(data, Mapping):
@@ -131,9 +128,6 @@ def examples(e: Experiment, path: str) -> dict[str, np.ndarray]:
         e: with `deployment.features` and `label`, and `labels` where classes have
             names.
         path: the file; its first line names the columns.
-
-    Raises:
-        Refusal: the columns are not agreed on, or not there.
     """
     own = e.deployment
     if not own.features or not own.label:

@@ -76,9 +76,6 @@ def from_file(
         weight: the loss of each example of the file times this: as good as so many
             copies where losses are added up (`coupled` with fit = "sum"), and at no
             cost; 0 makes them count for nothing. Needs classes.
-
-    Raises:
-        Refusal: the file or an array in it cannot be used; says which and why.
     """
     _check(take, repeat, weight, labelled=classes > 0 and y.dim() == 1)
     wanted = _Wanted(tuple(x.shape[1:]), x.dtype, classes, y.dim() == 2, scale)

@@ -53,9 +53,6 @@ def fetch(url: str, target: Path, digest: str = "", size: int = 0) -> None:
         target: where to put it; replaced only by the whole, right file.
         digest: what `digest_of` must give; "" is not known.
         size: its bytes; 0 is not known.
-
-    Raises:
-        Refusal: offline, not to be had, not what was expected, or no room.
     """
     if offline():
         raise Refusal("TROTH_OFFLINE is set, which forbids downloads")
@@ -161,9 +158,6 @@ def unpack(archive: Path, makes: Sequence[str], folder: Path) -> None:
         archive: the file; what is damaged is deleted.
         makes: relative paths; a member is meant whose path is or ends in this.
         folder: where to put them.
-
-    Raises:
-        Refusal: damaged, a member is missing or there twice, or no room.
     """
     parts: dict[str, Path] = {}
     try:

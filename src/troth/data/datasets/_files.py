@@ -83,8 +83,8 @@ def places(folder: str, data_dir: str | None) -> list[Path]:
     `dataset-<folder>` comes last.
     """
     roots = [data_dir, os.environ.get("TROTH_DATA"), str(cache())]
-    found = [Path(os.path.expanduser(root)) for root in roots if root]
-    nested = [place for root in found for place in (root / folder, root)]
+    given = [Path(os.path.expanduser(root)) for root in roots if root]
+    nested = [place for root in given for place in (root / folder, root)]
     return [*nested, Path("/usr/share") / f"dataset-{folder}"]
 
 
@@ -108,15 +108,8 @@ def held(source: Source, data_dir: str | None) -> Path | None:
 def locate(source: Source, data_dir: str | None) -> Path:
     """The folder that holds all the files of a data set; downloads them if none does.
 
-    Downloads go to the user's cache. `TROTH_OFFLINE=1` forbids them.
-
-    Args:
-        source: what to look for.
-        data_dir: a root to look in first.
-
-    Raises:
-        Refusal: no place holds them all and they cannot be downloaded; says what to
-            put where, and where it looked.
+    `data_dir` is looked in first. Downloads go to the user's cache; `TROTH_OFFLINE=1`
+    forbids them.
     """
     if place := held(source, data_dir):
         return place
@@ -155,9 +148,6 @@ def obtain(source: Source, place: Path) -> Path:
 
     Two processes that do so at once do it one after the other, and the second finds
     it done.
-
-    Raises:
-        Refusal: offline, not to be had, not what was published, or no room.
     """
     if not source.remotes:
         raise Refusal(f"data '{source.name}' cannot be downloaded: {source.how}")
@@ -165,7 +155,8 @@ def obtain(source: Source, place: Path) -> Path:
         raise Refusal("TROTH_OFFLINE is set, which forbids downloads")
     with alone(place):
         for remote in source.remotes:
-            if all(_good(source, place, file) for file in remote.leaves):
+            there = all((place / file).is_file() for file in remote.leaves)
+            if there and not any(wrong(source, place, file) for file in remote.leaves):
                 continue
             target, digest = place / remote.name, remote.digest
             packed = remote.makes and digest and target.is_file()
@@ -177,21 +168,9 @@ def obtain(source: Source, place: Path) -> Path:
     return place
 
 
-def _good(source: Source, place: Path, file: str) -> bool:
-    """Whether a file is there and, where its digest is known, the published one."""
-    return (place / file).is_file() and not wrong(source, place, file)
-
-
-def _digest(path: Path, form: str) -> str:
-    """The digest of a file, remembered while its size and time stay the same."""
-    if not path.is_file():
-        return "missing"
-    status = path.stat()
-    return _known(path, form.partition(":")[0], status.st_size, status.st_mtime_ns)
-
-
 @lru_cache(maxsize=1024)
 def _known(path: Path, kind: str, size: int, time: int) -> str:
+    """The digest of a file, remembered while its size and time stay the same."""
     return digest_of(path, f"{kind}:")
 
 
@@ -202,36 +181,26 @@ def again(source: Source) -> str:
 
 def wrong(source: Source, place: Path, file: str) -> str:
     """What is wrong with a file, going by the published digest; "" if nothing is."""
-    published = source.digests.get(file, "")
-    if not published or (found := _digest(place / file, published)) == published:
+    path, published, digest = place / file, source.digests.get(file, ""), "missing"
+    if published and path.is_file():
+        kind, status = published.partition(":")[0], path.stat()
+        digest = _known(path, kind, status.st_size, status.st_mtime_ns)
+    if published in ("", digest):
         return ""
-    others = [other for other, digest in source.digests.items() if digest == found]
+    others = [other for other, its in source.digests.items() if its == digest]
     holds = f"it holds {others[0]}; " if others else ""
-    return f"{place / file} is not the published file ({holds}{found}, not {published})"
+    return f"{path} is not the published file ({holds}{digest}, not {published})"
 
 
 def verify(source: Source, place: Path, files: Sequence[str] | None = None) -> None:
-    """Refuse files that are not the published ones, such as two that are swapped.
-
-    Args:
-        source: whose digests count; files without one pass.
-        place: the folder they lie in.
-        files: which; None is all.
-
-    Raises:
-        Refusal: names the first file that differs, both digests, and what to do.
-    """
+    """Refuse files that are not the published ones; those without a digest pass."""
     for file in source.files if files is None else files:
         if what := wrong(source, place, file):
             raise Refusal(f"{what}: {again(source)}")
 
 
 def text(path: Path, most: int, remedy: str) -> str:
-    """What a text file says, of at most so many bytes: a larger one is not what it is.
-
-    Raises:
-        Refusal: unreadable, too large, or not text.
-    """
+    """Return the text of a file of at most so many bytes; larger ones are refused."""
     try:
         with open(path, "rb") as file:
             content = file.read(most + 1)

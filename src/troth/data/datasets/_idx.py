@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from troth.data.datasets._files import Source, again, locate, verify
+from troth.data.datasets._files import Remote, Source, again, locate, verify
 from troth.types import TEST, TRAIN, Arrays, Refusal
 
 _TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
@@ -19,6 +19,27 @@ FILES = (
     "t10k-images-idx3-ubyte.gz",
     "t10k-labels-idx1-ubyte.gz",
 )
+
+Digests = tuple[str, int, str]  # md5 of a gzip file, its bytes, md5 of its content
+
+
+def idx_source(
+    name: str, folder: str, page: str, licence: str, root: str, *digests: Digests
+) -> Source:
+    """Describe the four files of MNIST, or of a set laid out like it."""
+    pairs = list(zip(FILES, digests, strict=True))
+    return Source(
+        name=name,
+        folder=folder,
+        files=FILES,
+        page=page,
+        licence=licence,
+        remotes=tuple(
+            Remote(f"{root}/{file}", f"md5:{packed}", size)
+            for file, (packed, size, _) in pairs
+        ),
+        digests={file: f"gunzip.md5:{content}" for file, (_, _, content) in pairs},
+    )
 
 
 def read_idx(source: Source, place: Path, file: str) -> np.ndarray:
@@ -46,9 +67,6 @@ def idx_images(source: Source, data_dir: str | None) -> tuple[Arrays, Path]:
     """MNIST, or a data set laid out like it, and the folder that it was read from.
 
     60,000 + 10,000 images of 28×28 bytes, training examples first.
-
-    Raises:
-        Refusal: a file is missing, or not the published one.
     """
     place = locate(source, data_dir)
     arrays = [read_idx(source, place, file) for file in FILES]

@@ -29,9 +29,6 @@ def users(path: Path, width: int, remedy: str) -> Iterator[User]:
     The file is `{"users": […], "num_samples": […], "user_data": {user: {"x": […],
     "y": […]}}}`. A label may stand in a list of its own. Users without examples are
     passed over, and so are those that LEAF leaves behind empty in `user_data`.
-
-    Raises:
-        Refusal: not whole, or its parts do not agree; says where.
     """
     try:
         if not path.is_file():  # a pipe would be waited for

@@ -85,9 +85,6 @@ def celeba(
 
     Departs: bilinear with all pixels counted; LEAF takes Pillow's default, which was
     the nearest pixel before Pillow 7 and is bicubic since.
-
-    Raises:
-        Refusal: no such attribute, or a file is missing or damaged.
     """
     if not 8 <= side <= 512:
         raise Refusal(f"data.side = {side} must be 8 to 512 pixels")

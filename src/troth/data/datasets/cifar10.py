@@ -49,9 +49,6 @@ def cifar10(data_dir: str | None = None) -> Arrays:
 
     Args:
         data_dir: a folder to look in first.
-
-    Raises:
-        Refusal: a file is missing, damaged, or not what its name says.
     """
     place = locate(SOURCE, data_dir)
     return read(SOURCE, place)

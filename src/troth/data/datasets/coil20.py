@@ -45,9 +45,6 @@ def coil20(data_dir: str | None = None, *, side: int = 128) -> Arrays:
         data_dir: a folder to look in first.
         side: of a picture in pixels: 128, or a half, a quarter … of it; a pixel is
             then the rounded mean of those it stands for.
-
-    Raises:
-        Refusal: a picture is missing, damaged, or not 128×128 and grey.
     """
     if side < 1 or _SIDE % side:
         raise Refusal(

@@ -83,10 +83,6 @@ def colored(
     client's colours are a random choice out of as many as there are classes, in random
     order. Each picture is conflicting or not by itself, so that the share of aligned
     ones is `correlation` on average; Nam et al. take exact counts.
-
-    Raises:
-        Refusal: the base is not of grey pictures with labels, has more classes than
-            there are colours, or an option is out of range.
     """
     if not 0 <= correlation <= 1:
         raise Refusal(

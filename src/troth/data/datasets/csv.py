@@ -63,9 +63,6 @@ def csv(
         missing: what stands for a missing value in labels and features.
         delimiter: what stands between values.
         columns: names of all columns, where the file does not begin with them.
-
-    Raises:
-        Refusal: the file or a column in it cannot be used; says where and why.
     """
     labels = [label] if isinstance(label, str) else label
     roles = {"label": labels, "owner": [owner], "group": [group], "split": [split]}

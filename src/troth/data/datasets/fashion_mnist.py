@@ -3,33 +3,23 @@
 References: xiao2017fashion.
 """
 
-from troth.data.datasets._files import Remote, Source
-from troth.data.datasets._idx import FILES, idx_images
+from troth.data.datasets._idx import idx_images, idx_source
 from troth.types import Arrays
 
-_AT = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 _LABELS = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
     *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
-SOURCE = Source(
-    name="fashion_mnist",
-    folder="fashion-mnist",
-    files=FILES,
-    page="https://github.com/zalandoresearch/fashion-mnist",
-    licence="MIT",
-    remotes=(
-        Remote(f"{_AT}/{FILES[0]}", "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26421880),
-        Remote(f"{_AT}/{FILES[1]}", "md5:25c81989df183df01b3e8a0aad5dffbe", 29515),
-        Remote(f"{_AT}/{FILES[2]}", "md5:bef4ecab320f06d8554ea6380940ec79", 4422102),
-        Remote(f"{_AT}/{FILES[3]}", "md5:bb300cfdad3c16e7a12a480ee83cd310", 5148),
-    ),
-    digests={
-        FILES[0]: "gunzip.md5:f4a8712d7a061bf5bd6d2ca38dc4d50a",
-        FILES[1]: "gunzip.md5:9018921c3c673c538a1fc5bad174d6f9",
-        FILES[2]: "gunzip.md5:8181f5470baa50b63fa0f6fddb340f0a",
-        FILES[3]: "gunzip.md5:15d484375f8d13e6eb1aabb0c3f46965",
-    },
+SOURCE = idx_source(
+    "fashion_mnist",
+    "fashion-mnist",
+    "https://github.com/zalandoresearch/fashion-mnist",
+    "MIT",
+    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+    ("8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26421880, "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
+    ("25c81989df183df01b3e8a0aad5dffbe", 29515, "9018921c3c673c538a1fc5bad174d6f9"),
+    ("bef4ecab320f06d8554ea6380940ec79", 4422102, "8181f5470baa50b63fa0f6fddb340f0a"),
+    ("bb300cfdad3c16e7a12a480ee83cd310", 5148, "15d484375f8d13e6eb1aabb0c3f46965"),
 )
 
 
@@ -42,8 +32,5 @@ def fashion_mnist(data_dir: str | None = None) -> Arrays:
 
     Args:
         data_dir: a folder to look in first.
-
-    Raises:
-        Refusal: a file is missing, damaged, or not what its name says.
     """
     return idx_images(SOURCE, data_dir)[0]._replace(labels=_LABELS)

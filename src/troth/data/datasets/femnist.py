@@ -43,9 +43,6 @@ def femnist(data_dir: str | None = None) -> Arrays:
 
     Args:
         data_dir: a folder to look in first.
-
-    Raises:
-        Refusal: a file is missing or damaged, or files do not agree.
     """
     place = locate(SOURCE, data_dir)
     train, test = (_folder(place / part) for part in ("train", "test"))

@@ -75,9 +75,6 @@ def heart_disease(
         zeros_missing: a resting blood pressure or a cholesterol of 0 is NaN, for the
             living have none of 0: all 123 of Switzerland's cholesterols, 49 of Long
             Beach's and one of its pressures. False leaves them 0.
-
-    Raises:
-        Refusal: a file is missing, damaged, or another hospital's.
     """
     place = locate(SOURCE, data_dir)
     sizes = list(HOSPITALS.values())

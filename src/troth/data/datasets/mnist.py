@@ -3,29 +3,19 @@
 References: lecun1998gradient.
 """
 
-from troth.data.datasets._files import Remote, Source
-from troth.data.datasets._idx import FILES, idx_images
+from troth.data.datasets._idx import idx_images, idx_source
 from troth.types import Arrays
 
-_AT = "https://ossci-datasets.s3.amazonaws.com/mnist"
-SOURCE = Source(
-    name="mnist",
-    folder="mnist",
-    files=FILES,
-    page="http://yann.lecun.com/exdb/mnist/",
-    licence="CC BY-SA 3.0",
-    remotes=(
-        Remote(f"{_AT}/{FILES[0]}", "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873", 9912422),
-        Remote(f"{_AT}/{FILES[1]}", "md5:d53e105ee54ea40749a09fcbcd1e9432", 28881),
-        Remote(f"{_AT}/{FILES[2]}", "md5:9fb629c4189551a2d022fa330f9573f3", 1648877),
-        Remote(f"{_AT}/{FILES[3]}", "md5:ec29112dd5afa0611ce80d1b7f02629c", 4542),
-    ),
-    digests={
-        FILES[0]: "gunzip.md5:6bbc9ace898e44ae57da46a324031adb",
-        FILES[1]: "gunzip.md5:a25bea736e30d166cdddb491f175f624",
-        FILES[2]: "gunzip.md5:2646ac647ad5339dbf082846283269ea",
-        FILES[3]: "gunzip.md5:27ae3e4e09519cfbb04c329615203637",
-    },
+SOURCE = idx_source(
+    "mnist",
+    "mnist",
+    "http://yann.lecun.com/exdb/mnist/",
+    "CC BY-SA 3.0",
+    "https://ossci-datasets.s3.amazonaws.com/mnist",
+    ("f68b3c2dcbeaaa9fbdd348bbdeb94873", 9912422, "6bbc9ace898e44ae57da46a324031adb"),
+    ("d53e105ee54ea40749a09fcbcd1e9432", 28881, "a25bea736e30d166cdddb491f175f624"),
+    ("9fb629c4189551a2d022fa330f9573f3", 1648877, "2646ac647ad5339dbf082846283269ea"),
+    ("ec29112dd5afa0611ce80d1b7f02629c", 4542, "27ae3e4e09519cfbb04c329615203637"),
 )
 
 
@@ -38,8 +28,5 @@ def mnist(data_dir: str | None = None) -> Arrays:
 
     Args:
         data_dir: a folder to look in first.
-
-    Raises:
-        Refusal: a file is missing, damaged, or not what its name says.
     """
     return idx_images(SOURCE, data_dir)[0]

@@ -49,9 +49,6 @@ def mnist_by_writer(
         data_dir: a folder to look in first.
         part: `train` is MNIST's training set, 539 writers of 60,000 digits; `test` its
             test set, 297 other writers of 10,000; `all` is both.
-
-    Raises:
-        Refusal: a file is missing, damaged, or not what its name says.
     """
     return read(SOURCE, data_dir, part)
 

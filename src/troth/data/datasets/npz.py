@@ -27,9 +27,6 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
     Args:
         path: the file.
         scale: the value of x that stands for 1; 0 means 255 for bytes and 1 otherwise.
-
-    Raises:
-        Refusal: the file or an array in it cannot be used; says which and why.
     """
     content = read(path)
     x = inputs(path, content["x"])

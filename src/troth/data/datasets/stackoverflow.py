@@ -92,9 +92,6 @@ def stackoverflow(
     Departs: a sentence without words is all 0 (there NaN); nothing is shuffled, for the
     partition draws the split; of a client with more than 10,000 examples the first
     10,000 are kept (there, by a slip, what is left over after whole 10,000s).
-
-    Raises:
-        Refusal: h5py or a file is missing, a file is damaged, or there is no room.
     """
     _room.at_least_1(clients=clients, examples=examples, words=words, tags=tags)
     try:

@@ -47,9 +47,6 @@ def vehicle(data_dir: str | None = None) -> Arrays:
 
     Args:
         data_dir: a folder to look in first.
-
-    Raises:
-        Refusal: a file is missing, damaged, or not what its name says.
     """
     place = locate(SOURCE, data_dir)
     parts = [_read(place / _TRAIN)]

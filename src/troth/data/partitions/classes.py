@@ -46,9 +46,6 @@ def classes(
         per_client: classes that a client holds; C of them makes all clients alike.
         recipe: how much of each class a client gets.
 
-    Raises:
-        Refusal: impossible numbers, a class without a client, data without labels.
-
     Departs: where a class is smaller than a slice, the authors' code makes more labels
     than inputs; here that is refused (with their numbers it does not happen).
     """

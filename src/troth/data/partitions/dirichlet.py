@@ -59,9 +59,6 @@ def dirichlet(
         min_size: examples that every client holds at least; 0 lets some be empty, to be
             dropped by partition.min_examples.
 
-    Raises:
-        Refusal: numbers out of range, data without labels, no draw with min_size.
-
     Departs: the code of both papers by class gives nothing more to a client that
     already holds 1/n of the data, which their texts do not say; here it may get more.
     By client, a class that is used up is drawn no more, and a client all of whose

@@ -19,9 +19,6 @@ def draws(arrays: Arrays, seed: int, *, sizes: list[int]) -> list[np.ndarray]:
         arrays: the data.
         seed: the experiment's seed.
         sizes: how many examples each client has, none of them twice; as many clients.
-
-    Raises:
-        Refusal: no client, or one with fewer than one or more examples than there are.
     """
     m = len(arrays.y)
     if not sizes or min(sizes) < 1 or max(sizes) > m:

@@ -32,9 +32,6 @@ def identities(
         seed: the experiment's seed.
         per_client: owners of each; 1 is as the partition 'natural', in other order.
         clients: how many clients.
-
-    Raises:
-        Refusal: the data do not say, both or neither option is set, or too few owners.
     """
     names, code = np.unique(owners("identities", arrays), return_inverse=True)
     if bool(per_client) == bool(clients):

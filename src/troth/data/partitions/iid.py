@@ -19,9 +19,6 @@ def iid(arrays: Arrays, seed: int, *, clients: int) -> list[np.ndarray]:
         arrays: the data.
         seed: the experiment's seed.
         clients: how many shares; 1 is central training.
-
-    Raises:
-        Refusal: more clients than examples, or none.
     """
     m = len(arrays.y)
     check_clients(clients, m)

@@ -16,9 +16,6 @@ def natural(arrays: Arrays) -> list[np.ndarray]:
 
     Args:
         arrays: data that say whose each example is.
-
-    Raises:
-        Refusal: the data do not say.
     """
     owner = owners("natural", arrays)
     order = np.argsort(owner, kind="stable")

@@ -52,9 +52,6 @@ def quantity(
             everything, large makes equal shares.
         min_size: examples that every client has at least.
 
-    Raises:
-        Refusal: numbers out of range.
-
     Departs: Li et al. 2022 draw the shares from a Dirichlet distribution.
     """
     m = len(arrays.y)
