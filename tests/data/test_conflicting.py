@@ -58,36 +58,33 @@ def test_by_hand():
     assert kept == {(0, 1, 2), (0, 1, 3)}  # which one is drawn
 
 
-@pytest.mark.parametrize("correlation", [0.98, 0.9, 0.7])
-def test_what_stays_is_as_aligned_as_asked(correlation):
-    random = np.random.default_rng(0)
-    given = Arrays(np.zeros((900, 1)), np.zeros(900, np.int64), 2)
-    given = given._replace(group=(random.random(900) < 0.4).astype(np.int64))
-    lists = np.array_split(random.permutation(900), 9)
-    shards = Shards(lists[:3], lists[3:6], lists[6:])
-    made = split.set_apart(given, shards, 0, "held_out", correlation)
-    for k, part in ((k, part) for k in range(3) for part in made[:3]):
-        share = np.mean(given.group[part[k]] == 0)
-        assert correlation <= share < correlation + 1 / len(part[k])
-    out = np.concatenate(made.tests["conflicting"])
-    assert (given.group[out] == 1).all() and len(out) == len(np.unique(out))
-    all_ = np.concatenate([*made.train, *made.valid, *made.test, out])
-    assert sorted(all_) == [*range(900)]
+def test_what_stays_is_as_aligned_as_asked():
+    for correlation in (0.98, 0.9, 0.7):
+        random = np.random.default_rng(0)
+        given = Arrays(np.zeros((900, 1)), np.zeros(900, np.int64), 2)
+        given = given._replace(group=(random.random(900) < 0.4).astype(np.int64))
+        lists = np.array_split(random.permutation(900), 9)
+        shards = Shards(lists[:3], lists[3:6], lists[6:])
+        made = split.set_apart(given, shards, 0, "held_out", correlation)
+        for k, part in ((k, part) for k in range(3) for part in made[:3]):
+            share = np.mean(given.group[part[k]] == 0)
+            assert correlation <= share < correlation + 1 / len(part[k])
+        out = np.concatenate(made.tests["conflicting"])
+        assert (given.group[out] == 1).all() and len(out) == len(np.unique(out))
+        all_ = np.concatenate([*made.train, *made.valid, *made.test, out])
+        assert sorted(all_) == [*range(900)]
 
 
-@pytest.mark.parametrize(
-    ("words", "group", "how"),
-    [
+def test_refusals(refuses):
+    for words, group, how in (
         ("'copied' needs data with a group, 0 for", None, "copied"),
         ("and the data have 2 too", [*GROUP[:11], 2], "held_out"),
         ("and the data have -1 too", [*GROUP[:11], -1], "copied"),
         ("finds no conflicting example", [0] * 12, "held_out"),
         ("finds no conflicting example", [1] * 5 + [0] * 7, "copied"),
         (r"leaves 2 of 2 .*\(the first is 0\)", [1] * 12, "held_out"),
-    ],
-)
-def test_refusals(words, group, how, refuses):
-    refuses(words, split.set_apart, arrays(group), SHARDS, 0, how, 0.98)
+    ):
+        refuses(words, split.set_apart, arrays(group), SHARDS, 0, how, 0.98)
 
 
 @pytest.fixture(scope="module")
@@ -178,34 +175,24 @@ def test_newcomers_have_them_too_and_a_resumed_run(path, tmp_path, resumed):
     resumed(tree(path, **more), 2)
 
 
-@pytest.mark.parametrize("features", ["own", "federated"])
-def test_they_are_prepared_as_all_test_data(path, features):
-    e = reader.from_dict(tree(path, features=features))
-    data, (_, shards, _) = build.build(e, plan=Plan("loop", 1)).data, load.deal(e, None)
-    marks = load.deal(e, None)[0].group
-    for k in range(N):
-        first, size = int(data.test.start[k]), int(data.test.size[k])
-        test = data.x[data.test.row[first : first + size]]
-        apart = data.tests["conflicting"]
-        other = apart.row[int(apart.start[k]) :][: int(apart.size[k])]
-        at = np.isin(shards.test[k], shards.tests["conflicting"][k])
-        assert torch.equal(data.x[other], test[torch.from_numpy(at)])
-        assert (data.group[other] == 1).all()
-        rows = data.train.row[data.train.start[k] :][: len(shards.train[k])]
-        assert data.group[rows].tolist() == marks[shards.train[k]].tolist()
-
-
-def test_a_csv_with_a_column(tmp_path):
-    lines = ["a,b,kind,who,way"]
-    for i, (a, b) in enumerate(np.random.default_rng(0).normal(size=(90, 2))):
-        lines.append(f"{a},{b},{int(a > 0)},{i % 3},{'a' if i % 5 else 'z'}")
-    (tmp_path / "t.csv").write_text("\n".join(lines))
-    data = {"name": "csv", "path": str(tmp_path / "t.csv"), "label": "kind"}
-    data |= {"owner": "who", "group": "way"}
-    given, shards, _ = load.deal(reader.from_dict(tree(tmp_path, data=data)), None)
-    assert sorted({*given.group.tolist()}) == [0, 1] and given.group.sum() == 18
-    expected = [test[given.group[test] == 1] for test in shards.test]
-    assert listed(shards.tests["conflicting"]) == listed(expected)
+def test_they_are_prepared_as_all_test_data(path):
+    for features in ("own", "federated"):
+        e = reader.from_dict(tree(path, features=features))
+        data, (_, shards, _) = (
+            build.build(e, plan=Plan("loop", 1)).data,
+            load.deal(e, None),
+        )
+        marks = load.deal(e, None)[0].group
+        for k in range(N):
+            first, size = int(data.test.start[k]), int(data.test.size[k])
+            test = data.x[data.test.row[first : first + size]]
+            apart = data.tests["conflicting"]
+            other = apart.row[int(apart.start[k]) :][: int(apart.size[k])]
+            at = np.isin(shards.test[k], shards.tests["conflicting"][k])
+            assert torch.equal(data.x[other], test[torch.from_numpy(at)])
+            assert (data.group[other] == 1).all()
+            rows = data.train.row[data.train.start[k] :][: len(shards.train[k])]
+            assert data.group[rows].tolist() == marks[shards.train[k]].tolist()
 
 
 def test_a_newcomers_own_file_may_have_groups(path, tmp_path):

@@ -176,9 +176,8 @@ def test_what_it_is_after(write):
     assert torch.equal(shown, X + 2) and torch.equal(wanted, (Y + 2) % 4)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_refuses_an_aim_that_does_not_fit(write, refuses):
+    for text, words in (
         ("x, y): return x, y + 1", r"a label each, −1 … 3"),
         ("x, y): return x, y - 5", r"a label each, −1 … 3"),
         ("x, y): return x[:, 1:], y", r"examples of shape \[3\]; it must give"),
@@ -186,12 +185,12 @@ def test_what_it_is_after(write):
         ("x, y): return x", "gives a Tensor; it must give two tensors"),
         ("x, y, *, to): return x, y", "needs 'to', which is no option .*: by$"),
         ("x, y, weight): return x, y", "asks for 'weight', which is not to be had"),
-    ],
-)
-def test_refuses_an_aim_that_does_not_fit(write, refuses, text, words):
-    write(f"{BEND}def aim({text}")
-    arrays = ARRAYS._replace(y=np.full(M, 3))
-    refuses(words, corrupting.aim, CorruptionPart("strange:bend", {"by": 1}), arrays)
+    ):
+        write(f"{BEND}def aim({text}")
+        arrays = ARRAYS._replace(y=np.full(M, 3))
+        refuses(
+            words, corrupting.aim, CorruptionPart("strange:bend", {"by": 1}), arrays
+        )
 
 
 TREE = {

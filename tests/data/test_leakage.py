@@ -21,9 +21,8 @@ def shards(train, valid, test):
 COPIES = np.array([[1.0], [2], [3], [1], [2], [4]], np.float32)
 
 
-@pytest.mark.parametrize(
-    ("y", "parts", "leaked", "duplicates"),
-    [
+def test_leaks_by_hand():
+    for y, parts, leaked, duplicates in (
         # rows 3 and 4 are copies of 0 and 1; row 4's twin is only validated on
         (None, ([[0], [2]], [[1], []], [[3, 4], [5]]), 0, 2),
         # copies within one side are none
@@ -33,13 +32,11 @@ COPIES = np.array([[1.0], [2], [3], [1], [2], [4]], np.float32)
         # the same row on both sides is leaked, and no copy of itself
         (None, ([[0, 2], [1, 5]], [[], []], [[1], [0]]), 2, 0),
         (None, ([[0, 2], [1, 3]], [[], []], [[5], [0]]), 1, 1),
-    ],
-)
-def test_leaks_by_hand(y, parts, leaked, duplicates):
-    facts = leakage.examine(made(COPIES, y), shards(*parts), "record")
-    assert facts == {"leaked": leaked, "duplicates": duplicates}
-    facts = leakage.examine(made(COPIES, y), shards(*parts), "allow")
-    assert facts == {"leaked": leaked}  # copies need not be looked for
+    ):
+        facts = leakage.examine(made(COPIES, y), shards(*parts), "record")
+        assert facts == {"leaked": leaked, "duplicates": duplicates}
+        facts = leakage.examine(made(COPIES, y), shards(*parts), "allow")
+        assert facts == {"leaked": leaked}  # copies need not be looked for
 
 
 def test_leaks_are_refused_where_asked(refuses):
@@ -96,19 +93,16 @@ def test_keys_of_zeros_gaps_bits_and_layout():
     assert np.array_equal(leakage.keys(made(turned)), leakage.keys(made(x)))
 
 
-@pytest.mark.parametrize(
-    ("y", "classes", "labels", "words"),
-    [
+def test_refuses_a_class_seen_only_in_test():
+    for y, classes, labels, words in (
         ([0, 0, 1, 0], 2, (), r"^class 1 \(1 example\) is seen only in test, so that"),
         ([0, 0, 1, 0], 2, ("no", "yes"), r"^class 'yes' \(1 example\) is seen only"),
         ([0, 0, 2, 1], 3, (), r"^classes 1 \(1 example\), 2 \(1 example\) are seen on"),
         ([[1, 0], [1, 0], [0, 1], [1, 1]], 2, (), r"^class 1 \(2 examples\) is seen"),
-    ],
-)
-def test_refuses_a_class_seen_only_in_test(y, classes, labels, words):
-    arrays = made(np.zeros((4, 1)), y, classes, labels)
-    with pytest.raises(Refusal, match=words):
-        leakage.examine(arrays, shards([[0], [1]], [[], []], [[2], [3]]), "allow")
+    ):
+        arrays = made(np.zeros((4, 1)), y, classes, labels)
+        with pytest.raises(Refusal, match=words):
+            leakage.examine(arrays, shards([[0], [1]], [[], []], [[2], [3]]), "allow")
 
 
 def test_a_class_may_be_validated_on_or_trained_on_alone(refuses):

@@ -1,7 +1,6 @@
 """A site's own table."""
 
 import numpy as np
-import pytest
 
 from troth.config import reader
 from troth.deployment import site as sites
@@ -49,9 +48,8 @@ def test_columns_are_read_as_all_sites_agreed(tmp_path):
     assert arrays.y[:2].tolist() == [1.5, -2]
 
 
-@pytest.mark.parametrize(
-    ("changes", "text", "why"),
-    [
+def test_tables_that_do_not_fit(tmp_path, refuses):
+    for changes, text, why in (
         ({"features": [], "label": ""}, TABLE, "is a table, and all sites must read"),
         ({"label": "dead"}, TABLE, "no column 'dead', which deployment.label names"),
         ({}, TABLE.replace("age", "years"), "has no column 'age'"),
@@ -59,19 +57,14 @@ def test_columns_are_read_as_all_sites_agreed(tmp_path):
         ({"labels": []}, TABLE, "'yes' in line 2, which is no number; set deploy"),
         ({}, TABLE.replace("yes", ""), "column 'sick' has no value in line 2: leave"),
         ({"labels": []}, TABLE.replace("yes", "2").replace("no", "0"), "y holds 2"),
-    ],
-)
-def test_tables_that_do_not_fit(tmp_path, changes, text, why, refuses):
-    refuses(why, sites.own_data, agreed(**changes), 0, saved(tmp_path, text))
+    ):
+        refuses(why, sites.own_data, agreed(**changes), 0, saved(tmp_path, text))
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
+def test_what_is_agreed_on_must_fit_together(refuses):
+    for changes, why in (
         ({"labels": ["no"]}, "labels names 1 classes and deployment.classes = 2"),
         ({"features": ["age"]}, r"features names 1 features and .*shape = \[3\]"),
         ({"several": True, "classes": 1, "labels": []}, "say how many labels there"),
-    ],
-)
-def test_what_is_agreed_on_must_fit_together(changes, why, refuses):
-    refuses(why, agreed, **changes)
+    ):
+        refuses(why, agreed, **changes)

@@ -133,9 +133,9 @@ def listed(*lists):
     return [np.array(mine, np.int64) for mine in lists]
 
 
-@pytest.mark.parametrize(
-    ("arrays", "lists", "options", "words"),
-    [
+def test_refusals(refuses):
+    """Lists of rows, or how many of the first rows each client holds."""
+    for arrays, lists, options, words in (
         (PLAIN, (12, 8), {"split": "given"}, "split = 'given' needs data mark.* frac"),
         (PLAIN, (12, 8), {"min_examples": 13}, "= 13 leaves no c.* of 2 holds 12.*12$"),
         (GIVEN, (12, 8), {"split": "given", "valid": 0.1}, "mark 1 examples as valid"),
@@ -164,12 +164,9 @@ def listed(*lists):
                 (ONES[:, :0], 0, r"y has shape \(6, 0\): it must be \(6,\), or"),
             )
         ),
-    ],
-)
-def test_refusals(refuses, arrays, lists, options, words):
-    """Lists of rows, or how many of the first rows each client holds."""
-    lists = cut(sum(lists), *lists) if isinstance(lists, tuple) else lists
-    refuses(words, split, arrays, lists, 0, **options)
+    ):
+        lists = cut(sum(lists), *lists) if isinstance(lists, tuple) else lists
+        refuses(words, split, arrays, lists, 0, **options)
 
 
 def test_refuses_clients_that_cannot_be_tested_and_the_remedy_works(refuses):
@@ -253,9 +250,8 @@ def test_given_parts_may_keep_owners_apart():
         assert len(set(arrays.owner[shards.valid[0]])) == 1
 
 
-@pytest.mark.parametrize(
-    ("arrays", "options", "words"),
-    [
+def test_refuses_owners(refuses):
+    for arrays, options, words in (
         (PLAIN, {}, "split_by = 'owner' needs data that say whose each example is"),
         (owned(np.arange(20) % 4), {}, "needs each owner with one client and owner 0 "),
         (owned(np.arange(20) // 10 * 2), {}, "owner 2 is with clients 0 and 1: use "),
@@ -265,10 +261,8 @@ def test_given_parts_may_keep_owners_apart():
             *(owned(np.arange(20) // 2, [TRAIN] * 9 + [TEST] * 11), {"split": "given"}),
             "the data mark examples of owner 4 both for training and for test: give",
         ),
-    ],
-)
-def test_refuses_owners(refuses, arrays, options, words):
-    refuses(words, split, arrays, cut(20, 12, 8), 0, split_by="owner", **options)
+    ):
+        refuses(words, split, arrays, cut(20, 12, 8), 0, split_by="owner", **options)
 
 
 def alone(labels, parts, random):

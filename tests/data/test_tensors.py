@@ -129,28 +129,29 @@ def test_what_is_changed_in_place_is_changed_for_that_client_alone(deal):
     assert torch.equal(data.test.y, deal(arrays()).test.y)
 
 
-@pytest.mark.parametrize("k", [0, 1, 6])
-def test_another_number_of_examples_follows_the_rest(deal, k):
-    def other(x, y, key):
-        return torch.full((k, *x.shape[1:]), 77, dtype=x.dtype), y.new_full((k,), 2)
+def test_another_number_of_examples_follows_the_rest(deal):
+    for k in (0, 1, 6):
 
-    clean, data = deal(arrays()), deal(arrays(), other, [0, 2], share=0.4)
-    train = data.train
-    assert train.size.tolist() == [5 - 2 + k, 4, 9 - 4 + k]
-    assert train.start.tolist() == [0, 3 + k, 7 + k]
-    assert len(train.row) == len(train.y) == 12 + 2 * k
-    for client, rest in ((0, 3), (1, 4), (2, 5)):
-        mine, before = own(train, client), own(clean.train, client)
-        kept = train.row[mine][:rest].tolist()
-        assert [r for r in clean.train.row[before].tolist() if r in kept] == kept
-        assert torch.equal(data.x[kept], clean.x[kept])
-        assert train.y[mine][:rest].tolist() == arrays().y[kept].tolist()
-        assert bool((data.x[train.row[mine][rest:]] == 77).all())
-        assert bool((train.y[mine][rest:] == 2).all())
-    assert torch.equal(data.test.row, clean.test.row)
-    assert torch.equal(data.valid.y, clean.valid.y)
-    nothing = deal(arrays(), lambda x, y, key: (x[:0], y[:0]), [1])
-    assert nothing.train.size.tolist() == [5, 0, 9] and len(nothing.train.row) == 14
+        def other(x, y, key, k=k):
+            return torch.full((k, *x.shape[1:]), 77, dtype=x.dtype), y.new_full((k,), 2)
+
+        clean, data = deal(arrays()), deal(arrays(), other, [0, 2], share=0.4)
+        train = data.train
+        assert train.size.tolist() == [5 - 2 + k, 4, 9 - 4 + k]
+        assert train.start.tolist() == [0, 3 + k, 7 + k]
+        assert len(train.row) == len(train.y) == 12 + 2 * k
+        for client, rest in ((0, 3), (1, 4), (2, 5)):
+            mine, before = own(train, client), own(clean.train, client)
+            kept = train.row[mine][:rest].tolist()
+            assert [r for r in clean.train.row[before].tolist() if r in kept] == kept
+            assert torch.equal(data.x[kept], clean.x[kept])
+            assert train.y[mine][:rest].tolist() == arrays().y[kept].tolist()
+            assert bool((data.x[train.row[mine][rest:]] == 77).all())
+            assert bool((train.y[mine][rest:] == 2).all())
+        assert torch.equal(data.test.row, clean.test.row)
+        assert torch.equal(data.valid.y, clean.valid.y)
+        nothing = deal(arrays(), lambda x, y, key: (x[:0], y[:0]), [1])
+        assert nothing.train.size.tolist() == [5, 0, 9] and len(nothing.train.row) == 14
 
 
 @pytest.fixture

@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from troth.data.corruptions.flip_labels import flip_labels
@@ -6,18 +5,15 @@ from troth.data.corruptions.flip_labels import flip_labels
 X = torch.zeros(4, 1)
 
 
-@pytest.mark.parametrize(
-    ("y", "classes", "expected"),
-    [
+def test_by_hand():
+    for y, classes, expected in (
         ([0, 1, 1, 0], 2, [1, 0, 0, 1]),
         ([0, 1, 2, 0], 3, [2, 1, 0, 2]),  # the middle of three stays
         ([0, 9, 4, 5], 10, [9, 0, 5, 4]),
         ([0, 0, 0, 0], 1, [0, 0, 0, 0]),
-    ],
-)
-def test_by_hand(y, classes, expected):
-    x, found = flip_labels(X, torch.tensor(y), classes)
-    assert x is X and found.tolist() == expected
+    ):
+        x, found = flip_labels(X, torch.tensor(y), classes)
+        assert x is X and found.tolist() == expected
 
 
 def test_several_labels_and_targets():

@@ -173,12 +173,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("arrays", "words"), BAD)
-def test_refuses_arrays(path, arrays, words):
-    save(path, **arrays)
-    with np.errstate(over="ignore"), pytest.raises(Refusal, match=words) as caught:
-        take(path)
-    assert path in str(caught.value) and "\n" not in str(caught.value)
+def test_refuses_arrays(path):
+    for arrays, words in BAD:
+        save(path, **arrays)
+        with np.errstate(over="ignore"), pytest.raises(Refusal, match=words) as caught:
+            take(path)
+        assert path in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_refuses_what_other_data_sets_cannot_have(path, refuses):

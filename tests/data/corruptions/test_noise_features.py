@@ -49,7 +49,9 @@ def test_bytes_stay_bytes_and_missing_values_missing():
     assert noise_features(x, Y, KEY, 1.0, std=0.0)[0] is x  # nothing is added
 
 
-@pytest.mark.parametrize("std", [-0.1, math.inf, -math.inf, math.nan, 1.7e308])
-def test_refuses_what_is_no_spread(std):
-    with pytest.raises(Refusal, match=r"corruption\.std = .* at least 0 and finite"):
-        noise_features(torch.zeros(4, 2), Y, KEY, 255.0, std=std)
+def test_refuses_what_is_no_spread():
+    for std in (-0.1, math.inf, -math.inf, math.nan, 1.7e308):
+        with pytest.raises(
+            Refusal, match=r"corruption\.std = .* at least 0 and finite"
+        ):
+            noise_features(torch.zeros(4, 2), Y, KEY, 255.0, std=std)

@@ -67,17 +67,9 @@ def test_real_files(real):
 
 
 @pytest.mark.data
-def test_published_digests(real_files, tmp_path, refuses):
-    """All six md5s, taken by other means; they tell files that are swapped or cut."""
+def test_published_digests(real_files):
+    """All six md5s, taken by other means."""
     place = real_files(SOURCE)
     for file in BATCHES:
         content = (place / file).read_bytes()
         assert SOURCE.digests[file] == f"md5:{hashlib.md5(content).hexdigest()}"
-    one, other = BATCHES[0], BATCHES[5]
-    swapped = {one: other, other: one}
-    for file in SOURCE.files:
-        (tmp_path / file).symlink_to(place / swapped.get(file, file))
-    refuses(rf"{one} is not .* \(it holds {other}; md5:.*", cifar10, str(tmp_path))
-    (tmp_path / one).unlink()
-    (tmp_path / one).write_bytes((place / one).read_bytes()[:-1])
-    refuses(f"{one} is not the published file", cifar10, str(tmp_path))

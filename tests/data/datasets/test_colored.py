@@ -80,15 +80,15 @@ def test_a_picture_is_its_colour_times_its_grey(path):
     assert len(np.unique(rows)) == len(rows) == M
 
 
-@pytest.mark.parametrize("correlation", [0.98, 0.6])
-def test_the_correlation_is_that_asked_for(path, correlation):
+def test_the_correlation_is_that_asked_for(path):
     """In every part, each failing one seed in a million."""
-    arrays, shards = deal(path, correlation=correlation)
-    for name in PARTS:
-        group = arrays.group[np.concatenate(getattr(shards, name))]
-        aligned = int((group == 0).sum())
-        p = stats.binomtest(aligned, len(group), correlation).pvalue
-        assert p > RARE, (name, aligned, len(group))
+    for correlation in (0.98, 0.6):
+        arrays, shards = deal(path, correlation=correlation)
+        for name in PARTS:
+            group = arrays.group[np.concatenate(getattr(shards, name))]
+            aligned = int((group == 0).sum())
+            p = stats.binomtest(aligned, len(group), correlation).pvalue
+            assert p > RARE, (name, aligned, len(group))
 
 
 def test_the_correlation_and_who_conflicts(path):
@@ -166,16 +166,16 @@ def test_the_conflicting_test_is_the_same_pictures_recoloured(path):
     assert stats.chisquare(counts).pvalue > RARE  # each of the others as often
 
 
-@pytest.mark.parametrize(("correlation", "group"), [(1.0, 0), (0.0, 1)])
-def test_all_or_none(path, correlation, group, refuses):
-    arrays, shards = deal(path, correlation=correlation)
-    for name in PARTS:
-        assert (arrays.group[np.concatenate(getattr(shards, name))] == group).all()
-    rows = np.concatenate(shards.tests["conflicting"])
-    assert (arrays.group[rows] == 1).all()
-    assert len(arrays.x) == M + (0 if group else len(rows)), "no picture more"
-    partition = {"conflicting": "copied"}  # it needs no second conflicting set
-    refuses("'copied' needs data with a group", deal, path, partition=partition)
+def test_all_or_none(path, refuses):
+    for correlation, group in ((1.0, 0), (0.0, 1)):
+        arrays, shards = deal(path, correlation=correlation)
+        for name in PARTS:
+            assert (arrays.group[np.concatenate(getattr(shards, name))] == group).all()
+        rows = np.concatenate(shards.tests["conflicting"])
+        assert (arrays.group[rows] == 1).all()
+        assert len(arrays.x) == M + (0 if group else len(rows)), "no picture more"
+        partition = {"conflicting": "copied"}  # it needs no second conflicting set
+        refuses("'copied' needs data with a group", deal, path, partition=partition)
 
 
 def test_a_client_with_one_class_takes_colours_of_others(path):
@@ -242,25 +242,21 @@ BYTES = np.zeros((42, 2, 2), np.uint8)
 MANY = np.stack([np.arange(42) % 2, np.arange(42) // 21], axis=1)
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "words"),
-    [
+def test_refuses_what_has_no_colours(tmp_path, refuses):
+    for x, y, words in (
         (np.zeros((42, 3, 2, 2), np.uint8), MANY[:, 0], "examples of 3 channels, and"),
         (np.zeros((42, 3)), MANY[:, 0], r"examples of shape \(3,\), and only grey"),
         (BYTES, np.arange(42) // 2, "21 classes, and colours go with"),
         (BYTES, np.linspace(0, 1, 42), "0 classes"),
         (BYTES, MANY, "several labels each"),
         (BYTES - 0.5, MANY[:, 0], "pixels from -0.5 to -0.5, and they"),
-    ],
-)
-def test_refuses_what_has_no_colours(tmp_path, refuses, x, y, words):
-    options = {"base_options": {"path": str(save(tmp_path, x, y))}}
-    refuses(f"'npz' has .*{words}", colored, base="npz", **options)
+    ):
+        options = {"base_options": {"path": str(save(tmp_path, x, y))}}
+        refuses(f"'npz' has .*{words}", colored, base="npz", **options)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_refuses_options(refuses):
+    for options, words in (
         ({"correlation": -0.1}, "data.correlation = -0.1 must be a share"),
         ({"correlation": 1.01}, "data.correlation = 1.01 must be a share"),
         ({"correlation": np.nan}, "data.correlation = nan must be a share"),
@@ -271,30 +267,14 @@ def test_refuses_what_has_no_colours(tmp_path, refuses, x, y, words):
         ({"base": "mnits"}, "there is no data 'mnits'.*did you mean 'mnist'"),
         ({"base": "digits", "base_options": {"side": 4}}, "has no option 'side'"),
         ({"base": "npz"}, "needs the option 'path'"),
-    ],
-)
-def test_refuses_options(refuses, options, words):
-    refuses(words, colored, **options)
+    ):
+        refuses(words, colored, **options)
 
 
 @pytest.mark.data
 def test_real_mnist_and_objects(real):
-    """MNIST, 50 clients of 5 classes and 1,200 pictures."""
-    tree = {
-        "data": {"name": "colored", "spread": 0.0},
-        "partition": {"name": "classes", "clients": 50, "per_client": 5},
-    }
-    arrays, shards, facts = load.deal(reader.from_dict(tree), real)
-    assert facts["clients"] == 50 and arrays.x.shape[1:] == (3, 28, 28)
-    sizes = [[len(p) for p in parts] for parts in zip(*shards[:3], strict=True)]
-    assert sum(map(sum, sizes)) == 60_000
-    assert all(abs(sum(one) - 1200) < 100 for one in sizes)
-    group = arrays.group[np.concatenate(shards.train)]
-    assert stats.binomtest(int(group.sum()), len(group), 0.02).pvalue > RARE
-    assert [len(np.unique(arrays.y[rows])) for rows in shards.train] == [5] * 50
-    ink = arrays.x[shards.train[0]].max(axis=(2, 3))
-    assert len(np.unique(ink[arrays.group[shards.train[0]] == 0], axis=0)) <= 40
     assert len(colored(real, pool="all").y) == 70_000
+    assert colored(real).x.shape == (60_000, 1, 28, 28)
     small = colored(real, base="coil20", base_options={"side": 32})
     assert small.x.shape == (1440, 1, 32, 32) and small.group is None
     assert small.classes == len(PALETTE)

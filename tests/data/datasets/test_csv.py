@@ -122,11 +122,11 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("text", "options", "names", "x"), READ)
-def test_features(save, text, options, names, x):
-    arrays = csv(path=save(text), **{"label": "y"} | options)
-    assert " ".join(arrays.names) == names
-    assert np.array_equal(arrays.x, np.array(x, np.float32), equal_nan=True)
+def test_features(save):
+    for text, options, names, x in READ:
+        arrays = csv(path=save(text), **{"label": "y"} | options)
+        assert " ".join(arrays.names) == names
+        assert np.array_equal(arrays.x, np.array(x, np.float32), equal_nan=True)
 
 
 def test_refuses_other_names_and_gaps(save):
@@ -191,22 +191,19 @@ def test_what_is_written_is_read(tmp_path_factory, rows):
 BIG = "9007199254740992", "9007199254740993"
 
 
-@pytest.mark.parametrize(
-    ("values", "labels", "y"),
-    [
+def test_labels_are_numbered_in_order(save):
+    for values, labels, y in (
         (["b", "a", "c", "a"], ("a", "b", "c"), [1, 0, 2, 0]),
         (["10", "9", "-1", "9"], ("-1", "9", "10"), [2, 1, 0, 1]),
         (["1.0", "0.0", "1", "0"], ("0", "1"), [1, 0, 1, 0]),
         (["TRUE", "False", "TRUE", "False"], ("False", "TRUE"), [1, 0, 1, 0]),
         (["01", "1", "2", "1"], ("1", "2"), [0, 0, 1, 0]),
         ([*BIG[::-1], *BIG[::-1]], BIG, [1, 0, 1, 0]),
-    ],
-)
-def test_labels_are_numbered_in_order(save, values, labels, y):
-    text = "a,y\n" + "".join(f"{i},{value}\n" for i, value in enumerate(values))
-    arrays = csv(path=save(text), label="y")
-    assert arrays.labels == labels and arrays.classes == len(labels)
-    assert arrays.y.tolist() == y and arrays.y.dtype == np.int64
+    ):
+        text = "a,y\n" + "".join(f"{i},{value}\n" for i, value in enumerate(values))
+        arrays = csv(path=save(text), label="y")
+        assert arrays.labels == labels and arrays.classes == len(labels)
+        assert arrays.y.tolist() == y and arrays.y.dtype == np.int64
 
 
 def test_targets(save):
@@ -234,27 +231,23 @@ def test_several_labels(save):
     assert one.y.tolist() == [0, 1, 1] and one.labels == ("0", "1")
 
 
-@pytest.mark.parametrize(
-    ("values", "owner"),
-    [
+def test_owners_and_groups_keep_their_names(save):
+    for values, owner in (
         (["10", "9", "-3"], [10, 9, -3]),
         (["10", "9", "07"], [1, 2, 0]),
         (["NA", "None", "?"], [1, 2, 0]),
         (["1.0", "1", "2"], [1, 0, 2]),
         (["1_0", "10", "1"], [2, 1, 0]),
         (["99999999999999999999", "1", "2"], [2, 0, 1]),
-    ],
-)
-def test_owners_and_groups_keep_their_names(save, values, owner):
-    text = "a,o,y\n" + "".join(f"1,{v},{i % 2}\n" for i, v in enumerate(values))
-    for key in ("owner", "group"):
-        arrays = csv(path=save(text), label="y", **{key: "o"})
-        assert getattr(arrays, key).tolist() == owner
+    ):
+        text = "a,o,y\n" + "".join(f"1,{v},{i % 2}\n" for i, v in enumerate(values))
+        for key in ("owner", "group"):
+            arrays = csv(path=save(text), label="y", **{key: "o"})
+            assert getattr(arrays, key).tolist() == owner
 
 
-@pytest.mark.parametrize(
-    ("raw", "words"),
-    [
+def test_refuses_files(save):
+    for raw, words in (
         (b"", "is empty: it needs a line of names, then one line per row"),
         (b"\n\n", "is empty"),
         (b"a,y\n", "holds names and no rows"),
@@ -272,11 +265,9 @@ def test_owners_and_groups_keep_their_names(save, values, owner):
         (b"a,b,a,y\n1,2,3,4\n", "columns 1 and 3 are both called 'a'"),
         (b",a,y\n0,1,2\n", r'column 1 has no name .*pandas.*add "" to data.drop'),
         (b"y\n1\n2\n", "has no column left for a feature"),
-    ],
-)
-def test_refuses_files(save, raw, words):
-    path = save(raw)
-    assert refused(path, words).startswith(path)
+    ):
+        path = save(raw)
+        assert refused(path, words).startswith(path)
 
 
 def test_refuses_a_missing_file_and_other_types(tmp_path):
@@ -287,9 +278,8 @@ def test_refuses_a_missing_file_and_other_types(tmp_path):
             lookup.check("data", "csv", {"path": "x", "label": "y", key: value})
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_refuses_options(save):
+    for options, words in (
         ({"label": "sik"}, "no column 'sik', which data.label names .did you mean "),
         ({"label": "q"}, "no column 'q', .*; there are: age, sex, pain, chol, fit,"),
         ({"owner": "sites"}, "data.owner names .did you mean 'site'"),
@@ -314,15 +304,12 @@ def test_refuses_a_missing_file_and_other_types(tmp_path):
         ({"split": "race"}, "column 'race' holds a, b; it must be 0, 1, 2 or 'train'"),
         ({"kind": "targets"}, "is 'no' in line 2, which is no finite number: correct"),
         ({"label": ["sick", "fit"]}, "column 'fit'.*in 1 of 4 rows .in line 5"),
-    ],
-)
-def test_refuses_options(save, options, words):
-    refused(save(HEART), words, **{**ROLES, **options})
+    ):
+        refused(save(HEART), words, **{**ROLES, **options})
 
 
-@pytest.mark.parametrize(
-    ("column", "words"),
-    [
+def test_refuses_columns(save):
+    for column, words in (
         (["1", "2", "x"], "holds numbers and, in line 4, 'x': correct it, add it to"),
         (["1", "?", "2 apples"], "holds numbers and, in line 4, '2 apples'"),
         (["1", "1_0", "2"], "holds numbers and, in line 3, '1_0'"),
@@ -333,11 +320,9 @@ def test_refuses_options(save, options, words):
         (["1e400", "2", "3"], "holds '1e400' in line 2"),
         (["?", "NA", ""], "column 'a' holds no value in any row: add it to data.drop"),
         (['"1,5"', '"2,25"', '"0,1"'], "holds '1,5' in line 2, and numbers are writ"),
-    ],
-)
-def test_refuses_columns(save, column, words):
-    text = "a,b,y\n" + "".join(f"{v},{i},{i % 2}\n" for i, v in enumerate(column))
-    refused(save(text), words)
+    ):
+        text = "a,b,y\n" + "".join(f"{v},{i},{i % 2}\n" for i, v in enumerate(column))
+        refused(save(text), words)
 
 
 def test_refusals_are_one_short_line(save):
@@ -356,19 +341,18 @@ def test_refusals_are_one_short_line(save):
     assert csv(path=path, label="y", missing=["", "?"]).labels == ("None", "ill")
 
 
-@pytest.mark.parametrize("key", ["label", "owner", "group", "split"])
-def test_refuses_gaps_in_what_must_be_there(save, key):
-    rows = (f"1,{'' if i % 2 else 'train'},{i % 2}\n" for i in range(30))
-    words = (
-        rf"data.{key} is column 'y', and it holds nothing in 15 of 30 rows \(in line "
-        r"3, 5, 7, 9, 11, 13, 15, 17 …\): fill it in, leave these rows"
-    )
-    refused(save("a,y,z\n" + "".join(rows)), words, **{"label": "z"} | {key: "y"})
+def test_refuses_gaps_in_what_must_be_there(save):
+    for key in ("label", "owner", "group", "split"):
+        rows = (f"1,{'' if i % 2 else 'train'},{i % 2}\n" for i in range(30))
+        words = (
+            rf"data.{key} is column 'y', and it holds nothing in 15 of 30 rows \(in "
+            r"line 3, 5, 7, 9, 11, 13, 15, 17 …\): fill it in, leave these rows"
+        )
+        refused(save("a,y,z\n" + "".join(rows)), words, **{"label": "z"} | {key: "y"})
 
 
-@pytest.mark.parametrize(
-    ("values", "options", "words"),
-    [
+def test_refuses_labels(save):
+    for values, options, words in (
         ("10x", {}, "is 'x' in line 4, which is no finite number, and others"),
         (["1", "0", "inf"], {}, "is 'inf' in line 4, which is no finite number, and"),
         (["1", "1", "1.0"], {}, "is '1' in every row, so that there is nothing to lea"),
@@ -376,11 +360,9 @@ def test_refuses_gaps_in_what_must_be_there(save, key):
         (["1e39", "0", "2"], {"kind": "targets"}, "is 1e.39 in line 2, .* 32 bits"),
         ("102", {"label": ["y", "b"]}, "'2' in line 4, and it is one of 2 in data.lab"),
         ("101", {"label": ["y", "b"], "kind": "targets"}, "so name one"),
-    ],
-)
-def test_refuses_labels(save, values, options, words):
-    text = "a,b,y\n" + "".join(f"{i},{i % 2},{v}\n" for i, v in enumerate(values))
-    refused(save(text), words, **options)
+    ):
+        text = "a,b,y\n" + "".join(f"{i},{i % 2},{v}\n" for i, v in enumerate(values))
+        refused(save(text), words, **options)
 
 
 def test_sites_are_clients_and_classes_keep_their_names(save, refuses):

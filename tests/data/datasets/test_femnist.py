@@ -82,15 +82,15 @@ def test_other_writers_may_be_tested_and_every_byte_is_kept(tmp_path):
     assert x.dtype == np.uint8 and x.ravel()[:256].tolist() == list(range(256))
 
 
-@pytest.mark.parametrize("value", [0.5, -1 / 255, 256 / 255, 1e-9])
-def test_other_numbers_make_all_float32(tmp_path, value):
-    made = leaf({"a": 1, "b": 1})
-    made["user_data"]["b"]["x"][0][7] = value
-    arrays = femnist(put(tmp_path, train_0=made))
-    assert arrays.x.dtype == np.float32 and arrays.scale == 1
-    assert arrays.x[1].ravel()[7] == np.float32(value)
-    whole = (picture(0) / 255).astype(np.float32)
-    assert np.array_equal(arrays.x[0].ravel(), whole)
+def test_other_numbers_make_all_float32(tmp_path):
+    for value in (0.5, -1 / 255, 256 / 255, 1e-9):
+        made = leaf({"a": 1, "b": 1})
+        made["user_data"]["b"]["x"][0][7] = value
+        arrays = femnist(put(tmp_path, train_0=made))
+        assert arrays.x.dtype == np.float32 and arrays.scale == 1
+        assert arrays.x[1].ravel()[7] == np.float32(value)
+        whole = (picture(0) / 255).astype(np.float32)
+        assert np.array_equal(arrays.x[0].ravel(), whole)
 
 
 def wrong(key, at, value):
@@ -104,9 +104,8 @@ AGAIN = "make train and test anew with LEAF's preprocess.sh"
 TWICE = "all_data_1_.* the writer 'a', whom another file in .*train holds too"
 
 
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
+def test_refuses_files_that_do_not_agree(tmp_path, refuses):
+    cases = [
         ({"train_0": leaf({"a": 1}), "train_1": leaf({"a": 1})}, TWICE),
         ({"train_0": leaf({})}, "train holds no examples"),
         ({"train_0": leaf({"a": 0})}, "train holds no examples"),
@@ -115,10 +114,10 @@ TWICE = "all_data_1_.* the writer 'a', whom another file in .*train holds too"
         ({"train_0": wrong("y", 1, -1)}, "the label -1 for the writer 'a' where lab"),
         ({"train_0": wrong("y", 1, 10**9)}, "the label 1000000000 for the writer 'a'"),
         ({"train_0": wrong("x", 2, [0.0] * 100)}, "is not what LEAF writes"),
-    ],
-)
-def test_refuses_files_that_do_not_agree(tmp_path, refuses, files, words):
-    assert AGAIN in refuses(words, femnist, put(tmp_path, **files))
+    ]
+    for number, (files, words) in enumerate(cases):
+        root = put(tmp_path / str(number), **files)
+        assert AGAIN in refuses(words, femnist, root), words
 
 
 def test_refuses_files_that_are_cut(tmp_path, refuses):

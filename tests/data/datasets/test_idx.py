@@ -10,7 +10,7 @@ from troth.data.datasets import fashion_mnist, mnist, mnist_by_writer
 from troth.data.datasets._files import wrong
 from troth.data.datasets._idx import FILES, idx_images, read_idx
 from troth.files import digest_of
-from troth.types import TEST, TRAIN, Refusal
+from troth.types import TEST, TRAIN
 
 LOADERS = {
     "mnist": mnist.mnist,
@@ -54,13 +54,13 @@ def test_reads_the_publishers_layout_and_other_types(made, tmp_path):
     assert found.dtype == np.dtype("=i4") and found.tolist() == values.tolist()
 
 
-@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
-def test_what_is_not_the_published_set_is_refused(made, name, refuses):
+def test_what_is_not_the_published_set_is_refused(made, refuses):
     """Right in every shape, and still not what its name says."""
-    said = refuses(f"{FILES[0]} is not the publ", LOADERS[name], str(made))
-    assert said.startswith(f"{made / FILES[0]} is not the published file")
-    assert "gunzip.md5:" in said
-    assert said.endswith(f"get it again from {SOURCES[name].page}")
+    for name in ("mnist", "fashion_mnist"):
+        said = refuses(f"{FILES[0]} is not the publ", LOADERS[name], str(made))
+        assert said.startswith(f"{made / FILES[0]} is not the published file")
+        assert "gunzip.md5:" in said
+        assert said.endswith(f"get it again from {SOURCES[name].page}")
 
 
 GOOD = gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 1, 7]))
@@ -94,21 +94,3 @@ def test_published_digests(real_files, name):
         if path.stat().st_size == remote.size:  # not packed anew
             assert digest_of(path, remote.digest) == remote.digest
         assert wrong(source, place, remote.name) == ""
-
-
-@pytest.mark.data
-def test_files_that_are_swapped_are_refused(real_files, tmp_path):
-    """The digest tells, also where names, shapes and types are the same."""
-    place, other = real_files(mnist.SOURCE), real_files(fashion_mnist.SOURCE)
-    for one, two in ((FILES[0], FILES[2]), (FILES[1], FILES[3])):
-        (tmp_path / one).symlink_to(place / two)
-        with pytest.raises(Refusal, match=f"{one} is not .*it holds {two}; gunzip"):
-            read_idx(mnist.SOURCE, tmp_path, one)
-    for file in FILES:
-        (tmp_path / f"o-{file}").symlink_to(other / file)
-    source = mnist.SOURCE._replace(
-        digests={f"o-{file}": digest for file, digest in mnist.SOURCE.digests.items()}
-    )
-    for file in FILES:
-        with pytest.raises(Refusal, match=f"o-{file} is not the published file"):
-            read_idx(source, tmp_path, f"o-{file}")

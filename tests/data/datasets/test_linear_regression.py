@@ -60,9 +60,8 @@ def test_moments():
     assert arrays.x.std() == pytest.approx(1.0, rel=error)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_refuses(refuses):
+    for options, words in (
         ({"clients": 0}, "data.clients = 0 must be at least 1"),
         ({"examples": 0}, "data.examples = 0 must be at least 1"),
         ({"dim": 0}, "data.dim = 0 must be at least 1"),
@@ -72,7 +71,5 @@ def test_moments():
         *(({"hostile": v}, f"data.hostile = {v} must be 0 to 9") for v in (10, -1)),
         ({"hostile": 1, "tau_a": 0.5}, "data.tau_a = 0.5 must be more than data.tau"),
         ({"orthogonal": True, "dim": 81}, "data.dim = 81 training examples .* are 80"),
-    ],
-)
-def test_refuses(refuses, options, words):
-    refuses(words, linear_regression, 0, **options)
+    ):
+        refuses(words, linear_regression, 0, **options)

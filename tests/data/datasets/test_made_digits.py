@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from scipy import stats
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -37,13 +36,13 @@ def test_without_style_and_noise_they_are_the_digits_themselves():
     assert [source[x[0].tobytes()] for x in made.x] == made.y.tolist()
 
 
-@pytest.mark.parametrize(("clients", "per_client"), [(11, 6), (7, 9), (3, 1)])
-def test_an_owner_has_the_same_whatever_the_others_are(clients, per_client):
-    few = made_digits(5, clients=clients, per_client=per_client)
-    many = made_digits(5, clients=40_000, per_client=9)  # several pieces of them
-    x = many.x.reshape(40_000, 9, 64)[:clients, :per_client]
-    assert (few.x.reshape(clients, per_client, 64) == x).all()
-    assert (few.y == many.y.reshape(-1, 9)[:clients, :per_client].reshape(-1)).all()
+def test_an_owner_has_the_same_whatever_the_others_are():
+    for clients, per_client in ((11, 6), (7, 9), (3, 1)):
+        few = made_digits(5, clients=clients, per_client=per_client)
+        many = made_digits(5, clients=40_000, per_client=9)  # several pieces of them
+        x = many.x.reshape(40_000, 9, 64)[:clients, :per_client]
+        assert (few.x.reshape(clients, per_client, 64) == x).all()
+        assert (few.y == many.y.reshape(-1, 9)[:clients, :per_client].reshape(-1)).all()
 
 
 def test_a_row_is_moved_by_quarters_of_a_pixel():
@@ -96,18 +95,15 @@ def test_they_can_be_learned_and_styles_make_it_harder():
     assert found[0] > 0.9 and 0.4 < found[1] < 0.8
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_refusals(refuses):
+    for options, words in (
         ({"clients": 0}, "data.clients = 0 must be at least 1"),
         ({"per_client": -2}, "data.per_client = -2 must be at least 1"),
         ({"style": 1.5}, "data.style = 1.5 must be at least 0 and at most 1"),
         ({"noise": float("nan")}, "data.noise = nan must be at least 0 and at most 1"),
-    ],
-)
-def test_refusals(refuses, options, words):
-    given = lookup.check("data", "made_digits", options)
-    assert refuses("^data", made_digits, 0, **given) == words
+    ):
+        given = lookup.check("data", "made_digits", options)
+        assert refuses("^data", made_digits, 0, **given) == words
 
 
 def test_more_than_memory_is_refused(refuses, monkeypatch):

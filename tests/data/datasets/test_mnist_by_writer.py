@@ -1,7 +1,5 @@
 """The writers; what MNIST's layout shares is in test_idx.py."""
 
-import gzip
-
 import numpy as np
 import pytest
 
@@ -55,19 +53,3 @@ def test_real_files(real):
     clients = natural(train)
     assert len(clients) == 539 and sum(map(len, clients)) == 60_000
     assert all(len({*train.owner[rows].tolist()}) == 1 for rows in clients)
-
-
-@pytest.mark.data
-def test_other_writers_or_labels_are_told_by_the_digest(real_files, tmp_path, refuses):
-    place = real_files(SOURCE)
-    for file in SOURCE.files[:4]:
-        (tmp_path / file).symlink_to(place / file)
-    for one, other in (LABELS, LABELS[::-1]):
-        (tmp_path / one).symlink_to(place / other)
-    words = f"{LABELS[0]} is not the published file .it holds {LABELS[1]}"
-    refuses(words, mnist_by_writer, str(tmp_path))
-    content = bytearray(gzip.decompress((place / LABELS[0]).read_bytes()))
-    content[12 + 7 * 32 + 11] ^= 1  # the writer of digit 7
-    (tmp_path / LABELS[0]).unlink()
-    (tmp_path / LABELS[0]).write_bytes(gzip.compress(bytes(content), 1))
-    refuses(f"{LABELS[0]} is not the published file", mnist_by_writer, str(tmp_path))

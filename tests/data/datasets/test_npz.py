@@ -55,22 +55,18 @@ def test_reads_texts_and_float64_exactly(save, refuses):
         refuses(f"data.scale = {bad} must be", npz, path=path, scale=bad)
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
+def test_types_of_x(save):
+    for given, kept in (
         *[("uint8", "uint8"), ("float64", "float64"), (">f8", "float64")],
         *[(kind, "float32") for kind in ("float16", "int64", "bool")],
-    ],
-)
-def test_types_of_x(save, given, kept):
-    x = npz(path=save(x=X.astype(given), y=Y)).x
-    assert x.dtype == np.dtype(kept) and x.dtype.isnative
-    assert np.array_equal(x, X.astype(given))
+    ):
+        x = npz(path=save(x=X.astype(given), y=Y)).x
+        assert x.dtype == np.dtype(kept) and x.dtype.isnative
+        assert np.array_equal(x, X.astype(given))
 
 
-@pytest.mark.parametrize(
-    ("shape", "becomes"),
-    [
+def test_byte_images_have_channels_first(save):
+    for shape, becomes in (
         ((2, 5, 4), (2, 1, 5, 4)),
         ((2, 5, 4, 3), (2, 3, 5, 4)),
         ((2, 5, 4, 1), (2, 1, 5, 4)),
@@ -78,15 +74,13 @@ def test_types_of_x(save, given, kept):
         ((2, 1, 5, 3), (2, 1, 5, 3)),
         ((2, 5, 4, 2), (2, 5, 4, 2)),
         ((2, 7), (2, 7)),
-    ],
-)
-def test_byte_images_have_channels_first(save, shape, becomes):
-    x = np.arange(math.prod(shape), dtype=np.uint8).reshape(shape)
-    arrays = npz(path=save(x=x, y=np.array([0, 1])))
-    assert arrays.x.shape == becomes and arrays.x.flags.c_contiguous
-    assert arrays.scale == 255
-    if becomes == (2, 3, 5, 4) and shape != becomes:
-        assert arrays.x[1, 2, 4, 3] == x[1, 4, 3, 2]
+    ):
+        x = np.arange(math.prod(shape), dtype=np.uint8).reshape(shape)
+        arrays = npz(path=save(x=x, y=np.array([0, 1])))
+        assert arrays.x.shape == becomes and arrays.x.flags.c_contiguous
+        assert arrays.scale == 255
+        if becomes == (2, 3, 5, 4) and shape != becomes:
+            assert arrays.x[1, 2, 4, 3] == x[1, 4, 3, 2]
 
 
 def test_signs_several_labels_and_targets(save):
@@ -101,12 +95,12 @@ def test_signs_several_labels_and_targets(save):
     assert np.array_equal(npz(path=save(x=x, y=Y)).x, x, equal_nan=True)
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.bool_])
-def test_several_labels_an_example(save, dtype):
-    y = np.array([[0, 1, 0], [1, 1, 0], [0, 0, 0]] * 2)
-    arrays = npz(path=save(x=X, y=y.astype(dtype)))
-    assert arrays.y.tolist() == y.tolist() and arrays.y.dtype == np.int64
-    assert arrays.classes == 3
+def test_several_labels_an_example(save):
+    for dtype in (np.int8, np.uint64, np.bool_):
+        y = np.array([[0, 1, 0], [1, 1, 0], [0, 0, 0]] * 2)
+        arrays = npz(path=save(x=X, y=y.astype(dtype)))
+        assert arrays.y.tolist() == y.tolist() and arrays.y.dtype == np.int64
+        assert arrays.classes == 3
 
 
 MANY = np.zeros((50, 1))
@@ -117,9 +111,8 @@ NOWHERE = Y.astype(np.float32)
 NOWHERE[5] = np.nan
 
 
-@pytest.mark.parametrize(
-    ("arrays", "words"),
-    [
+def test_refuses(save, refuses):
+    for arrays, words in (
         *(
             ({"y": y}, rf"y has shape \(6, 2\) and type {kind}.*0 and 1, a column a")
             for y, kind in (
@@ -158,11 +151,9 @@ NOWHERE[5] = np.nan
         ({"split": np.arange(6) % 5}, "split holds 3, 4"),
         ({"split": np.zeros(6)}, "split holds .*; it must be 0, 1, 2"),
         *(({name: [{}] * 6}, "holds Python objects") for name in ("x", "y", "owner")),
-    ],
-)
-def test_refuses(save, refuses, arrays, words):
-    path = save(**{"x": X, "y": Y} | {k: np.asarray(v) for k, v in arrays.items()})
-    assert refuses(words, npz, path=path).startswith(path)
+    ):
+        path = save(**{"x": X, "y": Y} | {k: np.asarray(v) for k, v in arrays.items()})
+        assert refuses(words, npz, path=path).startswith(path)
 
 
 def held(save, values):

@@ -37,14 +37,11 @@ def test_theta_tau_loss_and_moments():
     assert noise.std() == pytest.approx(2.0, rel=5 / math.sqrt(2 * 4000))
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_refuses(refuses):
+    for options, words in (
         ({"clients": 0}, "data.clients = 0"),
         ({"sigma": -1.0}, "data.sigma = -1.0 must be"),
         ({"theta": math.nan}, "data.theta = nan must be a finite number"),
         ({"hostile": 1, "tau_a": 0.1}, "data.tau_a = 0.1 must be more than"),
-    ],
-)
-def test_refuses(refuses, options, words):
-    refuses(words, point_estimation, 0, **options)
+    ):
+        refuses(words, point_estimation, 0, **options)

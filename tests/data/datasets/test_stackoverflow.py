@@ -1,16 +1,12 @@
-import io
 import json
 import sys
-import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from troth import devices
 from troth.data.datasets import _room
-from troth.data.datasets._files import obtain
-from troth.data.datasets.stackoverflow import SOURCE, stackoverflow
+from troth.data.datasets.stackoverflow import stackoverflow
 
 h5py = pytest.importorskip("h5py")
 pytestmark = pytest.mark.usefixtures("offline")
@@ -114,9 +110,8 @@ def test_the_first_clients_examples_and_tags(place):
     assert few.x[:, 0].tolist() == pytest.approx([1 / 7, 0, 1 / 2])
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_refuses_options(place, refuses):
+    for options, words in (
         ({"clients": 0}, "data.clients = 0 must be at least 1"),
         ({"examples": -1}, "data.examples = -1 must be at least 1"),
         ({"words": 0}, "data.words = 0 must be at least 1"),
@@ -124,10 +119,8 @@ def test_the_first_clients_examples_and_tags(place):
         ({"clients": 4}, "data.clients = 4 but .*train.h5 holds 3: set data.clients"),
         ({"words": 7}, "word_count holds 6 words where data.words = 7 asks for more"),
         ({"tags": 6}, "tag_count holds 5 tags where data.tags = 6 asks for more"),
-    ],
-)
-def test_refuses_options(place, refuses, options, words):
-    refuses(words, stackoverflow, str(place), **SMALL | options)
+    ):
+        refuses(words, stackoverflow, str(place), **SMALL | options)
 
 
 def test_refuses_what_is_not_there(place, tmp_path, refuses, monkeypatch):
@@ -185,9 +178,8 @@ def test_refuses_hdf5_cut_short(place, refuses):
         refuses(words, stackoverflow, str(place), **SMALL)
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "words"),
-    [
+def test_refuses_other_vocabularies(place, refuses):
+    for file, content, words in (
         ("word_count", "", "holds 0 words where data.words = 6"),
         ("word_count", "the 5\na\nsql 3\n", "is not a word and a count in line 2"),
         ("word_count", "the 5\na five\n", "is not a word and a count in line 2"),
@@ -202,27 +194,9 @@ def test_refuses_hdf5_cut_short(place, refuses):
         ("tag_count", '{"css": "5"}', "is not a table of tags and their counts"),
         ("tag_count", '{"css": NaN}', "is not a table of tags and their counts"),
         ("tag_count", "{}", "holds 0 tags where data.tags = 5 asks for more"),
-    ],
-)
-def test_refuses_other_vocabularies(place, refuses, file, content, words):
-    (place / f"stackoverflow.{file}").write_text(content)
-    said = refuses(words, stackoverflow, str(place), **SMALL)
-    assert said.startswith(str(place / f"stackoverflow.{file}"))
-    assert len(said) < 400 + len(str(place))
-
-
-def test_the_publishers_archives_become_the_folder(place, tmp_path, server):
-    """Three tar.bz2, of which the largest holds files that are not wanted."""
-    remotes = []
-    for remote in SOURCE.remotes:
-        content = io.BytesIO()
-        with tarfile.open(fileobj=content, mode="w:bz2") as archive:
-            for file in (*remote.leaves, "stackoverflow_test.h5"):
-                known = place / file if file in remote.leaves else Path(__file__)
-                archive.add(known, file)
-        url = server.url(remote.name, content.getvalue())
-        remotes.append(remote._replace(url=url, digest=""))
-    there = tmp_path / "there"
-    obtain(SOURCE._replace(remotes=tuple(remotes)), there)
-    assert not (there / "stackoverflow_test.h5").exists()
-    assert len(stackoverflow(str(there), **SMALL).y) == 6
+    ):
+        write(place)
+        (place / f"stackoverflow.{file}").write_text(content)
+        said = refuses(words, stackoverflow, str(place), **SMALL)
+        assert said.startswith(str(place / f"stackoverflow.{file}"))
+        assert len(said) < 400 + len(str(place))

@@ -20,7 +20,9 @@ def test_every_example_has_one_home_and_shares_are_equal(m, clients, seed):
     assert max(map(len, lists)) - min(map(len, lists)) <= 1
 
 
-@pytest.mark.parametrize("clients", [0, -1, 11])
-def test_refuses(clients):
-    with pytest.raises(Refusal, match=f"partition.clients = {clients} must be 1 to 10"):
-        iid(made(10), 0, clients=clients)
+def test_refuses():
+    for clients in (0, -1, 11):
+        with pytest.raises(
+            Refusal, match=f"partition.clients = {clients} must be 1 to 10"
+        ):
+            iid(made(10), 0, clients=clients)
