@@ -1,7 +1,6 @@
 """Which data sets there are, which of them are here, and what is in them."""
 
 import inspect
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -51,20 +50,17 @@ def entries(data_dir: str | None = None) -> list[Entry]:
 
 def taken(source: Source, place: Path) -> int:
     """Bytes on disk: of all that is in a folder of its own, else of its files."""
-    if place.name != source.folder:
-        fits = [path for file in source.files for path in place.glob(file)]
-        return sum(os.lstat(path).st_size for path in fits)
-    return sum(
-        os.lstat(os.path.join(folder, file)).st_size
-        for folder, _, inside in os.walk(place)
-        for file in inside
+    own = place.name == source.folder
+    paths = (
+        p for file in (["**/*"] if own else source.files) for p in place.glob(file)
     )
+    return sum(path.lstat().st_size for path in paths if not path.is_dir())
 
 
 def files(source: Source, place: Path) -> list[tuple[str, int]]:
     """What must be there, as it is there: names and bytes; patterns written out."""
-    found = [path for file in source.files for path in _files.there(place, file)]
-    return [(str(path.relative_to(place)), path.stat().st_size) for path in found]
+    paths = [path for file in source.files for path in _files.there(place, file)]
+    return [(str(path.relative_to(place)), path.stat().st_size) for path in paths]
 
 
 def check(source: Source, place: Path) -> dict[str, str]:
@@ -81,8 +77,7 @@ def get(name: str, data_dir: str | None = None) -> Path:
     What is there already stays; what is damaged is got anew. Without `data_dir`, a set
     that is whole in any place is not got again.
     """
-    found = entry(name, data_dir)
-    source, place = found.source, found.place
+    _, _, source, place, *_ = entry(name, data_dir)
     if source is None:
         raise Refusal(f"data '{name}' is not made of files that could be downloaded")
     if place and not data_dir and not any(check(source, place).values()):

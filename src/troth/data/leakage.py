@@ -18,11 +18,8 @@ def examine(
 ) -> dict[str, Any]:
     """Look for classes that nobody trains on, and for leaks from training to test.
 
-    Args:
-        arrays: the data.
-        shards: who trains, validates and tests on what.
-        wish: what to do about leaks: "allow" does not look for copies, "record" counts
-            them, "refuse" refuses them.
+    Leaks are counted, and copies looked for, unless the `wish` is "allow"; with
+    "refuse" there may be none.
 
     Returns:
         Facts: `leaked`, examples that one client trains or validates on and another
@@ -54,14 +51,13 @@ def check_classes(arrays: Arrays, shards: Shards) -> None:
     """Refuse a class that some client is tested on and none trains on."""
     if not arrays.classes:
         return
-    train, test = np.concatenate(shards.train), np.unique(np.concatenate(shards.test))
-    if arrays.y.ndim == 1:
-        learnt, tested = (
-            np.bincount(arrays.y[rows], minlength=arrays.classes)
-            for rows in (train, test)
-        )
-    else:
-        learnt, tested = (arrays.y[rows].sum(axis=0) for rows in (train, test))
+    parts = np.concatenate(shards.train), np.unique(np.concatenate(shards.test))
+    learnt, tested = (
+        np.bincount(arrays.y[rows], minlength=arrays.classes)
+        if arrays.y.ndim == 1
+        else arrays.y[rows].sum(axis=0)
+        for rows in parts
+    )
     unseen = np.flatnonzero((tested > 0) & (learnt == 0))
     if len(unseen):
         some = ", ".join(
@@ -71,10 +67,9 @@ def check_classes(arrays: Arrays, shards: Shards) -> None:
         )
         more = f" and {len(unseen) - 4} more" if len(unseen) > 4 else ""
         raise Refusal(
-            f"{'classes' if len(unseen) > 1 else 'class'} {some}{more} "
-            f"{'are' if len(unseen) > 1 else 'is'} seen only in test, so that nobody "
-            "can learn to tell: leave these examples out, join the class to another, "
-            "or have some in training (by other marks, shares or seed)"
+            f"seen only in test, so that nobody can learn it: class {some}{more}; "
+            "leave these examples out, join the class to another, or have some in "
+            "training (by other marks, shares or seed)"
         )
 
 
@@ -118,16 +113,16 @@ def owners(
             "owner to the data, or set it to 'example'"
         )
     owner: np.ndarray = arrays.owner[row]
-    if found := _divided(owner, client):
-        who, *both = found
+    if divided := _divided(owner, client):
+        who, *both = divided
         raise Refusal(
             f"{asked} each owner with one client and owner {who} is with clients "
             f"{number[both[0]]} and {number[both[1]]}: use the partition 'identities', "
             "or set it to 'example'"
         )
     if given and arrays.split is not None:
-        if found := _divided(owner, arrays.split[row]):
-            who, one, other = found
+        if divided := _divided(owner, arrays.split[row]):
+            who, one, other = divided
             raise Refusal(
                 f"partition.split_by = 'owner' and the data mark examples of owner "
                 f"{who} both for {_PARTS[one]} and for {_PARTS[other]}: give "

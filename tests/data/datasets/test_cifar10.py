@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from troth.data.datasets import cifar10 as module
-from troth.data.datasets.cifar10 import SOURCE, cifar10, read
+from troth.data.datasets.cifar10 import SOURCE, cifar10
 from troth.types import TEST, TRAIN
 
 BATCHES = SOURCE.files[:6]
@@ -27,9 +27,10 @@ def made(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_reads_the_publishers_layout(made):
+def test_reads_the_publishers_layout(made, monkeypatch):
     """A label, then red, green and blue, each row by row."""
-    arrays = read(BARE, made)
+    monkeypatch.setattr(module, "SOURCE", BARE)
+    arrays = cifar10(str(made))
     assert arrays.x.shape == (600, 3, 32, 32) and arrays.x.dtype == np.uint8
     assert arrays.y.dtype == np.int64
     assert arrays.y[[0, 100, 599]].tolist() == [0, 1, 4]
@@ -41,14 +42,15 @@ def test_reads_the_publishers_layout(made):
     assert arrays.split.dtype == np.int8
 
 
-def test_refuses_other_files(made, refuses):
+def test_refuses_other_files(made, refuses, monkeypatch):
     refuses("data_batch_1.bin is not the published file .*md5:", cifar10, str(made))
+    monkeypatch.setattr(module, "SOURCE", BARE)
     meta = made / SOURCE.files[6]
     meta.write_text("cat\ndog\n")
     words = "batches.meta.txt names 2 classes where there are 10: delete it and get it"
-    refuses(words, read, BARE, made)
+    refuses(words, cifar10, str(made))
     meta.write_bytes(b"\xff" * 99)
-    refuses("batches.meta.txt is not a text file", read, BARE, made)
+    refuses("batches.meta.txt is not a text file", cifar10, str(made))
 
 
 @pytest.mark.data

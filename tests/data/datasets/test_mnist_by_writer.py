@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
+from troth.data.datasets import mnist_by_writer as module
 from troth.data.datasets.mnist import mnist
-from troth.data.datasets.mnist_by_writer import SOURCE, mnist_by_writer, read
+from troth.data.datasets.mnist_by_writer import SOURCE, mnist_by_writer
 from troth.data.partitions.natural import natural
 
 LABELS = SOURCE.files[4:]
 
 
-def test_made_files(write_idx, tmp_path):
+def test_made_files(write_idx, tmp_path, monkeypatch):
     """Six files; writer 7 wrote the even digits of training.
 
     Only the first 10,000 rows of the second table are MNIST's.
@@ -25,12 +26,13 @@ def test_made_files(write_idx, tmp_path):
         rows[:count, 0] = y
         rows[:, 2] = 7 + np.arange(60_000) % 2 + 100 * (count == 10_000)
         write_idx(tmp_path / table, rows, 12)
-    bare = SOURCE._replace(digests={})
-    arrays = read(bare, str(tmp_path), "all")
+    monkeypatch.setattr(module, "SOURCE", SOURCE._replace(digests={}))
+    arrays = mnist_by_writer(str(tmp_path), part="all")
     assert arrays.x.shape == (70_000, 1, 28, 28) and arrays.split is None
     assert arrays.owner[[0, 1, 59_999, 60_000]].tolist() == [7, 8, 8, 107]
-    assert read(bare, str(tmp_path), "test").owner.tolist() == [107, 108] * 5000
-    assert read(bare, str(tmp_path), "train").owner.tolist() == [7, 8] * 30_000
+    test = mnist_by_writer(str(tmp_path), part="test")
+    assert test.owner.tolist() == [107, 108] * 5000
+    assert mnist_by_writer(str(tmp_path)).owner.tolist() == [7, 8] * 30_000
 
 
 @pytest.mark.data

@@ -1,10 +1,10 @@
 """What changes of images share."""
 
 import math
-from collections.abc import Callable
 
 from torch import Tensor
 
+from troth import lookup
 from troth.data.deformations._flow import Frame, Interpolation, Padding, precision
 from troth.types import Refusal
 
@@ -19,8 +19,7 @@ def expect_images(name: str, x: Tensor) -> None:
 
 
 def deformed(
-    deformation: Callable[..., Tensor],
-    draw: Callable[..., Tensor],
+    name: str,
     x: Tensor,
     key: Tensor,
     sigma: float,
@@ -28,11 +27,10 @@ def deformed(
     padding: Padding,
     frame: Frame,
 ) -> Tensor:
-    """Change every image by parameters of its own, drawn with spread sigma.
+    """Change every image by the deformation of this name, with parameters of its own.
 
-    The deformation, and the `draw` of its module, have the augment's name.
+    The function `draw` of its module draws them, with spread sigma.
     """
-    name = deformation.__name__
     expect_images(name, x)
     if not 0 < sigma < math.inf:
         raise Refusal(
@@ -40,4 +38,8 @@ def deformed(
             f"images alone, leave {name} out"
         )
     how = {"interpolation": interpolation, "padding": padding, "frame": frame}
-    return deformation(x, draw(key, sigma, precision(x)), **how)
+    deformation = lookup.find("deformation", name)
+    draw = lookup.beside(deformation, "draw")
+    assert draw is not None
+    out: Tensor = deformation(x, draw(key, sigma, precision(x)), **how)
+    return out

@@ -6,7 +6,6 @@ References: alfarra2022certified.
 from torch import Tensor
 
 from troth.data.augments._images import deformed
-from troth.data.deformations import affine as by
 from troth.data.deformations._flow import Frame, Interpolation, Padding
 
 
@@ -32,5 +31,4 @@ def affine(
         padding: what stands outside: 0, the nearest pixel, the mirrored image.
         frame: what −1 and 1 are (`deformations.affine`).
     """
-    how = interpolation, padding, frame
-    return deformed(by.affine, by.draw, x, key, sigma, *how)
+    return deformed("affine", x, key, sigma, interpolation, padding, frame)

@@ -8,7 +8,6 @@ import math
 from torch import Tensor
 
 from troth.data.augments._images import deformed
-from troth.data.deformations import rotation as by
 from troth.data.deformations._flow import Frame, Interpolation, Padding
 
 
@@ -37,5 +36,4 @@ def rotation(
     Departs: the authors' σ counts in half turns; their 0.1 is 0.1π here, their 0.5 is
         π/2.
     """
-    how = interpolation, padding, frame
-    return deformed(by.rotation, by.draw, x, key, sigma, *how)
+    return deformed("rotation", x, key, sigma, interpolation, padding, frame)

@@ -6,7 +6,6 @@ References: alfarra2022certified.
 from torch import Tensor
 
 from troth.data.augments._images import deformed
-from troth.data.deformations import translation as by
 from troth.data.deformations._flow import Frame, Interpolation, Padding
 
 
@@ -32,5 +31,4 @@ def translation(
         padding: what stands outside: 0, the nearest pixel, the mirrored image.
         frame: what −1 and 1 are (`deformations.affine`).
     """
-    how = interpolation, padding, frame
-    return deformed(by.translation, by.draw, x, key, sigma, *how)
+    return deformed("translation", x, key, sigma, interpolation, padding, frame)

@@ -15,22 +15,14 @@ from troth.types import Refusal
 
 
 class Remote(NamedTuple):
-    """One file that a publisher offers.
-
-    Attributes:
-        url: where it is.
-        digest: `md5:<hex>` or `sha256:<hex>`; "" where the publisher states none.
-        size: bytes; 0 is unknown.
-        makes: the files that it leaves in the folder; () is itself, by the last part
-            of `url`; else members of the archive (tar, tar.gz, tar.bz2, zip), as paths
-            relative to the folder: a member matches if its path in the archive is, or
-            ends in, what is written here.
-    """
+    """One file that a publisher offers."""
 
     url: str
-    digest: str = ""
-    size: int = 0
+    digest: str = ""  # `md5:<hex>` or `sha256:<hex>`, where the publisher states one
+    size: int = 0  # bytes; 0 is unknown
     makes: tuple[str, ...] = ()
+    """Members of an archive (tar or zip) to put into the folder: a member
+    matches if its path is, or ends in, what is written here. () is the file itself."""
 
     @property
     def name(self) -> str:
@@ -44,29 +36,17 @@ class Remote(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where the files of a data set come from.
-
-    Attributes:
-        name: the data set.
-        folder: its own folder under a root.
-        files: what must be there, as paths relative to the folder; a `*` makes one a
-            pattern, for which one file is enough.
-        page: where a user reads about it and gets it.
-        licence: in a few words.
-        remotes: what can be fetched; () if no program can fetch it.
-        how: what to put where, if it cannot be fetched.
-        digests: file → `md5:…` or `sha256:…`, as published; `gunzip.md5:…` is that of
-            what a gzip file holds.
-    """
+    """Where the files of a data set come from."""
 
     name: str
-    folder: str
-    files: tuple[str, ...]
-    page: str
+    folder: str  # its own, under a root
+    files: tuple[str, ...]  # relative to it; with a `*`, one file that fits is enough
+    page: str  # where a user reads about it and gets it
     licence: str
-    remotes: tuple[Remote, ...] = ()
-    how: str = ""
+    remotes: tuple[Remote, ...] = ()  # what can be fetched
+    how: str = ""  # what to put where, if no program can fetch it
     digests: Mapping[str, str] = MappingProxyType({})
+    """File → `md5:…` or `sha256:…` as published, or `gunzip.md5:…` of what it holds."""
 
 
 def cache() -> Path:
@@ -76,11 +56,10 @@ def cache() -> Path:
 
 
 def places(folder: str, data_dir: str | None) -> list[Path]:
-    """Every folder in which the files of a data set may lie, first choice first.
+    """Return every folder in which files may lie, first choice first.
 
-    Under each root they may lie in a folder of their own or in the root itself. The
-    roots are `data_dir`, `$TROTH_DATA` and the user's cache; Debian's package
-    `dataset-<folder>` comes last.
+    Under each root they lie in a folder of their own or in the root itself. The roots
+    are `data_dir`, `$TROTH_DATA`, the user's cache; Debian's package comes last.
     """
     roots = [data_dir, os.environ.get("TROTH_DATA"), str(cache())]
     given = [Path(os.path.expanduser(root)) for root in roots if root]
@@ -89,7 +68,7 @@ def places(folder: str, data_dir: str | None) -> list[Path]:
 
 
 def missing(source: Source, place: Path) -> list[str]:
-    """The files that a folder lacks."""
+    """Return the files that a folder lacks."""
     return [file for file in source.files if not there(place, file)]
 
 
@@ -144,11 +123,7 @@ def _listed(files: Sequence[str], most: int = 8) -> str:
 
 
 def obtain(source: Source, place: Path) -> Path:
-    """Download what a folder lacks of a data set; damaged files are got anew.
-
-    Two processes that do so at once do it one after the other, and the second finds
-    it done.
-    """
+    """Download what a folder lacks or has damaged; of two processes, the first does."""
     if not source.remotes:
         raise Refusal(f"data '{source.name}' cannot be downloaded: {source.how}")
     if _fetch.offline():

@@ -4,7 +4,6 @@ References: krizhevsky2009learning.
 """
 
 import math
-from pathlib import Path
 
 import numpy as np
 
@@ -51,28 +50,17 @@ def cifar10(data_dir: str | None = None) -> Arrays:
         data_dir: a folder to look in first.
     """
     place = locate(SOURCE, data_dir)
-    return read(SOURCE, place)
-
-
-def read(source: Source, place: Path) -> Arrays:
-    """The files of a folder, once they are known to be the published ones."""
-    verify(source, place)
+    verify(SOURCE, place)
     batches = [np.fromfile(place / file, np.uint8) for file in _BATCHES]
     records = np.concatenate(batches).reshape(-1, 1 + math.prod(_SHAPE))
     x = np.ascontiguousarray(records[:, 1:]).reshape(-1, *_SHAPE)
     split = np.full(len(x), TRAIN, np.int8)
     split[-_COUNT:] = TEST
     y = records[:, 0].astype(np.int64)
-    labels = _labels(source, place / _META)
-    return Arrays(x, y, _CLASSES, scale=255.0, split=split, labels=labels)
-
-
-def _labels(source: Source, path: Path) -> tuple[str, ...]:
-    """What the classes are called, a line each; no digest of it is published."""
-    words = text(path, 2**12, again(source)).split()
-    if len(words) != _CLASSES:
+    labels = tuple(text(place / _META, 2**12, again(SOURCE)).split())
+    if len(labels) != _CLASSES:  # no digest of it is published
         raise Refusal(
-            f"{path} names {len(words)} classes where there are {_CLASSES}: "
-            f"{again(source)}"
+            f"{place / _META} names {len(labels)} classes where there are {_CLASSES}: "
+            f"{again(SOURCE)}"
         )
-    return tuple(words)
+    return Arrays(x, y, _CLASSES, scale=255.0, split=split, labels=labels)

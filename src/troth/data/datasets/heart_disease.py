@@ -85,22 +85,14 @@ def heart_disease(
     if zeros_missing:
         for name in _NEVER_ZERO:
             columns[name][columns[name] == 0] = np.nan
-    x = np.column_stack(
-        [
-            column
-            for name, values in columns.items()
-            for column in _features(name, values, encode)
-        ]
-    )
+    features: list[np.ndarray] = []
+    for name, values in columns.items():  # an unknown code, NaN, equals none
+        codes = COLUMNS[name] if encode and name in _KINDS else ()
+        features += [values == code for code in codes] or [values]
+    x = np.column_stack(features)
     owner = np.repeat(np.arange(len(HOSPITALS)), sizes)
     y, classes = (num, 5) if label == "severity" else ((num > 0).astype(np.int64), 2)
     return Arrays(x.astype(np.float32), y, classes, owner=owner)
-
-
-def _features(name: str, values: np.ndarray, encode: bool) -> list[np.ndarray]:
-    if not encode or name not in _KINDS:
-        return [values]
-    return [values == code for code in COLUMNS[name]]  # NaN equals no code
 
 
 def _read(path: Path, patients: int) -> np.ndarray:

@@ -50,18 +50,11 @@ def mnist_by_writer(
         part: `train` is MNIST's training set, 539 writers of 60,000 digits; `test` its
             test set, 297 other writers of 10,000; `all` is both.
     """
-    return read(SOURCE, data_dir, part)
-
-
-def read(source: Source, data_dir: str | None, part: str) -> Arrays:
-    """The digits of a part, each with its writer."""
-    arrays, place = idx_images(source, data_dir)
-    owner = np.concatenate(
-        [
-            read_idx(source, place, file)[:count, _WRITER].astype(np.int64)
-            for file, count in zip(_LABELS, COUNTS, strict=True)  # MNIST's come first
-        ]
-    )
+    arrays, place = idx_images(SOURCE, data_dir)
+    tables = [read_idx(SOURCE, place, file) for file in _LABELS]
+    pairs = zip(tables, COUNTS, strict=True)  # MNIST's rows come first
+    owner = np.concatenate([table[:count, _WRITER] for table, count in pairs])
+    owner = owner.astype(np.int64)
     train = COUNTS[0]
     rows = {"train": slice(train), "test": slice(train, None)}.get(part, slice(None))
     return arrays._replace(

@@ -4,7 +4,6 @@ References: tff2019stackoverflow, li2021ditto.
 """
 
 import json
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -133,35 +132,27 @@ def stackoverflow(
 
 def _words(path: Path, count: int) -> dict[bytes, int]:
     """The most frequent words → their places; the file has one a line, with a count."""
-    try:
-        with open(path, "rb") as file:
-            lines = iter(lambda: file.readline(2**16), b"")
-            pairs = [line.split() for line in islice(lines, count)]
-    except OSError as error:
-        raise Refusal(f"{path} cannot be read ({error.strerror}): {_REMEDY}") from None
-    for at, pair in enumerate(pairs):
-        if len(pair) != 2 or not pair[1].isdigit():
-            raise Refusal(
-                f"{path} is not a word and a count in line {at + 1}: {_REMEDY}"
-            )
-    return _places(path, [word for word, _ in pairs], count, "words")
+    with open(path, "rb") as file:
+        lines = [file.readline(2**16).split() for _ in range(count)]
+    words = [line[0] for line in lines if len(line) == 2 and line[1].isdigit()]
+    return _places(path, words, count, "words")
 
 
 def _tags(path: Path, count: int) -> dict[bytes, int]:
     """The most frequent tags → their places; the file is json, tag → count."""
-    said = text(path, _MOST, _REMEDY)
     try:
-        content = json.loads(said)
-    except (ValueError, RecursionError) as error:
-        raise Refusal(f"{path} is not a whole json file ({error}): {_REMEDY}") from None
-    if not isinstance(content, dict) or {type(n) for n in content.values()} - {int}:
-        raise Refusal(f"{path} is not a table of tags and their counts: {_REMEDY}")
-    ranked = sorted(content, key=lambda tag: -content[tag])
+        content = json.loads(text(path, _MOST, _REMEDY))
+        ranked = sorted(content, key=lambda tag: -content[tag])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Refusal(
+            f"{path} is not a whole json table of tags and their counts ({error}): "
+            f"{_REMEDY}"
+        ) from None
     return _places(path, [tag.encode() for tag in ranked[:count]], count, "tags")
 
 
-def _places(path: Path, found: list[bytes], count: int, what: str) -> dict[bytes, int]:
-    places = {word: place for place, word in enumerate(found)}
+def _places(path: Path, texts: list[bytes], count: int, what: str) -> dict[bytes, int]:
+    places = {word: place for place, word in enumerate(texts)}
     if len(places) < count:
         raise Refusal(
             f"{path} holds {len(places)} {what} where data.{what} = {count} asks for "
