@@ -74,8 +74,8 @@ def check(source: Source, place: Path) -> dict[str, str]:
 def get(name: str, data_dir: str | None = None) -> Path:
     """Download a data set, into `data_dir` or else the user's cache.
 
-    What is there already stays; what is damaged is got anew. Without `data_dir`, a set
-    that is whole in any place is not got again.
+    What is damaged is got anew. Without `data_dir`, a set that is whole in any place is
+    not got again.
     """
     _, _, source, place, *_ = entry(name, data_dir)
     if source is None:

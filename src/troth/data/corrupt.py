@@ -1,4 +1,4 @@
-"""What hostile clients do to their training data, and what they are after.
+"""What malicious clients do to their training data, and what they are after.
 
 A corruption gets those clean examples of one client that were chosen; what it gives
 back is checked, for it may be anyone's.
@@ -18,24 +18,20 @@ from troth.data import labels
 from troth.data.corruptions._numbers import like
 from troth.types import Aim, Arrays, Exact, Options, Refusal
 
-Corrupt = Callable[..., tuple[Tensor, Tensor]]
-"""x, y and key of some examples of one hostile client (and, where they have numbers,
-its own among the hostile ones and how many these are) → what it makes of them."""
-
 
 class Corruption(NamedTuple):
-    """What hostile clients do to their training data."""
+    """What malicious clients do to their training data."""
 
-    corrupt: Corrupt
+    corrupt: Callable[..., tuple[Tensor, Tensor]]  # x, y, key, seat, seats → x, y
     classes: int  # 0: regression
     name: str = "corrupt"
     share: float = 1.0  # of the client's examples, rounded up
     redraw: bool = False  # every round anew; else once
-    seats: Mapping[int, int] = MappingProxyType({})  # hostile client → its number
+    seats: Mapping[int, int] = MappingProxyType({})  # malicious client → its number
 
 
 class Poisoned(NamedTuple):
-    """What one hostile client has made of its examples."""
+    """What one malicious client has made of its examples."""
 
     chosen: Tensor  # [k] which of them
     x: Tensor | None  # [k', …] what stands in their place; None: as they were
@@ -45,13 +41,10 @@ class Poisoned(NamedTuple):
 def corruption(
     part: CorruptionPart, arrays: Arrays, hostile: np.ndarray | None = None
 ) -> Corruption | None:
-    """What the experiment says that hostile clients do to their data.
+    """Return what the experiment says that malicious clients do to their data.
 
-    Args:
-        part: of the experiment.
-        arrays: the data set.
-        hostile: [n] who they are, for corruptions that share something out among
-            them; None: each is the only one.
+    `hostile` [n] is who they are, for corruptions that share something out among them;
+    None: each is the only one.
     """
     if part.name == "none":
         return None
@@ -65,8 +58,8 @@ def corruption(
 
     ids = [] if hostile is None else np.flatnonzero(hostile).tolist()
     seated = {client: seat for seat, client in enumerate(ids)}
-    about_it = arrays.classes, part.name, part.share, part.redraw
-    return Corruption(corrupt, *about_it, seated)
+    about = arrays.classes, part.name, part.share, part.redraw
+    return Corruption(corrupt, *about, seated)
 
 
 def _pair(
@@ -90,7 +83,7 @@ def _pair(
 
 
 def aims(part: CorruptionPart) -> Callable[..., Any] | None:
-    """The function `aim` of a corruption's module, where it has one."""
+    """Return the function `aim` of a corruption's module, where it has one."""
     if part.name == "none":
         return None
     return lookup.beside(lookup.find("corruption", part.name), "aim")

@@ -93,7 +93,7 @@ def sizes_of(m: int, parts: Fractions) -> list[int]:
 
 
 class Held(NamedTuple):
-    """What each client holds, one after the other: its slots, in order of their row."""
+    """The slots of each client, one client after the other, in order of their row."""
 
     row: np.ndarray  # [slots] int64
     client: np.ndarray  # [slots] int64: 0 … n-1, ascending
@@ -266,16 +266,11 @@ def _check_sizes(held: Held, train: np.ndarray, test: np.ndarray, given: bool) -
     if not len(bad):
         return
     enough = 1 + int(size[bad].max())
-    left = int((size >= enough).sum())
-    if left:
+    remedy = "use fewer clients"
+    if left := int((size >= enough).sum()):
         remedy = f"set partition.min_examples = {enough}, which keeps {left} clients"
     elif given:
-        remedy = (
-            "partition.min_examples cannot help, for no client holds more: give "
-            "partition.split as fractions, such as [0.72, 0.08, 0.2]"
-        )
-    else:
-        remedy = "partition.min_examples cannot help: use fewer clients"
+        remedy = "give partition.split as fractions, such as [0.72, 0.08, 0.2]"
     some = ", ".join(
         f"{held.number[k]} ({size[k]} example{'s' if size[k] != 1 else ''}, none to "
         f"{'test' if train[k] else 'train'} on)"

@@ -74,7 +74,14 @@ def _targets(where: str, y: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
         )
     if classes == 2 and not several and (y == -1).any() and not (y == 0).any():
         y = np.where(y == -1, 0, y)  # as data have it
-    _known(where, y, 2 if several else classes, several)
+    below = 2 if several else classes
+    if len(strange := np.unique(y[(y < 0) | (y >= below)])):
+        some = ", ".join(map(str, strange[:4].tolist()))
+        what = "labels that are there or not" if several else f"{classes} classes"
+        raise Refusal(
+            f"{where}: y holds {some}, which this run does not know; it has {what}, 0 "
+            f"to {below - 1}: leave such examples out, or train with them"
+        )
     return y.astype(np.int64)
 
 
@@ -88,17 +95,6 @@ def _numbered(where: str, y: np.ndarray, labels: list[str]) -> np.ndarray:
         )
     place = {name: k for k, name in enumerate(labels)}
     return np.array([place[name] for name in y.ravel().tolist()]).reshape(y.shape)
-
-
-def _known(where: str, y: np.ndarray, classes: int, several: bool) -> None:
-    strange = np.unique(y[(y < 0) | (y >= classes)])
-    if len(strange):
-        some = ", ".join(map(str, strange[:4].tolist()))
-        what = "labels that are there or not" if several else f"{classes} classes"
-        raise Refusal(
-            f"{where}: y holds {some}, which this run does not know; it has {what}, 0 "
-            f"to {classes - 1}: leave such examples out, or train with them"
-        )
 
 
 def fits(e: Experiment, x: np.ndarray) -> None:
@@ -122,12 +118,9 @@ ENDINGS = (".csv", ".csv.gz")
 
 
 def examples(e: Experiment, path: str) -> dict[str, np.ndarray]:
-    """The arrays x and y of a CSV file.
+    """Return the arrays x and y of a CSV file, whose first line names the columns.
 
-    Args:
-        e: with `deployment.features` and `label`, and `labels` where classes have
-            names.
-        path: the file; its first line names the columns.
+    The experiment says by `deployment.features`, `label` and `labels` what they are.
     """
     own = e.deployment
     if not own.features or not own.label:
@@ -184,13 +177,7 @@ def encode(
     missing; "sex=f" is 1 where column `sex` holds `f`, else 0. So a category that was
     not trained on, like a missing one, is 0 in all features of its column. Columns that
     are no features need not be there and are not looked at; order does not matter.
-
-    Args:
-        path: a table whose first line names its columns.
-        features: what the features are called, in their order.
-        options: of the data that were trained on: `delimiter`, `missing`, and which
-            columns were no features.
-        gaps: whether numbers may be missing.
+    `options` are those of the data trained on; with `gaps` numbers may be missing.
     """
     if not path.is_file():
         raise Refusal(f"there is no file {path}; give --data a CSV file")

@@ -66,21 +66,14 @@ def test_what_is_not_the_published_set_is_refused(made, refuses):
 GOOD = gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 1, 7]))
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"<html>not found</html>", "is not a whole gzip file"),
-        (GOOD[:-9], "is not a whole gzip file .*ended before"),
-        (GOOD[:-6] + b"!" + GOOD[-5:], "is not a whole gzip file"),
-        *((v, "is not the published file") for v in (b"", GOOD)),
-    ],
-    ids=["html", "cut", "flipped", "empty", "other"],
-)
-def test_refuses_a_damaged_file_by_name(tmp_path, content, words, refuses):
-    (tmp_path / FILES[3]).write_bytes(content)
-    said = refuses(words, read_idx, mnist.SOURCE, tmp_path, FILES[3])
-    assert said.startswith(str(tmp_path / FILES[3]))
-    assert "get it again from http://yann.lecun.com" in said
+def test_refuses_a_damaged_file_by_name(tmp_path, refuses):
+    flipped = GOOD[:-6] + b"!" + GOOD[-5:]
+    for content in (b"<html>not found</html>", GOOD[:-9], flipped, b"", GOOD):
+        (tmp_path / FILES[3]).write_bytes(content)
+        words = "is not the published file"
+        said = refuses(words, read_idx, mnist.SOURCE, tmp_path, FILES[3])
+        assert said.startswith(str(tmp_path / FILES[3]))
+        assert "get it again from http://yann.lecun.com" in said
 
 
 @pytest.mark.data

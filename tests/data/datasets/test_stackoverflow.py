@@ -154,9 +154,9 @@ def replaced(name, values=None):
     [
         (lambda file: file.move("examples", "samples"), "TFF's whole file .*examples"),
         (replaced("/title"), "is not TFF's whole file .*title"),
-        (replaced("/title", [b"a"] * 2), "00001 differs in the lengths of its columns"),
-        (replaced("/tags", np.arange(3)), "00001/tags is not a list of texts"),
-        (replaced("/tags", [[b"a"], [b"b"], [b"c"]]), "/tags is not a list of texts"),
+        (replaced("/title", [b"a"] * 2), "is not TFF's whole file"),
+        (replaced("/tags", np.arange(3)), "is not TFF's whole file"),
+        (replaced("/tags", [[b"a"], [b"b"], [b"c"]]), "is not TFF's whole file"),
         (replaced("", 3), "is not TFF's whole file"),
     ],
     ids=["no examples", "no column", "lengths", "numbers", "a table", "no group"],

@@ -46,13 +46,9 @@ class _Cut(EOFError):
 
 
 def fetch(url: str, target: Path, digest: str = "", size: int = 0) -> None:
-    """Download a file.
+    """Download a file; `target` is replaced only by the whole, right one.
 
-    Args:
-        url: where it is.
-        target: where to put it; replaced only by the whole, right file.
-        digest: what `digest_of` must give; "" is not known.
-        size: its bytes; 0 is not known.
+    A digest of "" and a size of 0 are not known.
     """
     if offline():
         raise Refusal("TROTH_OFFLINE is set, which forbids downloads")
@@ -152,12 +148,7 @@ def unpack(archive: Path, makes: Sequence[str], folder: Path) -> None:
 
     Only regular files are taken, and they are written under the names in `makes`, never
     under those that the archive gives them; they are put in their places once the whole
-    archive was read and found good.
-
-    Args:
-        archive: the file; what is damaged is deleted.
-        makes: relative paths; a member is meant whose path is or ends in this.
-        folder: where to put them.
+    archive was read and found good. A member is meant whose path is or ends in a name.
     """
     parts: dict[str, Path] = {}
     try:

@@ -174,19 +174,11 @@ def verify(source: Source, place: Path, files: Sequence[str] | None = None) -> N
             raise Refusal(f"{what}: {again(source)}")
 
 
-def text(path: Path, most: int, remedy: str) -> str:
-    """Return the text of a file of at most so many bytes; larger ones are refused."""
+def text(path: Path, remedy: str) -> str:
+    """Return what a text file says."""
     try:
-        with open(path, "rb") as file:
-            content = file.read(most + 1)
+        return path.read_text("utf-8")
     except OSError as error:
         raise Refusal(f"{path} cannot be read ({error.strerror}): {remedy}") from None
-    if len(content) > most:
-        raise Refusal(
-            f"{path} holds more than {most:,} bytes, too many for what its name says: "
-            f"{remedy}"
-        )
-    try:
-        return content.decode("utf-8")
     except UnicodeDecodeError:
         raise Refusal(f"{path} is not a text file: {remedy}") from None

@@ -19,14 +19,7 @@ def picture(
     size: tuple[int, int] | None,
     remedy: str,
 ) -> Image.Image:
-    """A picture, decoded.
-
-    Args:
-        path: the file.
-        kind: what it must be, whatever its name says.
-        size: the width and height it must have; None takes what is there.
-        remedy: what to do about a bad file.
-    """
+    """Decode a picture of this kind and size (None: any), whatever its name says."""
     if not path.is_file():
         raise Refusal(f"there is no picture {path}: {remedy}")
     try:

@@ -161,13 +161,9 @@ class Column(NamedTuple):
 def read(
     path: str, delimiter: str, names: Sequence[str], plan: Plan
 ) -> dict[str, Column]:
-    """Read the wanted columns of a text file in UTF-8, or of such a file in gzip.
+    """Read the columns that a plan wants from a text file in UTF-8, plain or gzipped.
 
-    Args:
-        path: the file.
-        delimiter: what stands between values.
-        names: of all columns, where the file has no line of names.
-        plan: which columns are wanted.
+    `names` are those of all columns, where the file has no line of names.
     """
     place = os.path.expanduser(path)
     if not os.path.isfile(place):

@@ -57,7 +57,7 @@ def cifar10(data_dir: str | None = None) -> Arrays:
     split = np.full(len(x), TRAIN, np.int8)
     split[-_COUNT:] = TEST
     y = records[:, 0].astype(np.int64)
-    labels = tuple(text(place / _META, 2**12, again(SOURCE)).split())
+    labels = tuple(text(place / _META, again(SOURCE)).split())
     if len(labels) != _CLASSES:  # no digest of it is published
         raise Refusal(
             f"{place / _META} names {len(labels)} classes where there are {_CLASSES}: "

@@ -54,13 +54,14 @@ def coil20(data_dir: str | None = None, *, side: int = 128) -> Arrays:
     place = locate(SOURCE, data_dir)
     x = np.empty((len(_NAMES), 1, side, side), np.uint8)
     for i, name in enumerate(_NAMES):
-        x[i, 0] = _shrunk(_read(place / name), side)
+        x[i, 0] = _read(place / name, side)
     y = np.repeat(np.arange(_OBJECTS), _VIEWS)
     view = np.tile(np.arange(_VIEWS), _OBJECTS)
     return Arrays(x, y, classes=_OBJECTS, scale=255.0, group=view)
 
 
-def _read(path: Path) -> np.ndarray:
+def _read(path: Path, side: int) -> np.ndarray:
+    """Read a picture; a pixel is the mean of the square that becomes one."""
     remedy = f"unpack coil-20-proc.zip from {_PAGE} again"
     opened = picture(path, "PNG", (_SIDE, _SIDE), remedy)
     if opened.mode != "L":
@@ -68,13 +69,6 @@ def _read(path: Path) -> np.ndarray:
             f"{path} is a picture of kind {opened.mode} where it must be grey in bytes "
             f"(L): {remedy}"
         )
-    return np.asarray(opened)
-
-
-def _shrunk(pixels: np.ndarray, side: int) -> np.ndarray:
-    """The mean of every square of pixels that becomes one."""
-    if side == _SIDE:
-        return pixels
     f = _SIDE // side
-    means = pixels.reshape(side, f, side, f).mean(axis=(1, 3))
-    return np.asarray(np.rint(means))
+    squares = np.asarray(opened).reshape(side, f, side, f)
+    return np.asarray(np.rint(squares.mean(axis=(1, 3))))

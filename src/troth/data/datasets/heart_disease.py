@@ -97,7 +97,7 @@ def heart_disease(
 
 def _read(path: Path, patients: int) -> np.ndarray:
     """Return the table of a hospital [patients, 14], '?' as NaN."""
-    lines = text(path, 2**16, again(SOURCE)).split()
+    lines = text(path, again(SOURCE)).split()
     try:
         rows = [[_value(cell) for cell in line.split(",")] for line in lines]
         table = np.array(rows).reshape(patients, len(COLUMNS))

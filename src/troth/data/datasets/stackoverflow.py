@@ -5,7 +5,7 @@ References: tff2019stackoverflow, li2021ditto.
 
 import json
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from troth.types import Arrays, Refusal
 _TRAIN = "stackoverflow_train.h5"
 _WORDS, _TAGS = "stackoverflow.word_count", "stackoverflow.tag_count"
 _ROOT = "https://storage.googleapis.com/tff-datasets-public"
-_MOST = 2**26  # bytes of the list of tags
 _PAGE = (
     "https://www.tensorflow.org/federated/api_docs/python/tff/simulation/datasets/"
     "stackoverflow"
@@ -49,12 +48,8 @@ SOURCE = Source(
 _REMEDY = again(SOURCE)
 
 
-class _Client(NamedTuple):
-    """One client of the file, and which of its examples are kept."""
-
-    group: Any  # its group in the HDF5 file
-    rows: np.ndarray  # [m] int64
-    tags: list[list[int]]  # of every kept example, those in the vocabulary
+Client = tuple[Any, np.ndarray, list[list[int]]]
+"""A group of the HDF5 file, the rows that are kept of it, and their known tags."""
 
 
 def stackoverflow(
@@ -119,14 +114,14 @@ def stackoverflow(
     except Exception as error:  # hostile bytes make h5py raise all sorts
         why = (str(error) or type(error).__name__)[:120]
         raise Refusal(f"{path} is not TFF's whole file ({why}): {_REMEDY}") from None
-    owner = np.repeat(np.arange(len(chosen)), [len(one.rows) for one in chosen])
-    held_tags = [found for one in chosen for found in one.tags]
+    owner = np.repeat(np.arange(clients), [len(rows) for _, rows, _ in chosen])
+    borne = [places for _, _, each in chosen for places in each]
     if label == "first":
-        y = np.array([min(found, default=0) for found in held_tags], np.int64)
+        y = np.array([min(places, default=0) for places in borne], np.int64)
     else:
         y = np.zeros((len(x), tags), np.int64)
-        for row, found in zip(y, held_tags, strict=True):
-            row[found] = 1
+        for row, places in zip(y, borne, strict=True):
+            row[places] = 1
     return Arrays(x, y, classes=tags, owner=owner)
 
 
@@ -141,7 +136,7 @@ def _words(path: Path, count: int) -> dict[bytes, int]:
 def _tags(path: Path, count: int) -> dict[bytes, int]:
     """The most frequent tags → their places; the file is json, tag → count."""
     try:
-        content = json.loads(text(path, _MOST, _REMEDY))
+        content = json.loads(text(path, _REMEDY))
         ranked = sorted(content, key=lambda tag: -content[tag])
     except (TypeError, ValueError, RecursionError) as error:
         raise Refusal(
@@ -163,17 +158,17 @@ def _places(path: Path, texts: list[bytes], count: int, what: str) -> dict[bytes
 
 def _chosen(
     group: Any, examples: int, known: dict[bytes, int], untagged: str
-) -> _Client:
-    """Which examples of a client are kept, and their tags."""
-    lines = _texts(group, "tags")[:examples]
+) -> Client:
+    """Choose which examples of a client are kept."""
+    lines = group["tags"][:examples]
     tags = [[known[tag] for tag in line.split(b"|") if tag in known] for line in lines]
-    rows = [i for i, found in enumerate(tags) if found or untagged == "keep"]
-    return _Client(group, np.array(rows, np.int64), [tags[i] for i in rows])
+    rows = [i for i, its in enumerate(tags) if its or untagged == "keep"]
+    return group, np.array(rows, np.int64), [tags[i] for i in rows]
 
 
-def _bags(chosen: list[_Client], known: dict[bytes, int], words: int) -> np.ndarray:
-    """The mean of the one-hot words of every kept example."""
-    m = sum(len(one.rows) for one in chosen)
+def _bags(chosen: list[Client], known: dict[bytes, int], words: int) -> np.ndarray:
+    """Return the mean of the one-hot words of every kept example."""
+    m = sum(len(rows) for _, rows, _ in chosen)
     if m == 0:
         raise Refusal(
             "no example is left: set data.untagged = 'keep', or raise data.tags or "
@@ -182,31 +177,14 @@ def _bags(chosen: list[_Client], known: dict[bytes, int], words: int) -> np.ndar
     less = "lower data.clients, data.examples or data.words"
     _room.check(f"{m:,} examples of {words:,} words", (m, words), 4, less)
     x = np.zeros((m, words), np.float32)
-    at = 0
-    for one in chosen:
-        _fill(x[at : at + len(one.rows)], one, known)
-        at += len(one.rows)
+    bags = iter(x)
+    for group, rows, _ in chosen:
+        most = int(rows.max(initial=-1)) + 1
+        bodies, titles = group["tokens"][:most], group["title"][:most]
+        for i in rows:
+            texts = b" ".join([bodies[i], titles[i]]).split()
+            bag = next(bags)
+            places = [known[word] for word in texts if word in known]
+            np.add.at(bag, np.array(places, np.intp), 1)
+            bag /= max(len(texts), 1)
     return x
-
-
-def _fill(x: np.ndarray, one: _Client, known: dict[bytes, int]) -> None:
-    bodies, titles = _texts(one.group, "tokens"), _texts(one.group, "title")
-    if not len(bodies) == len(titles) == len(_texts(one.group, "tags")):
-        raise ValueError(f"{one.group.name} differs in the lengths of its columns")
-    if not len(one.rows):
-        return
-    most = int(one.rows[-1]) + 1
-    pairs = list(zip(bodies[:most], titles[:most], strict=True))
-    for bag, i in zip(x, one.rows, strict=True):
-        found = b" ".join(pairs[i]).split()
-        places = [known[word] for word in found if word in known]
-        np.add.at(bag, np.array(places, np.intp), 1)
-        bag /= max(len(found), 1)
-
-
-def _texts(group: Any, key: str) -> Any:
-    """A column of texts of a client, not yet read."""
-    column = group[key]
-    if column.ndim != 1 or column.dtype.kind not in "SO":
-        raise ValueError(f"{column.name} is not a list of texts")
-    return column
