@@ -15,7 +15,7 @@ from troth.data import corrupt as corrupting
 from troth.data.corrupt import Corruption, poison
 from troth.engine.engine import Plan
 from troth.runs import results
-from troth.types import Arrays, Refusal
+from troth.types import Arrays
 
 M = 40
 X = torch.arange(M * 3, dtype=torch.float32).reshape(M, 3)
@@ -288,21 +288,6 @@ def test_a_round_trains_on_what_was_drawn_for_it():
     f.round, f.broadcast = 2, start
     f.population.write(np.arange(8), rows)
     assert torch.equal(f.step().broadcast.w, once)
-
-
-def test_all_of_a_file_changes_how_much_a_client_has(tmp_path):
-    path, random = str(tmp_path / "poison.npz"), np.random.default_rng(0)
-    x = random.integers(0, 17, (50, 8, 8), dtype=np.uint8)
-    np.savez(path, x=x, y=random.integers(0, 10, 50))
-    corruption = {"name": "from_file", "path": path, "take": "all", "share": 0.5}
-    made, clean = built(corruption=corruption), built(corruption="none")
-    before, after = (m.data.train.size.numpy() for m in (clean, made))
-    expected = np.where(made.hostile, before // 2 + 50, before)
-    assert (after == expected).all() and made.hostile.sum() == 3
-    with pytest.raises(Refusal, match=r"makes 50 examples of .* take = 'fill'"):
-        built(corruption=corruption | {"redraw": True})
-    fill = corruption | {"redraw": True, "take": "fill"}
-    assert built(corruption=fill).federation.redraw is not None
 
 
 def test_inputs_that_change_late_are_refused(write, refuses):

@@ -246,18 +246,6 @@ def test_resuming_fits_the_same(tree, name, resumed):
     resumed(tree, 3, files.FEATURES, files.PERSONAL)
 
 
-def test_loop_and_vmap_agree(tree):
-    models = []
-    for how in ("loop", "vmap"):
-        given = tree | {"features": "own", "engine": {"how": how, "chunk": 4}}
-        given["train"] = {"rounds": 3, "steps": 3, "precision": "float64"}
-        federation = build.build(reader.from_dict(given)).federation
-        for _ in federation.train():
-            pass
-        models.append(federation.broadcast.w)
-    torch.testing.assert_close(*models, rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.slow("exports a model by the compiler")
 def test_a_model_can_be_taken_elsewhere(runs):
     """Saved, copied, exported and in float32, as any module."""

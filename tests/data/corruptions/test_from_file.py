@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-import troth
 from troth import build, lookup, seeding
 from troth.config import reader
 from troth.config.schema import CorruptionPart
@@ -311,15 +310,6 @@ def digits(path, m=6):
     x, p = random.uniform(-3, 3, (m, 1, 8, 8)), random.dirichlet(np.ones(10), m)
     np.savez(path, x=x, y=p.argmax(1), p=p, scale=1.0)
     return x, p
-
-
-def test_a_whole_run(path, tmp_path):
-    digits(path, 30)
-    tree = TREE | {"train": {"rounds": 1, "epochs": 1, "batch": 16}}
-    tree["corruption"] = {"name": "from_file", "path": path, "take": "share"}
-    [run] = troth.run(tree, out=tmp_path / "run")
-    assert run.clients["train"][[1, 3]].tolist() == [15, 15]
-    assert 0 <= run.summary["shared"]["accuracy_mean"] <= 1
 
 
 @pytest.mark.parametrize("batch", [0, 500])

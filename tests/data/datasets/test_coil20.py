@@ -1,8 +1,6 @@
 import hashlib
 import io
 import os
-import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -80,19 +78,6 @@ FLIPPED = bytearray(GOOD)
 FLIPPED[len(GOOD) // 2] ^= 255
 
 
-def chunk(kind, content):
-    body = kind + content
-    return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
-
-
-def headed(width, height):
-    """A PNG whose header promises much, and whose data are a bomb of zeros."""
-    head = struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)
-    data = zlib.compress(bytes(10**6))
-    parts = chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + parts
-
-
 def jpeg():
     file = io.BytesIO()
     Image.fromarray(pixels(0, 0)).save(file, "JPEG")
@@ -114,9 +99,6 @@ def jpeg():
         (png(np.zeros((128, 128, 3), np.uint8)), "of kind RGB where it must be grey"),
         (png(np.zeros((128, 128), np.uint16)), "of kind I;16 where it must be grey"),
         (png(np.zeros((128, 128), bool)), "of kind 1 where it must be grey"),
-        (headed(60_000, 60_000), "is not a PNG picture .*bomb"),
-        (headed(2**31 - 1, 2**31 - 1), "is not a PNG picture .*bomb"),
-        (headed(0, 128), "is not a PNG picture"),
     ],
 )
 def test_refuses_a_bad_picture_by_name(but, refuses, content, words):

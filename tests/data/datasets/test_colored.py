@@ -110,16 +110,6 @@ def test_the_correlation_and_who_conflicts(path):
     assert all(len(labels) > 1 for labels in meanings.values()), "reused otherwise"
 
 
-def test_twice_the_same(path):
-    first, shards = deal(path, spread=0.05)
-    load._DEALT.clear()
-    again, other = deal(path, spread=0.05)
-    assert again is not first
-    assert (again.x == first.x).all() and (again.group == first.group).all()
-    for a, b in zip(*(s.tests["conflicting"] for s in (shards, other)), strict=True):
-        assert (a == b).all()
-
-
 def test_one_map_for_all_and_central_training(path):
     """Class c has colour c, also at a single client with all classes."""
     for partition in ({}, {"name": "iid", "clients": 1}):

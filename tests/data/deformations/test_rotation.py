@@ -31,14 +31,3 @@ def test_by_hand():
     assert torch.equal(out[..., 2:7], torch.rot90(x[..., 2:7], -1, (-2, -1)))
     assert (out[..., :2] == 0).all() and (out[..., 7:] == 0).all()  # nothing there
     assert torch.equal(turned(x, math.pi, interpolation="nearest"), x.flip(-1, -2))
-
-
-def test_turns_of_a_circle():
-    x = torch.rand(1, 1, 16, 16)
-    assert (turned(x, 2 * math.pi) - x).abs().max() < 1e-4
-    assert (turned(x, 0.4) - turned(x, 0.4 - 2 * math.pi)).abs().max() < 1e-4
-    r = torch.linspace(-1, 1, 64)
-    x = torch.exp(-4 * ((r[:, None] - 0.2) ** 2 + 2 * r**2))[None, None]
-    back = turned(turned(x, 0.7), -0.7)
-    inside = (r[:, None] ** 2 + r**2) < 0.9
-    assert (back - x)[..., inside].abs().max() < 0.01

@@ -1,45 +1,7 @@
-import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from troth.data.deformations._flow import pixels_per_unit
 from troth.data.deformations.translation import translation
-
-
-def units(rows, columns, x, frame="edges"):
-    """A shift in pixels as `translation` takes it."""
-    shift = torch.tensor([rows, columns], dtype=torch.float64)
-    unit = torch.tensor(pixels_per_unit(*x.shape[-2:], frame), dtype=torch.float64)
-    return (shift / unit).expand(len(x), 2)
-
-
-def moved(x, rows, columns):
-    """out[i, j] = x[i + rows, j + columns], 0 outside, the slow way."""
-    out = torch.zeros_like(x)
-    h, w = x.shape[-2:]
-    for i in range(h):
-        for j in range(w):
-            if 0 <= i + rows < h and 0 <= j + columns < w:
-                out[..., i, j] = x[..., i + rows, j + columns]
-    return out
-
-
-@pytest.mark.parametrize("frame", ["edges", "centres"])
-@settings(max_examples=40)
-@given(
-    h=st.integers(2, 12),
-    w=st.integers(2, 12),
-    rows=st.integers(-12, 12),
-    columns=st.integers(-12, 12),
-)
-def test_whole_pixels_are_a_shift(frame, h, w, rows, columns):
-    x = torch.rand(2, 1, h, w, dtype=torch.float64)
-    shift = units(rows, columns, x, frame)
-    expected = moved(x, rows, columns)
-    assert (translation(x, shift, frame=frame) - expected).abs().max() < 1e-12
-    out = translation(x, shift, frame=frame, interpolation="nearest")
-    assert torch.equal(out, expected)
 
 
 def test_by_hand():

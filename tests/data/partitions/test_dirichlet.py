@@ -2,8 +2,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from troth.data.partitions.dirichlet import dirichlet
 from troth.types import TEST, TRAIN, Arrays, Refusal
@@ -20,23 +18,6 @@ def made(labels, count, marks=None):
 def held(arrays, lists):
     """[n, classes] how many examples of each class each client holds."""
     return np.array([np.bincount(arrays.y[x], minlength=arrays.classes) for x in lists])
-
-
-@given(
-    st.lists(st.integers(0, 4), min_size=1, max_size=100),
-    st.integers(1, 12),
-    st.sampled_from([1e-6, 0.01, 0.5, 3.0, 1e6]),
-    st.sampled_from(WAYS),
-    st.booleans(),
-    st.integers(0, 9),
-)
-def test_every_example_has_one_home(labels, clients, alpha, by, marked, seed):
-    marks = np.arange(len(labels)) % 3 if marked else None
-    arrays, n = made(labels, 5, marks), min(clients, len(labels))
-    lists = dirichlet(arrays, seed, clients=n, alpha=alpha, by=by, min_size=0)
-    assert len(lists) == n
-    assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(len(labels)))
-    assert all((np.diff(x) > 0).all() for x in lists)
 
 
 def test_a_large_alpha_deals_all_classes_alike():

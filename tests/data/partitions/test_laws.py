@@ -4,6 +4,8 @@ import random
 
 import numpy as np
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from troth import lookup
 from troth.types import TEST, TRAIN, Arrays
@@ -76,3 +78,39 @@ def test_the_seed_decides_and_nothing_else():
             mine += 1  # what it gives is the caller's
         after = (arrays.x, arrays.y, arrays.owner, arrays.split)
         assert all(map(np.array_equal, before, after))
+
+
+@given(
+    m=st.integers(1, 120),
+    n=st.integers(1, 40),
+    marked=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_every_example_has_one_home_whatever_the_sizes(m, n, marked, seed):
+    draw, n = np.random.default_rng(seed), min(n, m)
+    marks = draw.integers(0, 3, m).astype(np.int8) if marked else None
+    y, owner = draw.integers(0, 5, m), draw.integers(-5, 6, m)
+    arrays = Arrays(np.zeros((m, 1)), y, 5, owner=owner, split=marks)
+    least = 0 if marked else seed % (m // n + 1)
+    for name, options in (
+        ("iid", {}),
+        ("natural", {}),
+        ("quantity", {"law": "lognormal", "min_size": least}),
+        ("quantity", {"law": "power", "min_size": least}),
+        *(
+            ("dirichlet", {"by": by, "alpha": alpha, "min_size": 0})
+            for by in ("class", "client")
+            for alpha in (1e-6, 0.5, 1e6)
+        ),
+    ):
+        more = {} if name == "natural" else {"clients": n}
+        lists = dealt(name, options | more, seed, arrays)
+        assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(m)), name
+        assert all((np.diff(mine) > 0).all() for mine in lists), name
+        sizes = [len(mine) for mine in lists]
+        assert name == "natural" or len(sizes) == n, name
+        assert min(sizes) >= options.get("min_size", 1 if name == "natural" else 0)
+        assert name != "iid" or max(sizes) - min(sizes) <= 1
+        if name == "natural":
+            owners = [set(owner[mine].tolist()) for mine in lists]
+            assert owners == [{one} for one in sorted(set(owner.tolist()))]

@@ -1,6 +1,4 @@
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
 from troth.data.partitions.natural import natural
 from troth.types import Arrays
@@ -17,10 +15,3 @@ def test_clients_are_owners_in_sorted_order(refuses):
     assert [x.tolist() for x in lists] == [[1, 4], [0, 2, 5], [3]]
     assert all(x.dtype == np.int64 for x in lists)
     refuses("needs data that say whose.*add an array owner", natural, owned(None))
-
-
-@given(st.lists(st.integers(-5, 5), min_size=1, max_size=40))
-def test_every_example_is_with_its_owner(owner):
-    lists = natural(owned(owner))
-    assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(len(owner)))
-    assert [set(np.array(owner)[x]) for x in lists] == [{k} for k in sorted(set(owner))]

@@ -1,8 +1,6 @@
 import math
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
 from troth.data.partitions.iid import iid
 from troth.data.partitions.quantity import quantity
@@ -16,21 +14,6 @@ def made(m, marks=None):
 
 def sizes(lists):
     return np.array([len(x) for x in lists])
-
-
-@given(
-    st.integers(1, 300),
-    st.integers(1, 40),
-    st.sampled_from(["lognormal", "power"]),
-    st.integers(0, 3),
-    st.integers(0, 9),
-)
-def test_every_example_has_one_home_and_none_is_below_the_least(m, n, law, least, seed):
-    n = min(n, m)
-    least = min(least, m // n)
-    lists = quantity(made(m), seed, clients=n, law=law, min_size=least)
-    assert len(lists) == n and sizes(lists).min() >= least
-    assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(m))
 
 
 def test_equal_shares_and_one_client_are_the_limits():
