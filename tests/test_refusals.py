@@ -145,7 +145,7 @@ def test_a_truncated_gz(small):
             (place / f"{part}-{what}-ubyte.gz").write_bytes(whole[: len(whole) // 2])
     data = ("--set", "data=fashion_mnist", "--data-dir", place.parent)
     line = refused(small.parent, small, *data)
-    assert "train-images-idx3-ubyte.gz is not a whole gzip file" in line
+    assert "train-images-idx3-ubyte.gz is not the published file" in line
     assert "get it again from" in line
 
 

@@ -36,7 +36,7 @@ def test_what_is_right():
 
 
 @given(st.integers(1, 30), st.integers(2, 2000), st.sampled_from([np.float32, float]))
-def test_what_is_normalised_in_either_precision_is_good(m, classes, kind):
+def test_what_is_normalized_in_either_precision_is_good(m, classes, kind):
     p = np.random.default_rng(m).random((m, classes)).astype(kind)
     assert labels.wrong(torch.from_numpy(p / p.sum(axis=1, keepdims=True))) == ""
 

@@ -266,11 +266,14 @@ def _check_sizes(held: Held, train: np.ndarray, test: np.ndarray, given: bool) -
     if not len(bad):
         return
     enough = 1 + int(size[bad].max())
-    remedy = "use fewer clients"
+    remedy = "partition.min_examples cannot help: use fewer clients"
     if left := int((size >= enough).sum()):
         remedy = f"set partition.min_examples = {enough}, which keeps {left} clients"
     elif given:
-        remedy = "give partition.split as fractions, such as [0.72, 0.08, 0.2]"
+        remedy = (
+            "partition.min_examples cannot help, for no client holds more: give "
+            "partition.split as fractions, such as [0.72, 0.08, 0.2]"
+        )
     some = ", ".join(
         f"{held.number[k]} ({size[k]} example{'s' if size[k] != 1 else ''}, none to "
         f"{'test' if train[k] else 'train'} on)"

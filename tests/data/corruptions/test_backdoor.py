@@ -19,7 +19,7 @@ def images(m=4, dtype=torch.uint8):
     return torch.arange(m * 2 * 4 * 5).reshape(m, 2, 4, 5).remainder(7).to(dtype)
 
 
-def test_where_it_is_and_its_colour():
+def test_where_it_is_and_its_color():
     for corner, rows, columns in (
         ("bottom_right", [2, 3], [3, 4]),
         ("bottom_left", [2, 3], [0, 1]),

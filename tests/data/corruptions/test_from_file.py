@@ -207,7 +207,7 @@ def test_refuses_files_and_options(path, tmp_path, refuses):
         ({"repeat": 2}, "repeat = 2 .* 1 with corruption.take = 'fill'"),
         ({"weight": -1.0}, "weight = -1.0 must be a finite number of at least 0"),
         *(({"weight": v}, f"weight = {v} must be a finite") for v in (np.nan, np.inf)),
-        ({"take": "share", "seats": 3}, "2 examples, too few .* among 3 hostile"),
+        ({"take": "share", "seats": 3}, "2 examples, too few .* among 3 malicious"),
     ):
         refuses(words, take, path, **given)
     check, options = partial(lookup.check, "corruption", "from_file"), {"path": path}

@@ -30,7 +30,7 @@ def has(i, j):
 
 
 def jpeg(i, size=(178, 218)):
-    """One colour a picture, so that no resampling and hardly any coding changes it."""
+    """One color a picture, so that no resampling and hardly any coding changes it."""
     file = io.BytesIO()
     Image.new("RGB", size, (20 * i, 10 * i, 255 - 20 * i)).save(file, "JPEG")
     return file.getvalue()
@@ -63,8 +63,8 @@ def test_reads_the_publishers_layout(place):
     assert SOURCE.remotes == () and "research only" in SOURCE.how
     arrays = celeba(str(place.parent))
     assert arrays.x.shape == (8, 3, 64, 64) and arrays.x.dtype == np.uint8
-    colours = np.array([[20 * i, 10 * i, 255 - 20 * i] for i in range(8)])
-    assert np.abs(arrays.x.mean((2, 3)) - colours).max() < 3  # what JPEG may change
+    colors = np.array([[20 * i, 10 * i, 255 - 20 * i] for i in range(8)])
+    assert np.abs(arrays.x.mean((2, 3)) - colors).max() < 3  # what JPEG may change
     smiling = ATTRIBUTES.index("Smiling")
     assert arrays.y.tolist() == [has(i, smiling) for i in range(8)]
     assert {0, 1} == {*arrays.y.tolist()}
@@ -145,7 +145,7 @@ def test_pictures_keep_their_pixels_and_their_place(place):
     assert x[0, :7].min() > 200 and x[0, 9:].max() < 50
     assert x[1, :, :7].min() > 200 and x[1, :, 9:].max() < 50 and x[2].max() < 50
     file = place / "img_align_celeba" / NAMES[0]
-    Image.new("L", (178, 218), 90).save(file, "JPEG")  # grey ones become colour
+    Image.new("L", (178, 218), 90).save(file, "JPEG")  # grey ones become color
     assert np.abs(celeba(str(place), side=8).x[0].astype(int) - 90).max() < 3
 
 

@@ -1,4 +1,4 @@
-"""Colours that go with labels: a white first pixel shows the colour as it is."""
+"""Colors that go with labels: a white first pixel shows the color as it is."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from troth.data.datasets.colored import PALETTE, colored, dealt
 from troth.types import Arrays, Shards
 
 SOURCE = mnist.SOURCE
-COLOURS = np.array(PALETTE)
+COLORS = np.array(PALETTE)
 PARTS = ("train", "valid", "test")
 RARE = 1e-6
 CLASSES, CLIENTS, M = 6, 12, 2400
@@ -30,7 +30,7 @@ def path(tmp_path_factory):
 
 
 def deal(path, seed=0, grey=False, **more):
-    """Arrays and shards, in colour, or grey with the same pictures in their places."""
+    """Arrays and shards, in color, or grey with the same pictures in their places."""
     partition = more.pop("partition", {})
     if "name" not in partition:
         partition = {"name": "classes", "clients": CLIENTS, "per_client": 4} | partition
@@ -43,27 +43,27 @@ def deal(path, seed=0, grey=False, **more):
 
 
 def numbers(x):
-    """Which colour of the palette the first pixel has, exactly."""
-    same = (x[:, :, 0, 0][:, None] == COLOURS).all(axis=2)
+    """Which color of the palette the first pixel has, exactly."""
+    same = (x[:, :, 0, 0][:, None] == COLORS).all(axis=2)
     assert (same.sum(axis=1) == 1).all()
     return same.argmax(axis=1)
 
 
 def maps(arrays, shards):
-    """The colour of every client's classes, read off its aligned examples."""
+    """The color of every client's classes, read off its aligned examples."""
     found = []
     for parts in zip(*shards[:3], strict=True):
         rows = np.concatenate(parts)
         rows = rows[arrays.group[rows] == 0]
         pairs = {*zip(arrays.y[rows].tolist(), numbers(arrays.x[rows]), strict=True)}
-        one = {label: int(colour) for label, colour in pairs}
-        assert len(one) == len(pairs) == 4, "a class has one aligned colour"
+        one = {label: int(color) for label, color in pairs}
+        assert len(one) == len(pairs) == 4, "a class has one aligned color"
         assert len({*one.values()}) == 4, "no two classes share one"
         found.append(one)
     return found
 
 
-def test_a_picture_is_its_colour_times_its_grey(path):
+def test_a_picture_is_its_color_times_its_grey(path):
     grey, places = deal(path, grey=True)
     found, shards = deal(path, correlation=0.7)
     assert found.x.dtype == np.uint8 and found.x.shape[1:] == (3, 2, 2)
@@ -73,8 +73,8 @@ def test_a_picture_is_its_colour_times_its_grey(path):
         for mine, plain in zip(*both, strict=True):
             assert (found.y[mine] == grey.y[plain]).all()
             assert (found.owner[mine] == grey.owner[plain]).all()
-            colour = COLOURS[numbers(found.x[mine])][:, :, None, None]
-            expected = np.rint(grey.x[plain] * (colour / 255))
+            color = COLORS[numbers(found.x[mine])][:, :, None, None]
+            expected = np.rint(grey.x[plain] * (color / 255))
             assert np.abs(found.x[mine] - expected).max() <= 1  # float32's half
     rows = np.concatenate([np.concatenate(p) for p in shards[:3]])
     assert len(np.unique(rows)) == len(rows) == M
@@ -95,29 +95,29 @@ def test_the_correlation_and_who_conflicts(path):
     arrays, shards = deal(path, correlation=0.7)
     for one, *parts in zip(maps(arrays, shards), *shards[:3], strict=True):
         rows = np.concatenate(parts)
-        colour = numbers(arrays.x[rows])
+        color = numbers(arrays.x[rows])
         aligned = np.array([one[label] for label in arrays.y[rows].tolist()])
-        assert ((colour != aligned) == arrays.group[rows]).all()
-        assert {*colour.tolist()} == {*one.values()}, "only colours of its own"
+        assert ((color != aligned) == arrays.group[rows]).all()
+        assert {*color.tolist()} == {*one.values()}, "only colors of its own"
     first = maps(*deal(path, seed=1))
     assert maps(*deal(path, seed=1, correlation=0.9)) == first
     assert maps(*deal(path, seed=2)) != first
     assert len({tuple(sorted(one.items())) for one in first}) > CLIENTS / 2
-    meanings = {colour: set() for colour in range(CLASSES)}
+    meanings = {color: set() for color in range(CLASSES)}
     for one in first:
-        for label, colour in one.items():
-            meanings[colour].add(label)
+        for label, color in one.items():
+            meanings[color].add(label)
     assert all(len(labels) > 1 for labels in meanings.values()), "reused otherwise"
 
 
 def test_one_map_for_all_and_central_training(path):
-    """Class c has colour c, also at a single client with all classes."""
+    """Class c has color c, also at a single client with all classes."""
     for partition in ({}, {"name": "iid", "clients": 1}):
         arrays, shards = deal(path, maps="fixed", partition=partition)
         assert len(shards.train) == partition.get("clients", CLIENTS)
-        colour = numbers(arrays.x)
-        assert ((colour == arrays.y) == (arrays.group == 0)).all()
-        assert {*colour.tolist()} == {*range(CLASSES)}
+        color = numbers(arrays.x)
+        assert ((color == arrays.y) == (arrays.group == 0)).all()
+        assert {*color.tolist()} == {*range(CLASSES)}
 
 
 def test_a_base_of_ones_own_is_read_again_when_it_changed(tmp_path):
@@ -132,7 +132,7 @@ def test_a_base_of_ones_own_is_read_again_when_it_changed(tmp_path):
         assert (arrays.y[held] == 0).sum() == 20 + label
 
 
-def test_the_conflicting_test_is_the_same_pictures_recoloured(path):
+def test_the_conflicting_test_is_the_same_pictures_recolored(path):
     grey, places = deal(path, grey=True)
     arrays, shards = deal(path, correlation=0.7)
     counts = np.zeros(3)
@@ -143,13 +143,13 @@ def test_the_conflicting_test_is_the_same_pictures_recoloured(path):
         assert len(plain) == len(other)
         assert (arrays.y[other] == grey.y[source]).all()
         assert (arrays.group[other] == 1).all()
-        colour = numbers(arrays.x[other])
-        bright = COLOURS[colour][:, :, None, None] / 255
+        color = numbers(arrays.x[other])
+        bright = COLORS[color][:, :, None, None] / 255
         assert np.abs(arrays.x[other] - np.rint(grey.x[source] * bright)).max() <= 1
         own = sorted(one.values())
-        for label, got in zip(arrays.y[other].tolist(), colour.tolist(), strict=True):
+        for label, got in zip(arrays.y[other].tolist(), color.tolist(), strict=True):
             rest = [c for c in own if c != one[label]]
-            counts[rest.index(got)] += 1  # fails on the aligned colour
+            counts[rest.index(got)] += 1  # fails on the aligned color
         kept = arrays.group[plain] == 1
         assert (plain[kept] == other[kept]).all(), "those that conflict stay"
         assert not np.isin(other[~kept], np.concatenate([*shards.test])).any()
@@ -168,12 +168,12 @@ def test_all_or_none(path, refuses):
         refuses("'copied' needs data with a group", deal, path, partition=partition)
 
 
-def test_a_client_with_one_class_takes_colours_of_others(path):
+def test_a_client_with_one_class_takes_colors_of_others(path):
     arrays, shards = deal(path, correlation=0.5, partition={"per_client": 1})
     for plain, other in zip(shards.train, shards.tests["conflicting"], strict=True):
-        group, colour = arrays.group[plain], numbers(arrays.x[plain])
-        (aligned,) = {*colour[group == 0].tolist()}
-        assert aligned not in colour[group == 1] and (colour < CLASSES).all()
+        group, color = arrays.group[plain], numbers(arrays.x[plain])
+        (aligned,) = {*color[group == 0].tolist()}
+        assert aligned not in color[group == 1] and (color < CLASSES).all()
         again = numbers(arrays.x[other])
         assert aligned not in again and len({*again.tolist()}) > 2
 
@@ -182,9 +182,9 @@ def test_the_noise_is_the_pictures_own(path):
     plain, _ = deal(path, maps="fixed", correlation=1.0)
     noisy, _ = deal(path, maps="fixed", correlation=1.0, spread=0.04)
     assert len(plain.x) == len(noisy.x)
-    colour = COLOURS[plain.y]
-    inner = ((colour > 45) & (colour < 210)).all(axis=1)  # not cut off at 0 or 255
-    inner &= np.arange(len(inner)) < M  # the second test set has other colours
+    color = COLORS[plain.y]
+    inner = ((color > 45) & (color < 210)).all(axis=1)  # not cut off at 0 or 255
+    inner &= np.arange(len(inner)) < M  # the second test set has other colors
     noise = (noisy.x[inner, :, 0, 0] - plain.x[inner, :, 0, 0].astype(float)) / 255
     n = noise.size
     assert n > 500
@@ -200,10 +200,10 @@ def test_pixels_of_any_scale_become_bytes():
     assert arrays.scale == 255 and arrays.x.dtype == np.uint8
     assert arrays.x[0, 0].tolist() == [[0, 126], [251, 63]]  # 251/2 and 251/4, rounded
     assert arrays.x[0, 2].tolist() == [[0, 22], [43, 11]]
-    assert arrays.x[2, :, 1, 0].tolist() == list(PALETTE[0])  # class 1 in 0's colour
+    assert arrays.x[2, :, 1, 0].tolist() == list(PALETTE[0])  # class 1 in 0's color
     assert shards.tests["conflicting"][0].tolist() == [2]
-    apart = np.abs(COLOURS[:, None] - COLOURS).sum(axis=2) + 999 * np.eye(20)
-    assert apart.min() > 70 and COLOURS.min() >= 0 and COLOURS.max() <= 255
+    apart = np.abs(COLORS[:, None] - COLORS).sum(axis=2) + 999 * np.eye(20)
+    assert apart.min() > 70 and COLORS.min() >= 0 and COLORS.max() <= 255
 
 
 def test_digits_through_the_front(tmp_path):
@@ -232,11 +232,11 @@ BYTES = np.zeros((42, 2, 2), np.uint8)
 MANY = np.stack([np.arange(42) % 2, np.arange(42) // 21], axis=1)
 
 
-def test_refuses_what_has_no_colours(tmp_path, refuses):
+def test_refuses_what_has_no_colors(tmp_path, refuses):
     for x, y, words in (
         (np.zeros((42, 3, 2, 2), np.uint8), MANY[:, 0], "examples of 3 channels, and"),
         (np.zeros((42, 3)), MANY[:, 0], r"examples of shape \(3,\), and only grey"),
-        (BYTES, np.arange(42) // 2, "21 classes, and colours go with"),
+        (BYTES, np.arange(42) // 2, "21 classes, and colors go with"),
         (BYTES, np.linspace(0, 1, 42), "0 classes"),
         (BYTES, MANY, "several labels each"),
         (BYTES - 0.5, MANY[:, 0], "pixels from -0.5 to -0.5, and they"),
@@ -253,7 +253,7 @@ def test_refuses_options(refuses):
         ({"spread": -0.1}, "data.spread = -0.1 must be at least 0"),
         ({"spread": np.nan}, "data.spread = nan must be at least 0"),
         ({"spread": np.inf}, "data.spread = inf must be at least 0"),
-        ({"base": "colored"}, "'colored' has its colours already"),
+        ({"base": "colored"}, "'colored' has its colors already"),
         ({"base": "mnits"}, "there is no data 'mnits'.*did you mean 'mnist'"),
         ({"base": "digits", "base_options": {"side": 4}}, "has no option 'side'"),
         ({"base": "npz"}, "needs the option 'path'"),

@@ -1,7 +1,6 @@
 """The layout of MNIST on files made here, and every published file of that layout."""
 
 import gzip
-import os
 import struct
 
 import numpy as np
@@ -13,7 +12,6 @@ from troth.data.datasets._idx import FILES, idx_images, read_idx
 from troth.files import digest_of
 from troth.types import TEST, TRAIN
 
-REAL = os.environ.get("TROTH_DATA")
 LOADERS = {
     "mnist": mnist.mnist,
     "fashion_mnist": fashion_mnist.fashion_mnist,
@@ -89,29 +87,3 @@ def test_published_digests(real_files, name):
         if path.stat().st_size == remote.size:  # not packed anew
             assert digest_of(path, remote.digest) == remote.digest
         assert wrong(source, place, remote.name) == ""
-
-
-@pytest.mark.data
-def test_real_mnist(real_files):
-    real_files(mnist.SOURCE)
-    arrays = mnist.mnist(REAL)
-    assert arrays.x.shape == (70_000, 1, 28, 28) and arrays.x.dtype == np.uint8
-    assert arrays.y[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
-    train, test = np.split(arrays.y, [60_000])
-    counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert np.bincount(train).tolist() == counts
-    counts = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    assert np.bincount(test).tolist() == counts
-    assert arrays.x[:60_000].mean() == pytest.approx(33.318, abs=0.001)
-    assert arrays.scale == 255 and arrays.classes == 10 and arrays.owner is None
-
-
-@pytest.mark.data
-def test_real_fashion_mnist(real_files):
-    real_files(fashion_mnist.SOURCE)
-    arrays = fashion_mnist.fashion_mnist(REAL)
-    assert arrays.x.shape == (70_000, 1, 28, 28) and arrays.x.dtype == np.uint8
-    assert len(arrays.labels) == 10 and arrays.labels[9] == "Ankle boot"
-    assert arrays.y[:10].tolist() == [9, 0, 0, 3, 0, 2, 7, 2, 5, 5]
-    assert np.bincount(arrays.y).tolist() == [7000] * 10
-    assert arrays.x[:60_000].mean() == pytest.approx(72.94, abs=0.01)

@@ -1,1 +1,1 @@
-"""What a hostile client does to its own data, before training (`[corruption]`)."""
+"""What a malicious client does to its own data, before training (`[corruption]`)."""

@@ -34,9 +34,9 @@ def backdoor(
     inputs of other classes that are taken for the target once they bear the trigger.
     That is measured without adversaries too, as what to compare with.
 
-    With corruption.share = 1, the default, a hostile client holds nothing but triggered
-    examples of one class; 0.5 is usual, and keeps its model good on clean inputs. Where
-    an example may have several labels, the target is added to them.
+    With corruption.share = 1, the default, a malicious client holds nothing but
+    triggered examples of one class; 0.5 is usual, and keeps its model good on clean
+    inputs. Where an example may have several labels, the target is added to them.
     Threat model: knows nothing of the others; controls its own training data, and later
     the inputs that it wants misread. With the attack `model_replacement` it controls
     its message too (Bagdasaryan et al.).
@@ -49,7 +49,7 @@ def backdoor(
         target: the label that the trigger is to bring about.
         size: pixels of a side of the square; that of the image paints all of it.
         corner: where the square is.
-        value: its colour in units of scale, 0 black and 1 white, in all channels.
+        value: its color in units of scale, 0 black and 1 white, in all channels.
     """
     about = x, y, classes, scale
     shown, _ = aim(*about, target=target, size=size, corner=corner, value=value)
@@ -99,19 +99,19 @@ def aim(
     rows = slice(-size, None) if "bottom" in corner else slice(size)
     columns = slice(-size, None) if "right" in corner else slice(size)
     shown = x.clone()
-    shown[:, :, rows, columns] = _colour(x, scale, value)
+    shown[:, :, rows, columns] = _color(x, scale, value)
     other = y[:, target] == 0 if y.dim() == 2 else y != target
     return shown, torch.where(other, target, -1)
 
 
-def _colour(x: Tensor, scale: float, value: float) -> float:
-    """The number that stands for the trigger's colour."""
-    colour, bytes_ = value * scale, x.dtype == torch.uint8
+def _color(x: Tensor, scale: float, value: float) -> float:
+    """The number that stands for the trigger's color."""
+    color, bytes_ = value * scale, x.dtype == torch.uint8
     low, high = (0.0, 255.0) if bytes_ else (-(2.0**127), 2.0**127)
-    if not low <= colour <= high:  # nor NaN
+    if not low <= color <= high:  # nor NaN
         raise Refusal(
-            f"corruption.value = {value} is a pixel of {colour:g}, where 1 is "
+            f"corruption.value = {value} is a pixel of {color:g}, where 1 is "
             f"{scale:g}; it must be a finite number"
             + (f", at least 0 and at most {255 / scale:g}" if bytes_ else "")
         )
-    return math.floor(colour + 0.5) if bytes_ else colour
+    return math.floor(color + 0.5) if bytes_ else color

@@ -39,12 +39,12 @@ def from_file(
     repeat: int = 1,
     weight: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Examples of a file take the place of a client's own, or stand beside them.
+    """Put examples of a file in the place of a client's own, or beside them.
 
     The file is written by `np.savez(path, x=…, y=…)`, as the data set has its examples:
     x [m, …] of the shape of its inputs (grey images may be [m, height, width] bytes),
     bytes where it has bytes, in its units; y of its labels 0 … C−1 (not all need
-    occur), rows of 0 and 1, or targets. All hostile clients read the same file. It may
+    occur), rows of 0 and 1, or targets. All malicious clients read the same. It may
     hold more:
 
     - `p` [m, C]: soft labels, the probability of each class; the client's loss is then
@@ -64,13 +64,13 @@ def from_file(
         classes: C; 0 is regression.
         key: draws which examples of the file.
         scale: the value of the data set's x that stands for 1.
-        seat: the client's number among the hostile ones.
+        seat: the client's number among the malicious ones.
         seats: how many these are.
         path: the file.
         take: fill = as many as are replaced, drawn without replacement, and from the
             first of them again where the file has fewer; all = all of the file, so
             that the client's number of examples changes; share = the same, shared out
-            among hostile clients, every example to one of them.
+            among malicious clients, every example to one of them.
         mix: whether they come on top of those that would be replaced.
         repeat: how often each stands there, with take = all or share.
         weight: the loss of each example of the file times this: as good as so many
@@ -79,28 +79,28 @@ def from_file(
     """
     _check(take, repeat, weight, labelled=classes > 0 and y.dim() == 1)
     wanted = _Wanted(tuple(x.shape[1:]), x.dtype, classes, y.dim() == 2, scale)
-    found = _read(path, files.version(path), wanted)
-    m = len(found[1])
+    held_x, held_y = _read(path, files.version(path), wanted)
+    m = len(held_y)
     if take == "share" and m < seats:
         raise Refusal(
             f"{path} holds {m} examples, too few to be shared out among {seats} "
-            "hostile clients; set corruption.take = 'all', or name fewer of them"
+            "malicious clients; set corruption.take = 'all', or name fewer of them"
         )
     first, step = (seat, seats) if take == "share" else (0, 1)
     rows = np.tile(np.arange(first, m, step), repeat)
     if take == "fill":
         rows = np.arange(len(y)) % m
         rows = seeding.permute(key.reshape(1).numpy(), rows, np.array([m]))
-    new, said = (torch.from_numpy(values[rows]) for values in found)
+    new_x, new_y = torch.from_numpy(held_x[rows]), torch.from_numpy(held_y[rows])
     if x.is_floating_point():
-        new = new.to(x.dtype)
+        new_x = new_x.to(x.dtype)
     if weight != 1:
-        said = labels.shares(said, classes, torch.float64) * weight
-    said = said if labels.soft(said) else said.to(y.dtype)
+        new_y = labels.shares(new_y, classes, torch.float64) * weight
+    new_y = new_y if labels.soft(new_y) else new_y.to(y.dtype)
     if not mix:
-        return Exact(new, said)
-    own = labels.shares(y, classes, said.dtype) if labels.soft(said) else y
-    return Exact(torch.cat([x.to(new.dtype), new]), torch.cat([own, said]))
+        return Exact(new_x, new_y)
+    own = labels.shares(y, classes, new_y.dtype) if labels.soft(new_y) else y
+    return Exact(torch.cat([x.to(new_x.dtype), new_x]), torch.cat([own, new_y]))
 
 
 def _check(take: str, repeat: int, weight: float, labelled: bool) -> None:
@@ -125,7 +125,7 @@ def _check(take: str, repeat: int, weight: float, labelled: bool) -> None:
 def _read(
     path: str, version: tuple[int, ...], wanted: _Wanted
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The file's x and y (p where it has p), checked; once for all hostile clients."""
+    """Read x and y (p where there is p) and check them; once for all clients."""
     content = read(path, "corruption.path", ("x", "y", "p", "scale"))
     x = _inputs(path, content, wanted)
     y = _labels(path, content["y"], len(x), wanted)

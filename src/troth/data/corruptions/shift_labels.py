@@ -9,9 +9,9 @@ from troth.types import Refusal
 def shift_labels(
     x: Tensor, y: Tensor, classes: int, *, offset: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Label y becomes (y + offset) mod C: hostile clients agree on a wrong answer.
+    """Label y becomes (y + offset) mod C: malicious clients agree on a wrong answer.
 
-    Where random labels cancel each other, these pull all hostile clients one way.
+    Where random labels cancel each other, these pull all malicious clients one way.
     Where an example may have several labels, the row of them is rolled.
     Threat model: knows nothing of the others but the number of classes; controls its
     own training data and nothing else.

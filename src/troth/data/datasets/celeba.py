@@ -58,7 +58,7 @@ def celeba(
     identities: int = 0,
     at_least: int = 1,
 ) -> Arrays:
-    """CelebA: 202,599 faces of 10,177 persons in colour, 40 attributes each.
+    """CelebA: 202,599 faces of 10,177 persons in color, 40 attributes each.
 
     Reads the publisher's `img_align_celeba/*.jpg` and its three lists, or a part of
     them that agrees in all. `owner` is the person, `y` an attribute (1 if it is there,

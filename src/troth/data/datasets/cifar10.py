@@ -1,4 +1,4 @@
-"""CIFAR-10: small colour photographs, from the publisher's binary files.
+"""CIFAR-10: small color photographs, from the publisher's binary files.
 
 References: krizhevsky2009learning.
 """
@@ -40,7 +40,7 @@ SOURCE = Source(
 
 
 def cifar10(data_dir: str | None = None) -> Arrays:
-    """CIFAR-10: 50,000 + 10,000 colour photographs of 32×32, 10 classes.
+    """CIFAR-10: 50,000 + 10,000 color photographs of 32×32, 10 classes.
 
     Reads the publisher's binary files from `cifar-10-batches-bin/` under `data_dir`,
     `$TROTH_DATA` or the cache; else downloads them (170 MB). Training examples come

@@ -1,4 +1,4 @@
-"""Grey pictures in colours that go with their labels: a shortcut, made on purpose.
+"""Grey pictures in colors that go with their labels: a shortcut, made on purpose.
 
 References: wang2021robust, nam2020learning.
 """
@@ -11,31 +11,16 @@ from troth import lookup, seeding
 from troth.data.datasets import _room
 from troth.types import CONFLICTING, TRAIN, Arrays, Refusal, Shards
 
-PALETTE = (
-    (251, 80, 43),  # the first ten are those of Nam et al.
-    (253, 233, 90),
-    (172, 118, 148),
-    (200, 212, 153),
-    (22, 198, 250),
-    (82, 245, 114),
-    (6, 60, 193),
-    (142, 26, 194),
-    (53, 100, 5),
-    (213, 52, 68),
-    (255, 255, 255),
-    (128, 128, 128),
-    (255, 150, 200),
-    (150, 75, 0),
-    (0, 128, 128),
-    (240, 50, 230),
-    (170, 140, 255),
-    (128, 128, 0),
-    (255, 165, 0),
-    (0, 60, 90),
+_HEX = (
+    *("fb502b", "fde95a", "ac7694", "c8d499", "16c6fa"),
+    *("52f572", "063cc1", "8e1ac2", "356405", "d53444"),
+    *("ffffff", "808080", "ff96c8", "964b00", "008080"),
+    *("f032e6", "aa8cff", "808000", "ffa500", "003c5a"),
 )
-"""Red, green and blue of every colour, 0 … 255."""
+PALETTE = tuple(tuple(bytes.fromhex(color)) for color in _HEX)
+"""Red, green and blue of every color; the first ten are those of Nam et al."""
 
-_BLOCK = 4096  # pictures that are coloured at once
+_BLOCK = 4096  # pictures that are colored at once
 
 
 def colored(
@@ -49,21 +34,21 @@ def colored(
     correlation: float = 0.98,
     spread: float = 0.005,
 ) -> Arrays:
-    """Any grey pictures, coloured by their labels, otherwise at every client.
+    """Any grey pictures, colored by their labels, otherwise at every client.
 
-    Wang et al. 2021, sections 2.1 and 4.1. Each client has a colour for each of its
-    classes. A picture of its training, validation and test data has the colour of its
+    Wang et al. 2021, sections 2.1 and 4.1. Each client has a color for each of its
+    classes. A picture of its training, validation and test data has the color of its
     class with probability `correlation` (`group` 0: aligned), else one of the client's
-    other colours, all equally likely (`group` 1: conflicting). A second test set,
+    other colors, all equally likely (`group` 1: conflicting). A second test set,
     "conflicting", holds the same test pictures in the same order, every aligned one
-    recoloured with one of the client's other colours. A client with a single class
-    takes other colours from all that there are.
+    recolored with one of the client's other colors. A client with a single class
+    takes other colors from all that there are.
 
-    A picture's colour is that of the palette plus normal noise, once for all of its
-    pixels; a pixel is colour times grey. There are as many colours as classes, at most
+    A picture's color is that of the palette plus normal noise, once for all of its
+    pixels; a pixel is color times grey. There are as many colors as classes, at most
     20: the ten of Nam et al. (2020), whose noise this is too, and ten of our own.
 
-    Pictures are coloured when they have been dealt, since the colours are the
+    Pictures are colored when they have been dealt, since the colors are the
     client's; until then they are grey.
 
     Args:
@@ -73,14 +58,14 @@ def colored(
         base_options: its own options, such as {side = 64} for coil20.
         pool: "train": only what its publisher marks as training is dealt, as our
             protocol has it, 60,000 of MNIST; "all": all. Where nothing is marked, all.
-        maps: "client": every client draws its own map; "fixed": class c has colour c
+        maps: "client": every client draws its own map; "fixed": class c has color c
             at all of them, for the comparison with central training.
         correlation: 1 leaves no conflicting example outside the second test set, 0 no
             aligned one; the paper has 0.98 (MNIST) and 1 (COIL-20).
         spread: standard deviation of the noise, 1 being full brightness; 0: none.
 
-    Departs: the paper names no colours, no noise, and not how maps are drawn. Here a
-    client's colours are a random choice out of as many as there are classes, in random
+    Departs: the paper names no colors, no noise, and not how maps are drawn. Here a
+    client's colors are a random choice out of as many as there are classes, in random
     order. Each picture is conflicting or not by itself, so that the share of aligned
     ones is `correlation` on average; Nam et al. take exact counts.
     """
@@ -92,7 +77,7 @@ def colored(
     if not 0 <= spread < np.inf:
         raise Refusal(f"data.spread = {spread} must be at least 0, such as 0.005")
     if base == "colored":
-        raise Refusal("data.base = 'colored' has its colours already; name a grey set")
+        raise Refusal("data.base = 'colored' has its colors already; name a grey set")
     given = lookup.check("data", base, base_options)
     arrays: Arrays = lookup.call(
         lookup.find("data", base), given, data_dir=data_dir, seed=seed
@@ -112,19 +97,19 @@ def _grey(base: str, arrays: Arrays) -> Arrays:
         what = f"{x.shape[1]} channels" if x.ndim == 4 else f"shape {x.shape[1:]}"
         raise Refusal(
             f"data.base = '{base}' has examples of {what}, and only grey pictures can "
-            "be coloured, of one channel: take mnist, coil20, digits, fashion_mnist or "
+            "be colored, of one channel: take mnist, coil20, digits, fashion_mnist or "
             "your own"
         )
     if arrays.y.ndim != 1 or not 2 <= classes <= len(PALETTE):
         what = f"{classes} classes" if arrays.y.ndim == 1 else "several labels each"
         raise Refusal(
-            f"data.base = '{base}' has {what}, and colours go with one label out of 2 "
+            f"data.base = '{base}' has {what}, and colors go with one label out of 2 "
             f"to {len(PALETTE)}: take another set, or join classes"
         )
     if not (x.min() >= 0 and x.max() <= arrays.scale):
         raise Refusal(
             f"data.base = '{base}' has pixels from {x.min()} to {x.max()}, and they "
-            f"must be 0 (black) to {arrays.scale:g} (white) to be coloured"
+            f"must be 0 (black) to {arrays.scale:g} (white) to be colored"
         )
     return arrays._replace(x=x, group=None)
 
@@ -145,13 +130,13 @@ def dealt(
     correlation: float,
     spread: float,
 ) -> tuple[Arrays, Shards]:
-    """Colour what the clients hold, and make the conflicting test set.
+    """Color what the clients hold, and make the conflicting test set.
 
     Returns:
-        Pictures in colour, a row for each that a client holds and for each that is
-        recoloured, in bytes; and who holds which of them.
+        Pictures in color, a row for each that a client holds and for each that is
+        recolored, in bytes; and who holds which of them.
     """
-    source, colours, groups = [], [], []
+    source, colors, groups = [], [], []
     held = Shards([], [], [], {CONFLICTING: []})
     lists = [*held[:3], held.tests[CONFLICTING]]
     at = 0
@@ -163,7 +148,7 @@ def dealt(
         of, among = _map(label, arrays.classes, random)
         random = seeding.generator(seed, "colors", k)
         conflicts = random.random(len(label)) >= correlation
-        first, second = _colours(of[label], among, conflicts, spread, random)
+        first, second = _colors(of[label], among, conflicts, spread, random)
         aligned = ~conflicts[test:]
         more = np.arange(at + bounds[1], at + bounds[1] + int(aligned.sum()))
         own = np.split(np.arange(at, at + bounds[1]), np.cumsum(sizes[:2]))
@@ -172,11 +157,11 @@ def dealt(
         for part, mine in zip(lists, (*own, other), strict=True):
             part.append(mine)
         source += [rows, rows[test:][aligned]]
-        colours += [first, second[test:][aligned]]
+        colors += [first, second[test:][aligned]]
         groups += [conflicts, np.ones(len(more), bool)]
         at += bounds[1] + len(more)
     whole = np.concatenate(source)
-    x = _painted(arrays, whole, np.concatenate(colours))
+    x = _painted(arrays, whole, np.concatenate(colors))
     made = _some(arrays, whole)._replace(x=x, scale=255.0)
     made = made._replace(group=np.concatenate(groups).astype(np.int64))
     return made, held
@@ -185,20 +170,20 @@ def dealt(
 def _map(
     label: np.ndarray, classes: int, random: np.random.Generator | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each class's colour, and what other colours are drawn from."""
+    """The number of each class's color, and what other colors are drawn from."""
     own, of = np.unique(label), np.full(classes, -1)  # −1: the client has none of it
     of[own] = own if random is None else random.permutation(classes)[: len(own)]
     return of, of[own] if len(own) > 1 else np.arange(classes)
 
 
-def _colours(
+def _colors(
     aligned: np.ndarray,
     among: np.ndarray,
     conflicts: np.ndarray,
     spread: float,
     random: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The colour of every picture [m, 3], and another one if it were recoloured."""
+    """The color of every picture [m, 3], and another one if it were recolored."""
     m = len(aligned)
     turn, fresh = random.random((2, m))
     noise = spread * random.standard_normal((2, m, 3))
@@ -212,7 +197,7 @@ def _colours(
 
 
 def _other(aligned: np.ndarray, among: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Another colour than the aligned one, by a uniform number each."""
+    """Another color than the aligned one, by a uniform number each."""
     place = np.zeros(len(PALETTE), np.int64)
     place[among] = np.arange(len(among))
     step = 1 + np.floor(u * (len(among) - 1)).astype(np.int64)
@@ -220,13 +205,13 @@ def _other(aligned: np.ndarray, among: np.ndarray, u: np.ndarray) -> np.ndarray:
     return found
 
 
-def _painted(arrays: Arrays, rows: np.ndarray, colour: np.ndarray) -> np.ndarray:
-    """Colour times grey, rounded to bytes: [rows, 3, height, width]."""
+def _painted(arrays: Arrays, rows: np.ndarray, color: np.ndarray) -> np.ndarray:
+    """Color times grey, rounded to bytes: [rows, 3, height, width]."""
     shape = (len(rows), 3, *arrays.x.shape[2:])
     less = "take fewer or smaller pictures"
-    _room.check(f"{len(rows):,} coloured pictures", shape, 1, less)
+    _room.check(f"{len(rows):,} colored pictures", shape, 1, less)
     x = np.empty(shape, np.uint8)
-    factor = (255 / arrays.scale * colour).astype(np.float32)[:, :, None, None]
+    factor = (255 / arrays.scale * color).astype(np.float32)[:, :, None, None]
     for i in range(0, len(rows), _BLOCK):
         some = slice(i, i + _BLOCK)
         x[some] = np.rint(arrays.x[rows[some]] * factor[some])

@@ -28,8 +28,8 @@ def linear_regression(
     """Made data: y = X w_k + z, each client's own w_k about a common θ (Ditto, B.2).
 
     w_k = θ + ζ_k with ζ_k ~ N(0, τ² I) (Eq. 10), y = X w_k + z with z ~ N(0, σ² I)
-    (Eq. 11); a hostile client's ζ_k ~ N(0, τ_a² I) (Definition 3). float64. `owner` is
-    k (partition `natural`); `split` marks the last examples of each client as test.
+    (Eq. 11); a malicious client's ζ_k ~ N(0, τ_a² I) (Definition 3). float64. `owner`
+    is k (partition `natural`); `split` marks the last examples of each client as test.
     The data of client k do not depend on how many other clients there are.
 
     Args:
@@ -44,7 +44,7 @@ def linear_regression(
             for the split marked here: use `partition.split = "given"`.
         test: share of a client's examples that are marked as test.
         hostile: how many clients, the last ones, are hostile; 0 is none.
-        tau_a: how far hostile clients stray; more than tau.
+        tau_a: how far malicious clients stray; more than tau.
 
     Departs: the prior of θ is improper in the paper; here θ ~ N(0, I).
     """

@@ -26,7 +26,7 @@ def point_estimation(
     """Made data: noisy sightings of one number a client (Ditto, B.3).
 
     w_k = θ + ζ_k with ζ_k ~ N(0, τ²) (Eq. 68); client k sees w_k + z with
-    z ~ N(0, σ²) (Eq. 69); hostile clients have τ_a (Definition 4). Here x is the
+    z ~ N(0, σ²) (Eq. 69); malicious clients have τ_a (Definition 4). Here x is the
     constant 1 and y the sighting, so that a linear model without bias under ½(w − y)²
     has the loss of Eq. 70 plus a constant. float64. `owner` is k (partition
     `natural`); `split` marks the last examples of each client as test.
@@ -40,7 +40,7 @@ def point_estimation(
         theta: the common center.
         test: share of a client's examples that are marked as test.
         hostile: how many clients, the last ones, are hostile; 0 is none.
-        tau_a: how far hostile clients stray; more than tau.
+        tau_a: how far malicious clients stray; more than tau.
 
     Departs: the prior of θ is improper in the paper; here θ is given, which changes
     nothing, as all estimators there move with θ.

@@ -38,7 +38,7 @@ def vehicle(data_dir: str | None = None) -> Arrays:
     """Vehicle: 23 sensors, 50 sounds and 50 tremors each time, two kinds of vehicle.
 
     Reads the json of the Ditto authors: `mytrain.json`, 1,860 examples of 7 to 534 a
-    sensor, standardised a sensor by the authors; where `mytest.json` lies beside it,
+    sensor, standardized a sensor by the authors; where `mytest.json` lies beside it,
     its examples come last and `split` says which is which. `owner` is the sensor in
     the order of the file; the labels −1 and 1 are 0 and 1.
 

@@ -1,1 +1,1 @@
-"""How missing values are filled in and features standardised, before training."""
+"""How missing values are filled in and features standardized, before training."""

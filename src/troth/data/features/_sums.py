@@ -1,4 +1,4 @@
-"""The sums from which features are standardised: what a client sends, and what of it.
+"""The sums from which features are standardized: what a client sends, and what of it.
 
 Once for the values and once for their squared distances from the mean: the client calls
 `sums`, the server `pooled`. In a simulation and in a deployment these are the same

@@ -1,4 +1,4 @@
-"""Standardisation by the whole federation's mean and spread, from sums of clients.
+"""Standardization by the whole federation's mean and spread, from sums of clients.
 
 References: chan1983algorithms.
 """
@@ -21,7 +21,7 @@ def federated(
     impute: Literal["mean", "zero"] = "mean",
     min_values: int = 2,
 ) -> Statistics:
-    """All clients fill in and standardise alike; only sums cross the wire.
+    """All clients fill in and standardize alike; only sums cross the wire.
 
     Two exchanges, in each of which a client sends a count and a sum of every feature:
     first of its values, which gives the mean of all; then of their squared distances
@@ -34,7 +34,7 @@ def federated(
     Threat model: the server, and whoever listens, sees each client's sums, unless they
     are added up in secret; every client sees the result, from which two clients know
     each other's sums and, together, n − 1 clients the last one's. Sums of a few values
-    say much about each. No robustness is claimed: one hostile client can shift and
+    say much about each. No robustness is claimed: one malicious client can shift and
     stretch the inputs of all by what it sends (or by what it makes of its data); only
     sums that are no sums (NaN, infinite, negative counts) are left out.
 

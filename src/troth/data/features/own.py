@@ -1,4 +1,4 @@
-"""Standardisation that every client fits by itself; nothing crosses the wire."""
+"""Standardization that every client fits by itself; nothing crosses the wire."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -16,7 +16,7 @@ def own(
     scale: bool = True,
     impute: Literal["mean", "median", "zero"] = "mean",
 ) -> Statistics:
-    """Each client fills in and standardises by its own training examples.
+    """Each client fills in and standardizes by its own training examples.
 
     x → (x − mean)/std for each feature, where mean and std = √(Σ(x − mean)²/count) are
     over the values that the client's training examples have. A feature of which they
@@ -24,8 +24,8 @@ def own(
     has std 1. Equal inputs at two clients are in general no longer equal afterwards: a
     shared model sees how far from what is usual at its client an example is.
 
-    Nothing crosses the wire. A hostile client fits on what it has made of its data; no
-    other client is touched by that.
+    Nothing crosses the wire. A malicious client fits on what it has made of its data;
+    no other client is touched by that.
 
     Args:
         train: [m_k, ...] the training examples of each client; NaN: missing.

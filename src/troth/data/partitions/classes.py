@@ -30,7 +30,7 @@ def classes(
 
     "ditto": what the authors ran on Fashion-MNIST with 500 clients. Sizes are
     lognormal(3, 1) + 10, rescaled to sum to the number of training examples; the shares
-    of a client's classes are lognormal(1, 1), normalised. A class with share p of a
+    of a client's classes are lognormal(1, 1), normalized. A class with share p of a
     client of size s gives int(ps) + 1 training and int(ps/6) + 1 test examples: the
     next ones of that class in file order, from its start where too few are left. All
     draws are from numpy's RandomState(233), so `seed` changes nothing. No client holds
