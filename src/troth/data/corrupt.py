@@ -71,14 +71,14 @@ def _pair(
 ) -> tuple[Tensor, Tensor]:
     """Call a function of a corruption's module, which must give two tensors."""
     about = {"classes": arrays.classes, "scale": arrays.scale}
-    found = lookup.call(function, options, **about, **given)
-    kinds = [isinstance(v, Tensor) for v in found] if isinstance(found, tuple) else []
+    made = lookup.call(function, options, **about, **given)
+    kinds = [isinstance(v, Tensor) for v in made] if isinstance(made, tuple) else []
     if kinds != [True, True]:
         raise Refusal(
-            f"{who} gives a {type(found).__name__}; it must give two tensors, inputs "
+            f"{who} gives a {type(made).__name__}; it must give two tensors, inputs "
             "and labels: return x, y"
         )
-    pair: tuple[Tensor, Tensor] = found
+    pair: tuple[Tensor, Tensor] = made
     return pair
 
 
@@ -147,29 +147,31 @@ def poison(
         chosen = torch.from_numpy(np.sort(some))
     given, key = x[chosen], seeding.keys(seed, "corruption", round_, who)
     seat = (how.seats[client], len(how.seats)) if how.seats else ()
-    found = how.corrupt(given, y[chosen], key, *seat)
-    new, said = found
-    _check(how, found, given, y)
-    if labels.soft(said) and y.dim() == 1:
-        y = labels.shares(y, how.classes, said.dtype)
-    said = said.to(y.dtype)
-    if new is given and torch.allclose(new, x[chosen], rtol=0, atol=0, equal_nan=True):
-        return Poisoned(chosen, None, said)
-    new = new if isinstance(found, Exact) else like(new, x)
+    pair = how.corrupt(given, y[chosen], key, *seat)
+    new_x, new_y = pair
+    _check(how, pair, given, y)
+    if labels.soft(new_y) and y.dim() == 1:
+        y = labels.shares(y, how.classes, new_y.dtype)
+    new_y = new_y.to(y.dtype)
+    if new_x is given and torch.allclose(
+        new_x, x[chosen], rtol=0, atol=0, equal_nan=True
+    ):
+        return Poisoned(chosen, None, new_y)
+    new_x = new_x if isinstance(pair, Exact) else like(new_x, x)
     if how.redraw:
-        new, said = (
+        new_x, new_y = (
             all_.to(some.dtype).index_put((chosen,), some)
-            for all_, some in ((x, new), (y, said))
+            for all_, some in ((x, new_x), (y, new_y))
         )
         chosen = torch.arange(m)
-    return Poisoned(chosen, new, said)
+    return Poisoned(chosen, new_x, new_y)
 
 
 def _check(
-    how: Corruption, found: tuple[Tensor, Tensor], given: Tensor, before: Tensor
+    how: Corruption, pair: tuple[Tensor, Tensor], given: Tensor, before: Tensor
 ) -> None:
     """Refuse what no client could train on."""
-    x, y = found
+    x, y = pair
     shares = how.classes > 0 and before.dim() == 1 and labels.soft(y)
     shape = (how.classes,) if shares else before.shape[1:]
     if x.shape[1:] != given.shape[1:] or y.shape != (len(x), *shape):
@@ -192,7 +194,7 @@ def _check(
             "with corruption.redraw = true a client must keep their number; set "
             "corruption.redraw = false (from_file: or take = 'fill', without mix)"
         )
-    if shares and not isinstance(found, Exact) and (why := labels.wrong(y)):
+    if shares and not isinstance(pair, Exact) and (why := labels.wrong(y)):
         raise Refusal(
             f"corruption '{how.name}' makes soft labels whose {why}; every row must be "
             "probabilities: at least 0, and 1 together"

@@ -42,8 +42,8 @@ def right(outputs: Tensor, y: Tensor) -> Tensor:
         return finite * ((outputs > 0) == (y > 0)).to(outputs.dtype).mean(dim=1)
     label = likely(y)
     one = outputs.shape[1] == 1
-    said = (outputs[:, 0] > 0).to(label.dtype) if one else outputs.argmax(dim=1)
-    return finite * (said == label).to(outputs.dtype)
+    predicted = (outputs[:, 0] > 0).to(label.dtype) if one else outputs.argmax(dim=1)
+    return finite * (predicted == label).to(outputs.dtype)
 
 
 def wrong(p: Tensor) -> str:

@@ -69,15 +69,14 @@ def _after(
     if function is None:
         return arrays, shards
     given = {k: e.data.options[k] for k in lookup.options(function)}
-    found: tuple[Arrays, Shards] = lookup.call(
-        function, given, arrays=arrays, shards=shards, seed=e.seed
-    )
-    for name, lists in found[1].tests.items():
-        taken = not name.isidentifier() or name in _TAKEN
-        if taken or len(lists) != len(found[1].train):
+    held = {"arrays": arrays, "shards": shards}
+    arrays, shards = lookup.call(function, given, **held, seed=e.seed)
+    for name, lists in shards.tests.items():
+        taken, n = not name.isidentifier() or name in _TAKEN, len(shards.train)
+        if taken or len(lists) != n:
             raise Refusal(
                 f"data '{e.data.name}' makes a test set {name!r} for {len(lists)} of "
-                f"{len(found[1].train)} clients; its name must be one word and none of "
+                f"{n} clients; its name must be one word and none of "
                 f"{', '.join(_TAKEN)}, and every client must have a list"
             )
-    return found
+    return arrays, shards

@@ -154,17 +154,18 @@ class Redraw:
         x, y = self._clean[k]
         how, seed, train = self._how, self._seed, self._data.train.y
         new = corrupt.poison(how, x, y, seed=seed, round_=round_, client=k)
-        inputs, said = x if new.x is None else new.x, new.y
+        inputs, new_y = x if new.x is None else new.x, new.y
         finer = inputs.is_floating_point() and not self._data.x.is_floating_point()
-        if finer or (labels.soft(said) and not labels.soft(train)):
+        if finer or (labels.soft(new_y) and not labels.soft(train)):
             raise Refusal(
                 f"corruption '{how.name}' gives inputs or labels as fractions in round "
                 f"{round_} and did not at first; with corruption.redraw = true they "
                 "must be of one kind in all rounds"
             )
         if labels.soft(train):
-            y, said = (labels.shares(t, how.classes, train.dtype) for t in (y, said))
-        train[self._slots[k]] = y.index_put((new.chosen,), said).to(train)
+            y = labels.shares(y, how.classes, train.dtype)
+            new_y = labels.shares(new_y, how.classes, train.dtype)
+        train[self._slots[k]] = y.index_put((new.chosen,), new_y).to(train)
         if k in self._rows:
             self._data.x[self._rows[k]] = inputs.to(self._data.x)
         elif new.x is not None:
@@ -290,12 +291,12 @@ def _fit(
     rows = torch.split(data.train.row, data.train.size.tolist())
     each, shape = [data.x[mine].numpy() for mine in rows], data.x.shape[1:]
     members = np.setdiff1d(np.arange(len(each)), newcomers)
-    found = _made(part, [each[k] for k in members], names)
-    if found.mean.ndim == len(shape) or not len(newcomers):
-        return found
+    made = _made(part, [each[k] for k in members], names)
+    if made.mean.ndim == len(shape) or not len(newcomers):
+        return made
     late = [_made(part, [each[k]], names) for k in newcomers]
     order = np.argsort(np.concatenate([members, newcomers]))
-    fields = zip(found, *late, strict=True)
+    fields = zip(made, *late, strict=True)
     return Statistics(*(np.concatenate(field)[order] for field in fields))
 
 
@@ -303,15 +304,15 @@ def _made(part: Part, train: list[np.ndarray], names: tuple[str, ...]) -> Statis
     """What the named member makes of some clients' training data."""
     shape = train[0].shape[1:]
     function = lookup.find("features", part.name)
-    found = lookup.call(function, part.options, train=train, names=names)
-    shapes = {np.shape(values) for values in found} if found else set()
+    made = lookup.call(function, part.options, train=train, names=names)
+    shapes = {np.shape(values) for values in made} if made else set()
     if shapes != {shape} and shapes != {(len(train), *shape)}:
         raise Refusal(
             f"features '{part.name}' must give a Statistics whose four arrays all have "
             f"the shape {shape} of an example or {(len(train), *shape)}, one per client"
         )
-    fill, mean, std = (np.asarray(values, np.float64) for values in found[:3])
-    return Statistics(fill, mean, std, np.asarray(found[3], bool))
+    fill, mean, std = (np.asarray(values, np.float64) for values in made[:3])
+    return Statistics(fill, mean, std, np.asarray(made[3], bool))
 
 
 def _blocks(data: Data, split: Split) -> list[tuple[Tensor, Tensor]]:
@@ -331,25 +332,27 @@ def _missing(data: Data) -> np.ndarray:
     return count.numpy()
 
 
-def _layer(found: Statistics, rows: Any = ...) -> layers.Features:
-    return layers.Features(*(torch.from_numpy(values[rows]) for values in found[:3]))
+def _layer(statistics: Statistics, rows: Any = ...) -> layers.Features:
+    return layers.Features(
+        *(torch.from_numpy(values[rows]) for values in statistics[:3])
+    )
 
 
-def _alike(data: Data, found: Statistics, dtype: torch.dtype) -> Data:
+def _alike(data: Data, statistics: Statistics, dtype: torch.dtype) -> Data:
     """All rows by the same statistics."""
-    layer, some = _layer(found), max(1, _NUMBERS // max(1, found.mean.size))
+    layer, some = _layer(statistics), max(1, _NUMBERS // max(1, statistics.mean.size))
     pieces = [layer(x).to(dtype) for x in torch.split(data.x, some)]
     return data._replace(x=torch.cat(pieces))
 
 
-def _apart(data: Data, found: Statistics, dtype: torch.dtype) -> Data:
+def _apart(data: Data, statistics: Statistics, dtype: torch.dtype) -> Data:
     """Every slot becomes a row, by the statistics of the slot's client."""
     given = [data.train, data.valid, data.test, *data.tests.values()]
     rows: list[Tensor] = []
     splits, at = [], 0
     for split in given:
         for row, owner in _blocks(data, split):
-            rows.append(_layer(found, owner.numpy())(data.x[row]).to(dtype))
+            rows.append(_layer(statistics, owner.numpy())(data.x[row]).to(dtype))
         splits.append(split._replace(row=torch.arange(at, at + len(split.row))))
         at += len(split.row)
     before = torch.cat([split.row for split in given])

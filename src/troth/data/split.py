@@ -304,8 +304,8 @@ def set_apart(
         return shards
     group = _checked(arrays.group, how)
     if how == "copied":
-        found = [test[group[test] == 1] for test in shards.test]
-        made = shards._replace(tests={**shards.tests, CONFLICTING: found})
+        tests = [test[group[test] == 1] for test in shards.test]
+        made = shards._replace(tests={**shards.tests, CONFLICTING: tests})
     else:
         made = _held_out(group, shards, seed, correlation)
     if not sum(map(len, made.tests[CONFLICTING])):

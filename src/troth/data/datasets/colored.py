@@ -201,8 +201,7 @@ def _other(aligned: np.ndarray, among: np.ndarray, u: np.ndarray) -> np.ndarray:
     place = np.zeros(len(PALETTE), np.int64)
     place[among] = np.arange(len(among))
     step = 1 + np.floor(u * (len(among) - 1)).astype(np.int64)
-    found: np.ndarray = among[(place[aligned] + step) % len(among)]
-    return found
+    return np.asarray(among[(place[aligned] + step) % len(among)])
 
 
 def _painted(arrays: Arrays, rows: np.ndarray, color: np.ndarray) -> np.ndarray:

@@ -71,13 +71,13 @@ def _moved(images: np.ndarray) -> np.ndarray:
     """
     padded = np.zeros((len(images), 9, 16), np.uint16)
     padded[:, :8, 4:12] = images
-    found = np.empty((2 * _QUARTERS + 1, len(images), 9, 8), np.uint8)
-    for q in range(len(found)):
+    moved = np.empty((2 * _QUARTERS + 1, len(images), 9, 8), np.uint8)
+    for q in range(len(moved)):
         whole, part = divmod(q - _QUARTERS, 4)
         near = padded[:, :, 4 - whole : 12 - whole]
         far = padded[:, :, 3 - whole : 11 - whole]
-        found[q] = (near * (4 - part) + far * part) // 4
-    return found.view(np.uint64)[..., 0]
+        moved[q] = (near * (4 - part) + far * part) // 4
+    return moved.view(np.uint64)[..., 0]
 
 
 def _style(seed: int, owners: torch.Tensor, style: float) -> tuple[np.ndarray, ...]:
@@ -98,8 +98,8 @@ def _written(
 ) -> np.ndarray:
     """The digits as their owners write them: [owner, example, 64]."""
     quarters, source, ink = style
-    found = rows[quarters[:, None], digit[..., None], source[:, None]].view(np.uint8)
-    dimmed: np.ndarray = (found.astype(np.uint16) * ink[:, None, None]) >> 4
+    pixels = rows[quarters[:, None], digit[..., None], source[:, None]].view(np.uint8)
+    dimmed: np.ndarray = (pixels.astype(np.uint16) * ink[:, None, None]) >> 4
     return dimmed
 
 

@@ -36,15 +36,14 @@ def sums(values: np.ndarray, least: int = 1) -> Sums:
     count = there.sum(axis=0)
     with np.errstate(over="ignore"):
         total = np.where(there, values, 0.0).sum(axis=0)
-    told = count >= least
-    return Sums(np.where(told, count, 0), np.where(told, total, 0.0))
+    enough = count >= least
+    return Sums(np.where(enough, count, 0), np.where(enough, total, 0.0))
 
 
 def squares(values: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Squared distances from the mean, of which a client sends the sums next."""
     with np.errstate(over="ignore"):
-        found: np.ndarray = np.square(values - mean)
-    return found
+        return np.asarray(np.square(values - mean))
 
 
 def mean(sent: Sequence[Sums]) -> Mean:
@@ -73,9 +72,9 @@ def pooled(
     """
     good = [s for s in sent if _valid(s, shape, lowest)]
     if len(good) < 2:
-        told = f"{len(good)} client{'' if len(good) == 1 else 's'}"
+        who = f"{len(good)} client{'' if len(good) == 1 else 's'}"
         raise Refusal(
-            f"features 'federated' over {told} would tell that client's own values to "
+            f"features 'federated' over {who} would tell that client's own values to "
             "all: use at least 2 clients, or set features.name = 'own'"
         )
     holders = np.stack([s.number > 0 for s in good]).sum(axis=0)

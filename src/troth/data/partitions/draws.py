@@ -26,8 +26,6 @@ def draws(arrays: Arrays, seed: int, *, sizes: list[int]) -> list[np.ndarray]:
             f"partition.sizes = {sizes} must give every client a number of examples "
             f"from 1 to {m}, all that there are"
         )
-    found = []
-    for client, size in enumerate(sizes):
-        random = seeding.generator(seed, "partition", client)
-        found.append(np.sort(random.choice(m, size, replace=False)))
-    return found
+    random = (seeding.generator(seed, "partition", k) for k in range(len(sizes)))
+    pairs = zip(random, sizes, strict=True)
+    return [np.sort(draw.choice(m, size, replace=False)) for draw, size in pairs]
