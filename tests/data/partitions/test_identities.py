@@ -61,9 +61,9 @@ def test_refuses(refuses):
     for options, words in (
         ({}, "per_client = 0 and partition.clients = 0: set one of them, to 1 to 3"),
         ({"per_client": 2, "clients": 1}, "= 2 and partition.clients = 1: set one of"),
-        ({"per_client": 4}, "partition.per_client = 4 must be 1 to 3, the number of o"),
-        ({"clients": 4}, "partition.clients = 4 must be 1 to 3, the number of owners"),
-        ({"clients": -1}, "partition.clients = -1 must be 1 to 3"),
+        ({"per_client": 4}, "per_client = 4 .* set one of them, to 1 to 3, the number"),
+        ({"clients": 4}, "partition.clients = 4: set one of them, to 1 to 3"),
+        ({"clients": -1}, "partition.clients = -1: set one of them, to 1 to 3"),
     ):
         refuses(words, identities, owned([0, 1, 2, 2]), 0, **options)
     with pytest.raises(Refusal, match="'identities' needs data that say whose each"):

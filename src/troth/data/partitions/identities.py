@@ -34,15 +34,11 @@ def identities(
         clients: how many clients.
     """
     names, code = np.unique(owners("identities", arrays), return_inverse=True)
-    if bool(per_client) == bool(clients):
+    one = bool(per_client) != bool(clients)
+    if not (one and 1 <= (per_client or clients) <= len(names)):
         raise Refusal(
             f"partition.per_client = {per_client} and partition.clients = {clients}: "
             f"set one of them, to 1 to {len(names)}, the number of owners"
-        )
-    key, value = ("clients", clients) if clients else ("per_client", per_client)
-    if not 0 <= value <= len(names):
-        raise Refusal(
-            f"partition.{key} = {value} must be 1 to {len(names)}, the number of owners"
         )
     n = clients or len(names) // per_client
     dealt = np.arange(len(names)) % n
