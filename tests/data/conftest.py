@@ -44,20 +44,12 @@ def held():
 
 
 @pytest.fixture
-def resumed(tmp_path):
+def resumed(tmp_path, killed):
     """Compares the files of a run with those of one that was stopped and resumed."""
 
-    class Killed(Exception):
-        pass
-
     def same(tree, done, *more):
-        def kill(progress):
-            if progress.done == done:
-                raise Killed
-
         troth.run(tree, out=tmp_path / "whole")
-        with pytest.raises(Killed):
-            troth.run(tree, out=tmp_path / "cut", watch=kill)
+        killed(tree, done, tmp_path / "cut")
         troth.resume(tmp_path / "cut")
         for name in (files.CLIENTS, files.ROUNDS, files.SHARED, *more):
             whole, cut = (tmp_path / part / name for part in ("whole", "cut"))

@@ -1,4 +1,4 @@
-"""What hostile clients do to their data: whose it may be, how much, how often."""
+"""What malicious clients do to their data: whose it may be, how much, how often."""
 
 import sys
 import types

@@ -115,13 +115,15 @@ def test_check_of_all_that_is_here(troth, refused, offered, tmp_path):
     assert "'digits' has no files here to" in refused("data", "digits", "--check")
 
 
-def test_an_experiment_downloads_what_it_needs(troth, offered, tmp_path):
+def test_an_experiment_downloads_what_it_needs(troth, offered, tmp_path, monkeypatch):
     """The loader then refuses the made files, by name: they were downloaded."""
+    digests = {**mnist.SOURCE.digests, "train-images-idx3-ubyte.gz": md5(A)}
+    monkeypatch.setattr(mnist, "SOURCE", mnist.SOURCE._replace(digests=digests))
     result = troth("run", "--set", "data=mnist", "--set", "model=linear")
     place = tmp_path / "cache" / "troth" / "mnist"
     assert result.exit_code == 2 and (place / "a").read_bytes() == A
     assert "a: 5.0 of 5.0 kB" in result.stderr
-    assert "train-images-idx3-ubyte.gz is not a whole gzip file" in result.stderr
+    assert "train-images-idx3-ubyte.gz is not the published file" in result.stderr
 
 
 def test_offline(refused, offered, monkeypatch):
@@ -131,8 +133,8 @@ def test_offline(refused, offered, monkeypatch):
 
 
 @pytest.mark.slow("a real process that is stopped")
-def test_ctrl_c_keeps_what_came(server, tmp_path):
-    """A real process, stopped in the middle; the same command goes on."""
+def test_ctrl_c_leaves_nothing_half_done(server, tmp_path):
+    """A real process, stopped in the middle; the same command begins anew."""
     server.pace = 0.3  # so that a busy machine is in time to stop it
     content = bytes(range(250)) * 1000
     url = server.url("a", content)
@@ -154,12 +156,12 @@ def test_ctrl_c_keeps_what_came(server, tmp_path):
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=300)[1].decode()
     assert process.returncode == 130 and "Traceback" not in said
-    last = said.splitlines()[-1]
-    assert last.startswith("troth: stopped; the part that arrived is kept")
+    assert said.splitlines()[-1].startswith("troth: stopped; complete files are kept")
+    assert not part.exists() and not (place / "a").exists()
     server.pace = 0.0
     subprocess.run(command, check=True, env=os.environ, stderr=subprocess.DEVNULL)
     assert (place / "a").read_bytes() == content
-    assert server.asked[0] == "" and server.asked[1].startswith("bytes=")
+    assert len(server.seen) == 2
 
 
 def picture(path):

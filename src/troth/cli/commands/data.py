@@ -73,7 +73,7 @@ def _got(name: str, root: str | None, quiet: bool) -> str:
     from troth.cli import progress, tables
     from troth.data import catalogue
 
-    text = "stopped; the part that arrived is kept: repeat the command to continue"
+    text = "stopped; complete files are kept: the same command gets the others"
     with stoppable(lambda: text), progress.Watcher(name, "", quiet):
         place = catalogue.get(name, root)
     if not quiet:

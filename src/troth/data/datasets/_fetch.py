@@ -138,7 +138,7 @@ def _write(stream: Any, part: Path, total: int = 0) -> int:
 def _block(stream: Any) -> bytes:
     """Read on; what goes wrong in reading is not the disk's fault."""
     try:
-        return bytes(stream.read(1 << 16))
+        return bytes(stream.read1(1 << 16))
     except (OSError, http.client.HTTPException) as error:
         raise _Cut(f"it was cut ({error or type(error).__name__})") from None
 
