@@ -49,7 +49,7 @@ def entries(data_dir: str | None = None) -> list[Entry]:
 
 
 def taken(source: Source, place: Path) -> int:
-    """Bytes on disk: of all that is in a folder of its own, else of its files."""
+    """Count the bytes on disk: of a folder of its own, else of its files."""
     own = place.name == source.folder
     paths = (
         p for file in (["**/*"] if own else source.files) for p in place.glob(file)
@@ -58,13 +58,13 @@ def taken(source: Source, place: Path) -> int:
 
 
 def files(source: Source, place: Path) -> list[tuple[str, int]]:
-    """What must be there, as it is there: names and bytes; patterns written out."""
+    """List the files that must be there, with their bytes; patterns written out."""
     paths = [path for file in source.files for path in _files.there(place, file)]
     return [(str(path.relative_to(place)), path.stat().st_size) for path in paths]
 
 
 def check(source: Source, place: Path) -> dict[str, str]:
-    """File → what is wrong with it; "" where it is as published.
+    """Check every file that has a published digest: file → what is wrong, or "".
 
     Files of which no digest is published are left out: nothing can be said of them.
     """
@@ -101,7 +101,7 @@ def deal(
     experiment: str | Path | None = None,
     data_dir: str | None = None,
 ) -> Dealt:
-    """The examples of a data set, and who holds them.
+    """Partition a data set: its examples, and who holds them.
 
     Args:
         name: of the data set; None is that of the experiment.

@@ -90,7 +90,7 @@ def aims(part: CorruptionPart) -> Callable[..., Any] | None:
 
 
 def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:
-    """What a corruption is after, where its module says so by a function `aim`.
+    """Return what a corruption is after, where its module has a function `aim`.
 
     That takes x, y and by name `classes` and `scale`, and options of the corruption;
     it gives what is shown and the label that is wanted, as `types.Aim` says.
@@ -133,7 +133,7 @@ def tensors(arrays: Arrays, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 def poison(
     how: Corruption, x: Tensor, y: Tensor, *, seed: int, round_: int, client: int
 ) -> Poisoned:
-    """What one client makes of all its clean examples x and y, in a round.
+    """Corrupt the clean examples x and y of one client, for a round.
 
     Seed, round (0 where it corrupts once) and client key its draws. With `redraw`,
     inputs that change stand for all of its examples, since others are chosen in the

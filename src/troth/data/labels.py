@@ -13,22 +13,22 @@ _CLOSE = 1e-5  # how far the shares of an example may be from 1 together
 
 
 def soft(y: Tensor) -> bool:
-    """Whether y holds shares: rows of fractions, where several labels are whole."""
+    """Return whether y holds shares: rows of fractions, not whole labels."""
     return y.dim() == 2 and y.is_floating_point()
 
 
 def shares(y: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
-    """[m, classes]: a 1 for each label; what holds shares already stays so."""
+    """Return rows [m, classes] with a 1 for each label; shares stay as they are."""
     return (y if soft(y) else one_hot(y, classes)).to(dtype)
 
 
 def likely(y: Tensor) -> Tensor:
-    """[m] the label with the largest share; other labels and targets stay."""
+    """Return the label [m] with the largest share; other labels and targets stay."""
     return y.argmax(dim=1) if soft(y) else y
 
 
 def right(outputs: Tensor, y: Tensor) -> Tensor:
-    """[m] whether each example is predicted right; of several labels, the share.
+    """Return whether each example is predicted right; of several labels, the share.
 
     As `scores` counts: one output is a margin, class 1 when > 0, and outputs that are
     not finite are wrong.

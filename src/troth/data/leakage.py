@@ -74,7 +74,7 @@ def check_classes(arrays: Arrays, shards: Shards) -> None:
 
 
 def copies(arrays: Arrays, learnt: np.ndarray, tested: np.ndarray) -> np.ndarray:
-    """The rows tested on that have a copy, the same in x and y, among those learnt."""
+    """Find the rows tested on that have a copy, in x and y, among those trained on."""
     key, rows = keys(arrays), np.flatnonzero(tested)
     known = np.sort(key[learnt])
     first = np.searchsorted(known, key[rows], "left")
@@ -101,7 +101,7 @@ def owners(
     number: np.ndarray,
     given: bool,
 ) -> np.ndarray:
-    """Whose each slot is, where every owner is to stand in one part.
+    """Return the owner of each slot, where every owner must be in one part.
 
     `row`, `client` and `number` are those of `split.Held`. Parts are `given` by marks
     of the data, or dealt, which takes two owners of every client.

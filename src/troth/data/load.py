@@ -17,7 +17,7 @@ _TAKEN = ("train", "valid", "test", "shared", "client", "malicious", "newcomer")
 
 
 def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
-    """The data, and who holds what; the last one is kept for the next run of a grid."""
+    """Load and partition the data; the last are kept for the next run of a grid."""
     missing = preprocess.active(e.features)
     path = {**(e.data.options.get("base_options") or {}), **e.data.options}.get("path")
     written = files.version(path) if isinstance(path, str) else ()

@@ -197,7 +197,7 @@ class Prepared(NamedTuple):
 
 
 def active(part: Part) -> bool:
-    """Whether anything is fitted, so that values may be missing."""
+    """Return whether anything is fitted, so that values may be missing."""
     return part.name != "none"
 
 

@@ -56,7 +56,7 @@ def deal(
 
 
 def pairs(client: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each (client, value) first stands, and which of these every slot is."""
+    """Find where each (client, value) first stands, and which of them every slot is."""
     _, value = np.unique(value, return_inverse=True)
     _, first, code = np.unique(
         client * (value.max(initial=0) + 1) + value,
@@ -79,7 +79,7 @@ def _every(size: np.ndarray, count: np.ndarray, begin: np.ndarray) -> np.ndarray
 
 
 def sizes_of(m: int, parts: Fractions) -> list[int]:
-    """Sizes of the parts by largest remainder; training, then test, at least 1."""
+    """Size the parts by largest remainder; training, then test, at least 1."""
     exact = [fraction * m / sum(parts) for fraction in parts]
     sizes = [int(value + 1e-9) for value in exact]
     rest = sorted((TRAIN, TEST, VALID), key=lambda i: sizes[i] - exact[i])

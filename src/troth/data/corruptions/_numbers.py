@@ -16,7 +16,7 @@ def check_classes(name: str, classes: int) -> None:
 
 
 def like(values: Tensor, x: Tensor) -> Tensor:
-    """Values in the type of x: bytes are rounded and stay within 0 … 255."""
+    """Cast values to the type of x: bytes are rounded and clipped to 0 … 255."""
     if x.dtype == torch.uint8 and values.is_floating_point():
         values = values.round().clamp(0, 255)
     return values.to(x.dtype)

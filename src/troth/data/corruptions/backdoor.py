@@ -72,7 +72,7 @@ def aim(
     corner: Corner,
     value: float,
 ) -> tuple[Tensor, Tensor]:
-    """What is shown after training, and what is wanted of each example.
+    """Return what is shown after training, and the label wanted of each example.
 
     Returns:
         The inputs with the trigger, and the target for each of another class; −1 for

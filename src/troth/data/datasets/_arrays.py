@@ -17,7 +17,7 @@ _LOCKED = (NotImplementedError, RuntimeError)  # an unknown compression; a passw
 def read(
     path: str, option: str = "data.path", keys: tuple[str, ...] = _KEYS
 ) -> dict[str, np.ndarray]:
-    """The arrays of these names, as they stand in the file; never a pickle."""
+    """Read the arrays of these names; never a pickle."""
     place = os.path.expanduser(path)
     if not os.path.isfile(place):
         raise Refusal(
@@ -87,7 +87,7 @@ def finite(path: str, key: str, values: np.ndarray) -> None:
 
 
 def codes(path: str, key: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
-    """Owners or groups as int64; texts are numbered in sorted order."""
+    """Return owners or groups as int64; texts are numbered in sorted order."""
     if key not in content:
         return None
     values = content[key]
@@ -99,7 +99,7 @@ def codes(path: str, key: str, content: dict[str, np.ndarray]) -> np.ndarray | N
 
 
 def divided(path: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
-    """Which part each example belongs to, as int8."""
+    """Return which part each example belongs to, as int8."""
     if "split" not in content:
         return None
     values = content["split"]
@@ -108,7 +108,7 @@ def divided(path: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
 
 
 def marks(where: str, words: np.ndarray) -> np.ndarray:
-    """Words for training, validation and test, or their numbers, as int8."""
+    """Turn words for training, validation and test, or their numbers, into int8."""
     known = {**_PARTS, **{str(mark): mark for mark in _PARTS.values()}}
     strange = np.unique(words[~np.isin(words, list(known))])
     if len(strange):

@@ -37,7 +37,7 @@ _BUSY = {408, 425, 429, 500, 502, 503, 504}  # answers that may be others tomorr
 
 
 def offline() -> bool:
-    """Whether the user forbids downloads."""
+    """Return whether the user forbids downloads."""
     return os.environ.get("TROTH_OFFLINE", "0") not in ("", "0")
 
 

@@ -50,7 +50,7 @@ class Source(NamedTuple):
 
 
 def cache() -> Path:
-    """The folder in the user's cache that downloads go to."""
+    """Return the folder in the user's cache that downloads go to."""
     root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(root) / "troth"
 
@@ -79,13 +79,13 @@ def there(place: Path, file: str) -> list[Path]:
 
 
 def held(source: Source, data_dir: str | None) -> Path | None:
-    """The first place that holds all the files of a data set, if there is one."""
+    """Return the first place that holds all the files of a data set, if any."""
     looked = places(source.folder, data_dir)
     return next((place for place in looked if not missing(source, place)), None)
 
 
 def locate(source: Source, data_dir: str | None) -> Path:
-    """The folder that holds all the files of a data set; downloads them if none does.
+    """Find the folder that holds all the files of a data set, or download them.
 
     `data_dir` is looked in first. Downloads go to the user's cache; `TROTH_OFFLINE=1`
     forbids them.
@@ -102,7 +102,7 @@ def locate(source: Source, data_dir: str | None) -> Path:
 
 
 def absent(source: Source, data_dir: str | None, why: str = "") -> str:
-    """The sentence that says what to put where, and where it was looked for."""
+    """Say what to put where, and where it was looked for."""
     looked, lacking = places(source.folder, data_dir), ""
     for place in looked:
         lacks = missing(source, place)
@@ -150,12 +150,12 @@ def _known(path: Path, kind: str, size: int, time: int) -> str:
 
 
 def again(source: Source) -> str:
-    """What to do about a file that is not as it should be."""
+    """Say what to do about a file that is not as it should be."""
     return f"delete it and get it again from {source.page}"
 
 
 def wrong(source: Source, place: Path, file: str) -> str:
-    """What is wrong with a file, going by the published digest; "" if nothing is."""
+    """Say what is wrong with a file by its published digest; "" if nothing is."""
     path, published, digest = place / file, source.digests.get(file, ""), "missing"
     if published and path.is_file():
         kind, status = published.partition(":")[0], path.stat()

@@ -41,7 +41,7 @@ def idx_source(
 
 
 def read_idx(source: Source, place: Path, file: str) -> np.ndarray:
-    """The array in a gzipped IDX file, once it is known to be the published one.
+    """Read the array in a gzipped IDX file, if it is the published one.
 
     IDX: two zero bytes, a byte for the type, a byte for the number of axes, their
     lengths as big-endian 32-bit numbers, then the values, also big-endian.

@@ -78,7 +78,7 @@ def truth(
     hostile: int = 0,
     tau_a: float = 5.0,
 ) -> np.ndarray:
-    """The w_k behind the data of the same seed and options: [clients, dim]."""
+    """Return the w_k behind the data of the same seed and options: [clients, dim]."""
     _room.at_least_1(dim=dim)
     theta = seeding.generator(seed, "linear_regression.theta").standard_normal(dim)
     spread = spreads(clients, tau, hostile, tau_a)
@@ -87,7 +87,7 @@ def truth(
 
 
 def normal(seed: int, purpose: str, clients: int, count: int) -> np.ndarray:
-    """N(0, 1) for every client, whatever the others are: [clients, count]."""
+    """Draw N(0, 1) for every client, whatever the others are: [clients, count]."""
     made = (seeding.generator(seed, purpose, k) for k in range(clients))
     return np.array([random.standard_normal(count) for random in made])
 
@@ -119,6 +119,6 @@ def checked(clients: int, examples: int, sigma: float, test: float) -> None:
 
 
 def marks(examples: int, test: float) -> np.ndarray:
-    """TRAIN, then TEST for the last examples; at least one is TRAIN."""
+    """Mark examples as TRAIN, the last ones as TEST; at least one is TRAIN."""
     count = min(round(test * examples), examples - 1)
     return np.repeat(np.array([TRAIN, TEST], np.int8), [examples - count, count])

@@ -63,7 +63,7 @@ def truth(
     hostile: int = 0,
     tau_a: float = 5.0,
 ) -> np.ndarray:
-    """The w_k behind the data of the same seed and options: [clients]."""
+    """Return the w_k behind the data of the same seed and options: [clients]."""
     if not math.isfinite(theta):
         raise Refusal(f"data.theta = {theta} must be a finite number")
     spread = spreads(clients, tau, hostile, tau_a)

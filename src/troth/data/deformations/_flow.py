@@ -70,7 +70,7 @@ def _coordinates(
 def pixels_per_unit(
     height: int, width: int, frame: Frame = "edges"
 ) -> tuple[float, float]:
-    """How many pixels a shift of 1 is, down the rows and along the columns."""
+    """Return how many pixels a shift of 1 is, down the rows and along the columns."""
     if frame == "centres":
         return (height - 1) / 2, (width - 1) / 2
     return height / 2, width / 2

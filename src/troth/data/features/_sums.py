@@ -28,7 +28,7 @@ class Mean(NamedTuple):
 
 
 def sums(values: np.ndarray, least: int = 1) -> Sums:
-    """What a client sends of its values [m, ...], of which NaN are missing.
+    """Sum what a client sends of its values [m, ...], of which NaN are missing.
 
     Of a feature with fewer values than `least`, count and sum are sent as 0.
     """
@@ -47,7 +47,7 @@ def squares(values: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 
 def mean(sent: Sequence[Sums]) -> Mean:
-    """The mean of all that was counted."""
+    """Return the mean of all that was counted."""
     with np.errstate(over="ignore", invalid="ignore"):
         number = np.stack([s.number for s in sent]).sum(axis=0, dtype=np.float64)
         total = np.stack([s.total for s in sent]).sum(axis=0, dtype=np.float64)
@@ -61,7 +61,7 @@ def pooled(
     names: Sequence[str] = (),
     lowest: float = -np.inf,
 ) -> Mean:
-    """What a server makes of the sums of its clients; it lets no client stand alone.
+    """Pool the sums of clients at the server; no client may stand alone.
 
     Messages that are no sums are left out, as `drop_invalid` leaves out updates: of
     another shape than an example's, NaN, infinite, or a sum below `lowest` (0 for
@@ -99,7 +99,7 @@ def _valid(sent: Sums, shape: tuple[int, ...], lowest: float) -> bool:
 def statistics(
     first: Mean, second: Mean, fill: np.ndarray, center: bool, scale: bool
 ) -> Statistics:
-    """The mean of the values and that of their squared distances → what is applied.
+    """Turn the means of values and of squared distances into what is applied.
 
     A feature is constant where its spread is within the rounding error of the sums,
     var ≤ n·ε·var + (n·ε·mean)², the bound of scikit-learn's StandardScaler.

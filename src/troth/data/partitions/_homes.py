@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from troth.types import TEST, TRAIN, VALID, Arrays, Refusal
+from troth.types import TRAIN, Arrays, Refusal
 
 
 def check_clients(clients: int, m: int) -> None:
@@ -34,7 +34,7 @@ def check_labels(name: str, arrays: Arrays) -> None:
 
 
 def owners(name: str, arrays: Arrays) -> np.ndarray:
-    """Whose each example is: [m]; refuses data that do not say."""
+    """Return the owner of each example [m]; refuse data that do not say."""
     if arrays.owner is None:
         raise Refusal(
             f"partition '{name}' needs data that say whose each example is and these "
@@ -45,16 +45,10 @@ def owners(name: str, arrays: Arrays) -> np.ndarray:
 
 
 def marks(arrays: Arrays) -> np.ndarray:
-    """[m] TRAIN, VALID or TEST, as published; all TRAIN where nothing is said."""
+    """Return the published marks [m], TRAIN, VALID or TEST; all TRAIN without any."""
     if arrays.split is None:
         return np.full(len(arrays.y), TRAIN)
     return arrays.split.astype(np.int64)
-
-
-def code(arrays: Arrays, label: np.ndarray) -> np.ndarray:
-    """[m] one number a (label, mark): what is dealt apart."""
-    both: np.ndarray = label * (1 + max(TRAIN, VALID, TEST)) + marks(arrays)
-    return both
 
 
 def deal(
@@ -73,7 +67,7 @@ def deal(
 
 
 def lists(home: np.ndarray, clients: int) -> list[np.ndarray]:
-    """The rows of each client, ascending, where home [m] says whose a row is.
+    """Return the rows of each client, ascending, where home [m] is the client.
 
     Rows of −1 are nobody's.
     """

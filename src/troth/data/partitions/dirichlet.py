@@ -13,8 +13,8 @@ from troth.data.partitions._homes import (
     check_clients,
     check_labels,
     check_least,
-    code,
     deal,
+    marks,
 )
 from troth.types import TEST, TRAIN, Arrays, Refusal
 
@@ -73,7 +73,7 @@ def dirichlet(
             "makes clients differ, large makes them alike"
         )
     random = seeding.generator(seed, "partition")
-    kind = code(arrays, arrays.y)
+    kind = 3 * arrays.y + marks(arrays)  # what is dealt apart
     count = np.bincount(kind, minlength=3 * arrays.classes).reshape(-1, 3)
     if by == "class":
         sizes = _by_class(count, clients, alpha, min_size, random)
