@@ -107,7 +107,7 @@ def server(monkeypatch):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.delenv("TROTH_OFFLINE")
-    monkeypatch.setattr(_fetch, "PAUSE", 0.01)
+    monkeypatch.setattr(_fetch, "PAUSE", 0.001)
     monkeypatch.setattr(_fetch, "TIMEOUT", 5.0)
     with Server() as made:
         thread = threading.Thread(target=made.serve_forever, args=(0.01,))

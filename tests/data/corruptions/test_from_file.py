@@ -293,7 +293,7 @@ TREE = {
     "adversary": {"clients": [1, 3]},
     "engine": {"how": "loop", "chunk": 1, "device": "cpu"},
 }
-PLANS = [Plan("loop", 1), Plan("vmap", 4), Plan("vmap", 3), Plan("threads", 1, 2)]
+PLANS = [Plan("loop", 1), Plan("vmap", 3), Plan("threads", 1, 2)]
 
 
 def digits(path, m=6):
