@@ -18,8 +18,7 @@ sys.path.append(str(ROOT.parent))
 
 from common import Cell, Changes, main
 
-from troth.reproduce import personal
-from troth.reproduce.personal import grid, label
+from troth.reproduce.rows import GRIDS, label
 from troth.reproduce.store import Store
 
 HALF: Changes = {"adversary": {"fraction": 0.5}}  # A1: random labels
@@ -59,8 +58,13 @@ DATA: dict[str, tuple[Changes, dict[str, Changes]]] = {
 }
 
 
+def grid(name: str, key: str, *values: float) -> list[Changes]:
+    """A method with each value of one option."""
+    return [{"name": name, key: value} for value in values]
+
+
 METHODS: dict[str, list[Changes]] = {
-    **personal.METHODS,
+    **GRIDS,
     "pFedMe": grid("pfedme", "lam", 1.0, 5.0, 15.0),
     "mixture": grid("mixture", "lam", 0.1, 0.5, 0.9),
     "FedPer": grid("fedper", "last", 1, 2),

@@ -1,7 +1,5 @@
 """Panels, their sheet, and how labels look."""
 
-import io
-
 import numpy as np
 import pytest
 from matplotlib.lines import Line2D
@@ -71,13 +69,14 @@ def test_long_titles_do_not_overprint(title, rows):
     assert {axis.get_subplotspec().rowspan.start for axis in axes} == {*range(rows)}
 
 
-def test_points_are_of_shared_and_of_own_models():
+def test_two_points_of_a_label_are_joined():
     found = {"20 %": ({"a": (0.5, 0.1), "b": (0.6, 0.2)}, {"a": (0.9, 0.01)})}
-    figure = panels.scatter(HEAD, found)
+    figure = panels.scatter(HEAD, found, "shared models", "own models")
     (axis,) = figure.axes
-    a, b, own = axis.lines
-    assert a.get_color() == own.get_color() != b.get_color()
+    a, own, joint, b = axis.lines
+    assert a.get_color() == own.get_color() == joint.get_color() != b.get_color()
     assert own.get_markerfacecolor() == "none" != a.get_markerfacecolor()
+    assert [*joint.get_xdata()] == [0.5, 0.9]
     assert axis.get_ylabel() == "variance over clients"
     assert names(figure) == ["a", "b", "filled: shared models", "hollow: own models"]
 
@@ -119,11 +118,11 @@ def test_the_legend_covers_no_panel():
     for axis in axes:
         panels.dress(axis, "a panel", "x", "y")
     handles = {f"a rather long label {k}": Line2D([], []) for k in range(20)}
-    panels.legend(figure, handles, [panels.meaning("hollow: theirs", marker="o")])
+    panels.legend(figure, handles, panels.meanings("", "theirs"))
     assert names(figure) == [*handles, "hollow: theirs"]
-    figure.savefig(io.BytesIO())
+    figure.draw_without_rendering()
     box = figure.legends[0].get_window_extent()
     assert not any(axis.get_window_extent().overlaps(box) for axis in axes)
     figure, _ = panels.sheet("a title", 1)
-    panels.legend(figure, {})
+    panels.legend(figure, {}, {})
     assert not figure.legends

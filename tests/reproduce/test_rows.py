@@ -1,27 +1,24 @@
-"""Columns and rows of the tables: who is hostile, and what methods see of it."""
+"""Columns and rows of the tables: who is malicious, and what methods see of it."""
 
+from itertools import product
 from pathlib import Path
 
-import pytest
-
 from troth.reproduce import listing, rows
+from troth.reproduce.entry import experiment
 from troth.reproduce.settings import SETTINGS
 from troth.reproduce.store import named
 
 ROOT = Path(__file__).parents[2] / "experiments"
 ENTRIES = listing.entries()
+GRIDS = ENTRIES["ditto/table3"].everywhere()
 
 
-def test_hostile_clients_are_those_of_the_authors():
+def test_malicious_clients_are_those_of_the_authors():
     fashion = SETTINGS["Fashion MNIST"].original
     tree = rows.threat(fashion, "A3 20%")
     (committed,) = named(ROOT, "fashion_ditto/table/Ditto λ=1.0, A3 20%, seed 0")
-    assert tree == {
-        key_: value
-        for key_, value in committed["changes"].items()
-        if key_ in ("adversary", "attack")
-    }
-    assert rows.threat(fashion, "clean") == {}
+    own = {k: committed["changes"][k] for k in ("adversary", "attack")}
+    assert tree == own and rows.threat(fashion, "clean") == {}
     assert [rows.hostile(23, share) for share in (0.1, 0.2, 0.5, 0.8)] == [3, 5, 11, 18]
     assert [rows.hostile(500, share) for share in (0.1, 0.2, 0.8)] == [50, 100, 400]
 
@@ -35,9 +32,54 @@ def test_local_models_do_not_see_how_others_attack():
     assert shared.choices == ditto.choices and shared.whose == ("shared",)
 
 
-@pytest.mark.parametrize(
-    ("column", "strong"),
-    [("clean", False), ("A1 50%", False), ("A1 80%", True), ("A3 10%", True)],
-)
-def test_strong_attacks(column, strong):
-    assert rows.strong(column) == strong
+def test_strong_attacks():
+    columns = ("clean", "A1 50%", "A1 80%", "A3 10%")
+    assert [rows.strong(one) for one in columns] == [False, False, True, True]
+
+
+def test_ditto_s_table_3_is_every_method_with_every_value_of_its_grid():
+    (part,) = ENTRIES["ditto/table3"].printed.parts
+    every = {*product(part.rows, part.columns)}
+    assert {(cell.row, cell.column) for cell in GRIDS} == every
+    assert (len(GRIDS), len(rows.GRIDS), len(part.columns)) == (40, 10, 4)
+    for cell in GRIDS:
+        parts = rows.GRIDS[cell.row]
+        assert [tree["personalizer"] for tree in cell.choices] == parts
+        for tree in cell.choices:
+            e = experiment(tree, 0)
+            assert e.partition.split[1] > 0  # validation data, to choose by
+            assert e.adversary.fraction == (0.5 if "A1" in cell.column else 0.0)
+            assert e.data.name == cell.federation.data
+        faces = cell.column.startswith("CelebA")
+        data = "celeba" if faces else "mnist_by_writer"
+        assert cell.federation.data == data and cell.federation.kind == "stand-in"
+
+
+def test_labels():
+    part = {"name": "ewc", "lam": 1.0, "epochs": 5}
+    assert rows.label("EWC", part) == "EWC lam=1.0 epochs=5"
+    assert rows.label("mapper", {"name": "mapper"}) == "mapper"
+    every = [rows.label(name, p) for name, parts in rows.GRIDS.items() for p in parts]
+    assert len({*every}) == len(every) == 25
+
+
+def test_results_of_what_stands_in_are_committed():
+    for cell in GRIDS:
+        assert len(cell.kept) == len(cell.choices)
+        for tree, pattern in zip(cell.choices, cell.kept, strict=True):
+            (said,) = named(ROOT, pattern.format(seed=0))
+            for section in ("data", "personalizer"):
+                assert said["changes"][section] == tree[section]
+            assert pattern.endswith(f"/{said['label']}, seed {{seed}}")
+    original = rows.grids("ditto", [], lambda setting: setting.original)
+    for cells in (original, ENTRIES["ditto/table3"].at("small")):
+        assert len(cells) == 40 and not any(cell.kept for cell in cells)
+
+
+def test_what_stands_in_never_has_the_name_of_the_original():
+    assert len(SETTINGS) == 6
+    for setting in SETTINGS.values():
+        assert setting.original.kind == "original"
+        other = setting.stand_in
+        if other is not None:
+            assert other.kind == "stand-in" and other.name != setting.original.name

@@ -39,7 +39,9 @@ def draw(entry: Entry, root: Path) -> Figure:
     under = [f"ours: {', '.join(_data(entry, root))}"] if entry.data else []
     head = Head(f"{entry.name}: {entry.title}", under, entry.note)
     if entry.form == "scatter":
-        return panels.scatter(head, scattered(entry, root))
+        return panels.scatter(
+            head, scattered(entry, root), "shared models", "own models"
+        )
     if several := found(entry, root):
         return panels.lines(head, several)
     rows = [

@@ -6,22 +6,40 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
+import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from troth import files as folder
 from troth.reproduce import panels, tables
 from troth.reproduce.entry import Entry
 from troth.reproduce.judging import Judged
+from troth.reproduce.panels import THEIRS, Head, Line, Panel
 
 _THREAT = re.compile(r"(A\d) (\d+)%")
+_NAMES = ("ours", "the paper's")
 
 
 def draw(entry: Entry, judged: Sequence[Judged]) -> Figure:
-    """Lines against the share of attackers, or means against variances."""
-    return (_scatter if entry.form == "scatter" else _lines)(entry, judged)
+    """Draw lines against the share of attackers, or means against variances."""
+    head = Head(f"{entry.name}: {entry.title}", [*trained(judged)], entry.note)
+    if entry.form == "scatter":
+        columns = dict.fromkeys(one.cell.column for one in judged)
+        parts = {c: [one for one in judged if one.cell.column == c] for c in columns}
+        points = {_titled(name, mine): _points(mine) for name, mine in parts.items()}
+        return panels.scatter(head, points, *_NAMES)
+    every = [
+        Panel(
+            _titled(name, [one for _, one in points]),
+            "attackers, %" if name else "cell",
+            dict(_lines(points)),
+            marked=True,
+        )
+        for name, points in _panels(judged).items()
+    ]
+    known = any(one.seeds for one in judged), any(one.theirs for one in judged)
+    names = (name if any_ else "" for name, any_ in zip(_NAMES, known, strict=True))
+    more = panels.meanings(*names)
+    return panels.lines(head, every, more, "accuracy of benign clients")
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
@@ -45,14 +63,6 @@ def trained(judged: Sequence[Judged]) -> Iterator[str]:
         yield tables.title(mine, "the paper prints no points; ")
 
 
-def _sheet(
-    entry: Entry, judged: Sequence[Judged], many: int, share: bool
-) -> tuple[Figure, list[Axes]]:
-    title = f"{entry.name}: {entry.title}"
-    note, more = entry.note, {"sharey": share}
-    return panels.sheet(title, many, [*trained(judged)], note, **more)
-
-
 def _panels(judged: Sequence[Judged]) -> dict[str, list[tuple[float, Judged]]]:
     """Panel → its points: an attack and the share of attackers; clean is in each."""
     found: dict[str, list[tuple[float, Judged]]] = {}
@@ -70,27 +80,16 @@ def _panels(judged: Sequence[Judged]) -> dict[str, list[tuple[float, Judged]]]:
     return found or {"": [(float(k), one) for k, one in enumerate(judged)]}
 
 
-def _lines(entry: Entry, judged: Sequence[Judged]) -> Figure:
-    found, handles = _panels(judged), dict[str, Artist]()
-    figure, axes = _sheet(entry, judged, len(found), True)
-    rows = list(dict.fromkeys(one.cell.row for one in judged))
-    for axis, (name, points) in zip(axes, found.items(), strict=True):
-        for k, row in enumerate(rows):
-            own = [(x, one) for x, one in points if one.cell.row == row]
-            mine = sorted(own, key=lambda point: point[0])
-            ran = [(x, one.mean) for x, one in mine if one.seeds]
-            solid = panels.mark(k) | {"linestyle": "-"}
-            (handles[row],) = axis.plot(*_split(ran), **solid, label=row)
-            known = [(x, one.theirs.mean) for x, one in mine if one.theirs]
-            axis.plot(
-                *_split(known), **panels.mark(k, hollow=True) | {"linestyle": ":"}
-            )
-        titled = _titled(name, [one for _, one in points])
-        panels.dress(axis, titled, "attackers, %" if name else "cell")
-        if axis.get_subplotspec().is_first_col():  # type: ignore[union-attr]
-            axis.set_ylabel("accuracy of benign clients", fontsize=8)
-    panels.legend(figure, handles, _meanings(judged, {"linestyle": "-"}, ":"))
-    return figure
+def _lines(points: Sequence[tuple[float, Judged]]) -> Iterator[tuple[str, Line]]:
+    """Lines of a panel: ours and the paper's, row by row."""
+    for row in dict.fromkeys(one.cell.row for _, one in points):
+        own = [(x, one) for x, one in points if one.cell.row == row]
+        mine = sorted(own, key=lambda point: point[0])
+        ours = [(x, one.mean) for x, one in mine if one.seeds]
+        theirs = [(x, one.theirs.mean) for x, one in mine if one.theirs]
+        for label, line in ((row, ours), (row + THEIRS, theirs)):
+            if line:
+                yield label, Line(*np.array(line).T)
 
 
 def _titled(name: str, judged: Sequence[Judged]) -> str:
@@ -99,47 +98,12 @@ def _titled(name: str, judged: Sequence[Judged]) -> str:
     return name if kinds <= {"original"} else f"{name} (ours: other data, see above)"
 
 
-def _split(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in points], [y for _, y in points]
-
-
-def _meanings(
-    judged: Sequence[Judged], ours: dict[str, str], dots: str
-) -> list[tuple[str, Artist]]:
-    """What filled and hollow marks are; only of what there is."""
-    found = []
-    if any(one.seeds for one in judged):
-        found.append(panels.meaning("filled: ours", marker="o", ms=5, **ours))
-    if any(one.theirs for one in judged):
-        look = {"marker": "o", "mfc": "none", "ms": 6, "linestyle": dots}
-        found.append(panels.meaning("hollow: the paper's", **look))
-    return found
-
-
-def _scatter(entry: Entry, judged: Sequence[Judged]) -> Figure:
-    """A method has a colour and a mark; a thin line joins ours with the paper's."""
-    columns = list(dict.fromkeys(one.cell.column for one in judged))
-    figure, axes = _sheet(entry, judged, len(columns), False)
-    rows = list(dict.fromkeys(one.cell.row for one in judged))
-    for axis, column in zip(axes, columns, strict=True):
-        mine = [one for one in judged if one.cell.column == column]
-        for one in mine:
-            _pair(axis, one, rows.index(one.cell.row))
-        panels.dress(axis, _titled(column, mine), "accuracy of benign clients")
-    axes[0].set_ylabel("variance over clients", fontsize=8)
-    handles = {row: Line2D([], [], **panels.mark(k)) for k, row in enumerate(rows)}
-    panels.legend(figure, handles, _meanings(judged, {"linestyle": "none"}, "none"))
-    return figure
-
-
-def _pair(axis: Axes, one: Judged, k: int) -> None:
-    """Ours and the paper's of one method."""
-    at = []
-    if one.seeds:
-        at.append((one.mean, one.std**2))
-        axis.plot(*at[-1], **panels.mark(k))
-    if one.theirs and one.theirs.std is not None:
-        at.append((one.theirs.mean, one.theirs.std**2))
-        axis.plot(*at[-1], **panels.mark(k, hollow=True))
-    if len(at) == 2:
-        axis.plot(*_split(at), color=panels.hue(k), lw=0.6, alpha=0.6, zorder=1)
+def _points(judged: Sequence[Judged]) -> tuple[panels.Points, panels.Points]:
+    """Mean and variance of each row: ours, and the paper's."""
+    ours = {o.cell.row: (o.mean, o.std**2) for o in judged if o.seeds}
+    theirs = {
+        one.cell.row: (one.theirs.mean, one.theirs.std**2)
+        for one in judged
+        if one.theirs and one.theirs.std is not None
+    }
+    return ours, theirs

@@ -79,15 +79,17 @@ def dress(axis: Axes, title: str, x: str = "", y: str = "") -> None:
     axis.grid(alpha=0.3)
 
 
-def legend(figure: Figure, handles: Mapping[str, Artist], more: Any = ()) -> None:
+def legend(
+    figure: Figure, handles: Mapping[str, Artist], more: Mapping[str, Artist]
+) -> None:
     """One for all panels, beside them: it covers nothing.
 
     Args:
         figure: the sheet.
         handles: label → how it looks.
-        more: what marks mean, as `meaning` makes it.
+        more: what marks mean.
     """
-    named = {**handles, **dict(more)}
+    named = {**handles, **more}
     if named:
         figure.legend(
             [*named.values()],
@@ -98,13 +100,15 @@ def legend(figure: Figure, handles: Mapping[str, Artist], more: Any = ()) -> Non
         )
 
 
-def meaning(text: str, **look: Any) -> tuple[str, Artist]:
-    """A line of the legend that stands for no label: what a kind of mark means."""
-    return text, Line2D([], [], **({"color": "#5b6873"} | look))
+def meanings(filled: str, hollow: str) -> dict[str, Artist]:
+    """Lines of the legend that say what filled and hollow marks are; "": nothing."""
+    look: dict[str, Any] = {"color": "#5b6873", "marker": "o", "linestyle": "none"}
+    kinds = {f"filled: {filled}": look, f"hollow: {hollow}": {**look, "mfc": "none"}}
+    return {k: Line2D([], [], **v) for k, v in kinds.items() if not k.endswith(": ")}
 
 
-THEORY, SIMULATED = ", by theory", ", simulated"
-"""End the labels of a line and of the points that belong to it: of one colour."""
+THEORY, SIMULATED, THEIRS = ", by theory", ", simulated", ", the paper's"
+"""Endings of labels that belong together, and are drawn in one color."""
 _SHORT = 32  # characters of titles of which four stand side by side
 _TICKS = (0, 1, 3, 10, 30, 100, 300, 1000)
 
@@ -140,25 +144,40 @@ class Head(NamedTuple):
     foot: str = ""
 
 
-def lines(head: Head, panels: Sequence[Panel]) -> Figure:
-    """A panel a quantity, a line a label, which looks the same in all panels."""
+def lines(
+    head: Head,
+    panels: Sequence[Panel],
+    more: Mapping[str, Artist] = MappingProxyType({}),
+    y: str = "",
+) -> Figure:
+    """Draw a panel per quantity and a line per label, which looks the same in all.
+
+    Args:
+        head: what stands around the panels.
+        panels: at least one.
+        more: what marks mean, for the legend.
+        y: name of an axis that all panels share; "": each has its own.
+    """
     wide = max(len(line) for panel in panels for line in panel.title.split("\n"))
-    row = 4 if wide <= _SHORT else 3
-    figure, axes = sheet(head.title, len(panels), head.under, head.foot, row=row)
+    fit: dict[str, Any] = {"row": 4 if wide <= _SHORT else 3, "sharey": bool(y)}
+    figure, axes = sheet(head.title, len(panels), head.under, head.foot, **fit)
     places = _places(label for panel in panels for label in panel.lines)
     upright = _places(name for panel in panels for name in panel.at)
     handles: dict[str, Artist] = {}
     for axis, panel in zip(axes, panels, strict=True):
         for label, line in panel.lines.items():
-            look = _look(label, line, panel.marked, places[_base(label)])
-            handles[label] = _plot(axis, line, look)
+            drawn = _plot(axis, line, _look(label, line, panel, places[_base(label)]))
+            if label.endswith(THEIRS):
+                handles.setdefault(_base(label), drawn)
+            else:
+                handles[label] = drawn
         for name, x in panel.at.items():
             look = dashed(len(places) + upright[name]) | {"lw": 1.0}
             handles[name] = axis.axvline(x, **look)
-        dress(axis, panel.title, panel.along)
+        dress(axis, panel.title, panel.along, "" if axis is not axes[0] else y)
         if panel.scale == "symlog":
             _symlog(axis, panel)
-    legend(figure, handles)
+    legend(figure, handles, more)
     return figure
 
 
@@ -168,14 +187,17 @@ def _places(labels: Iterable[str]) -> dict[str, int]:
 
 
 def _base(label: str) -> str:
-    return label.removesuffix(SIMULATED).removesuffix(THEORY)
+    return label.removesuffix(SIMULATED).removesuffix(THEORY).removesuffix(THEIRS)
 
 
-def _look(label: str, own: Line, marked: bool, k: int) -> dict[str, Any]:
+def _look(label: str, own: Line, panel: Panel, k: int) -> dict[str, Any]:
     """As a line, marked or not; as points where it is simulated, or but one."""
+    if label.endswith(THEIRS):
+        return mark(k, hollow=True) | {"linestyle": ":"}
     if label.endswith(SIMULATED) or len(own.x) == 1:
         return mark(k) | {"ms": 4}
-    more = {"marker": mark(k)["marker"], "ms": 4} if marked and not own.level else {}
+    marked = panel.marked and not own.level
+    more = {"marker": mark(k)["marker"], "ms": 4} if marked else {}
     return dashed(k) | {"lw": 1.4} | more
 
 
@@ -201,22 +223,32 @@ Points = Mapping[str, tuple[float, float]]
 """Label → accuracy and variance."""
 
 
-def scatter(head: Head, panels: Mapping[str, tuple[Points, Points]]) -> Figure:
-    """Accuracies against variances: filled the shared model's, hollow own models'."""
+def scatter(
+    head: Head, panels: Mapping[str, tuple[Points, Points]], filled: str, hollow: str
+) -> Figure:
+    """Draw accuracies against variances; a thin line joins two points of a label.
+
+    Args:
+        head: what stands around the panels.
+        panels: title → filled and hollow points.
+        filled: what filled points are.
+        hollow: what hollow points are.
+    """
     figure, axes = sheet(head.title, len(panels), head.under, head.foot)
-    places = _places(label for both in panels.values() for label in both[0])
-    for axis, (title, (shared, own)) in zip(axes, panels.items(), strict=True):
-        for points, hollow in ((shared, False), (own, True)):
-            for label, at in points.items():
-                axis.plot(*at, **mark(places[label], hollow))
+    shared, own = ([pair[k] for pair in panels.values()] for k in range(2))
+    places = _places(label for points in (*shared, *own) for label in points)
+    for axis, (title, pair) in zip(axes, panels.items(), strict=True):
+        for label, k in places.items():
+            here = [(one[label], j) for j, one in enumerate(pair) if label in one]
+            for at, j in here:
+                axis.plot(*at, **mark(k, hollow=bool(j)))
+            if len(here) == 2:
+                x, y = zip(*(at for at, _ in here), strict=True)
+                axis.plot(x, y, color=hue(k), lw=0.6, alpha=0.6, zorder=1)
         dress(axis, title, "accuracy of benign clients", "variance over clients")
     handles = {label: Line2D([], [], **mark(k)) for label, k in places.items()}
-    solid = {"marker": "o", "linestyle": "none"}
-    meanings = [
-        meaning("filled: shared models", **solid),
-        meaning("hollow: own models", mfc="none", **solid),
-    ]
-    legend(figure, handles, meanings)
+    more = meanings(filled if any(shared) else "", hollow if any(own) else "")
+    legend(figure, handles, more)
     return figure
 
 
