@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import pytest
-
-from troth.reproduce import listing, scripts, starting
+from troth.reproduce import listing, scripts
 from troth.reproduce.entry import Entry
 
 ENTRY = Entry("p/figure7", "t", results=("place/*",))
@@ -93,11 +91,37 @@ def test_certificates_count_by_their_radii(tmp_path, put):
     assert lines[8] == [("rotation, 4 clients, local", expected)]
 
 
-def test_a_script_that_fails_is_one_sentence(tmp_path, monkeypatch):
-    (tmp_path / "bad.py").write_text("raise SystemExit(3)\n")
-    monkeypatch.setattr(starting, "experiments", lambda: tmp_path)
-    with pytest.raises(starting.Refusal, match=r"experiments/bad.py ended with code 3"):
-        starting.script(ENTRY._replace(script=("bad.py",)))
-    monkeypatch.setattr(starting, "experiments", lambda: None)
-    with pytest.raises(starting.Refusal, match="run troth from a checkout"):
-        starting.script(ENTRY._replace(script=("bad.py",)))
+def test_the_table_of_shortcuts(tmp_path, put):
+    assert scripts.shortcuts(tmp_path) == {}
+    place = tmp_path / "shortcuts"
+    for figure, label in (("shared", "mnist"), ("table", "mnist, finetune, 0")):
+        for seed, accuracy in enumerate((0.5, 0.75)):
+            own = {"accuracy_mean": accuracy}
+            both = {"shared": own, "personal": {"accuracy_mean": accuracy / 2}}
+            tests = {"tests": {"conflicting": both}}
+            said = {"label": label, "seed": seed, "summary": {**both, **tests}}
+            put(place, f"{figure}/{label}, seed {seed}", said)
+    others = {"label": "mnist, distance alone, 0", "summary": {}}
+    put(place, "table/others", others)
+    part = "coloured MNIST, CelebA and Coil20"
+    assert scripts.shortcuts(tmp_path) == {
+        (part, "Global", "MNIST Acc_B"): [0.5, 0.75],
+        (part, "Global", "MNIST Acc_BC"): [0.5, 0.75],
+        (part, "FT", "MNIST Acc_B"): [0.25, 0.375],
+        (part, "FT", "MNIST Acc_BC"): [0.25, 0.375],
+    }
+
+
+def test_the_table_of_sums(tmp_path, put):
+    assert scripts.sums(tmp_path) == {}
+    curves = {"shared": [0.1, 0.8], "idle": [0.1, 0.7], "own": [0.1, 0.6]}
+    put(tmp_path / "attack_chain", "sums/linear, sum, λ=1.0", curves)
+    found = scripts.sums(tmp_path)
+    printed = listing.find("equivalence/table1").printed
+    assert printed is not None and len(found) == 3
+    for (part, row, column), (value,) in found.items():
+        (own,) = (one for one in printed.parts if one.data == part)
+        theirs = own.at(row, column)
+        assert theirs is not None and column == "Σ linear"
+        assert abs(theirs.mean - value) < 0.3
+    assert found["noisy Fashion-MNIST", "idle user's model", "Σ linear"] == [0.7]

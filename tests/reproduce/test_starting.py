@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from troth.reproduce import listing, starting
+from troth.reproduce.entry import Entry
 from troth.types import Refusal
 
 
@@ -41,6 +42,16 @@ def test_how_it_ended(tmp_path):
     code = "import os, sys; sys.exit(int(os.environ['X']))"
     assert starting.ran([sys.executable, "-c", code], {"X": "7"}) == 7
     assert starting.ran([sys.executable, "-c", code], {"X": "0"}) == 0
+
+
+def test_a_script_that_fails_is_one_sentence(tmp_path, monkeypatch):
+    (tmp_path / "bad.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.setattr(starting, "experiments", lambda: tmp_path)
+    with pytest.raises(Refusal, match=r"experiments/bad.py ended with code 3"):
+        starting.script(Entry("p/figure7", "t", script=("bad.py",)))
+    monkeypatch.setattr(starting, "experiments", lambda: None)
+    with pytest.raises(Refusal, match="run troth from a checkout"):
+        starting.script(Entry("p/figure7", "t", script=("bad.py",)))
 
 
 CHILD = """

@@ -15,23 +15,7 @@ from troth.reproduce.panels import SIMULATED, THEORY, Head, Line, Panel
 
 _MOST = 4  # panels where an entry does not say what it is about
 _EARLY = ", early"
-_TITLES = {
-    "personal, weighted": "own models: accuracy of benign clients",
-    "shared, weighted": "shared model: accuracy of benign clients",
-    "personal, std": "own models: deviation over clients",
-    "shared, std": "shared model: deviation over clients",
-    "personal, biased": "own models: accuracy, biased data",
-    "personal, conflicting": "own models: conflicting data",
-    "personal, disparity": "own models: biased − conflicting",
-    "shared, biased": "shared model: accuracy, biased data",
-    "shared, conflicting": "shared model: conflicting data",
-    "shared, disparity": "shared model: biased − conflicting",
-    "all clients', train_loss": "training loss of all clients",
-    "all clients', valid_accuracy": "validation accuracy of all clients",
-    "own models": "own models: mean accuracy",
-    "shared model": "shared model: mean accuracy",
-}
-"""Numbers and curves by plain names."""
+_TITLES: dict[str, str] = scripts.NAMES["titles"]
 
 
 def draw(entry: Entry, root: Path) -> Figure:
@@ -55,7 +39,7 @@ def _data(entry: Entry, root: Path) -> list[str]:
     """What ours are trained on: of a script's data those that labels name, if any."""
     labels = " ".join(label for label, _ in scripts.said(entry, root))
     named = [name for name in entry.data if name in labels]
-    return [scripts.DATA.get(name, name) for name in named or entry.data]
+    return [scripts.NAMES["data"].get(name, name) for name in named or entry.data]
 
 
 def found(entry: Entry, root: Path) -> list[Panel]:
@@ -102,7 +86,7 @@ def _of(said: dict[str, Any]) -> tuple[str, dict[str, Line]]:
         every = scripts.ways(said).items()
         return "batches", {name: _line(said["steps"], way) for name, way in every}
     own = said.get("curve", said)
-    names = dict(scripts.CURVES)
+    names = dict(scripts.NAMES["curves"])
     names |= {"personal_mean": "own models", "shared_mean": "shared model"}
     lines = {
         name: _line(own["round"], own[key])
@@ -253,7 +237,9 @@ def _setting(label: str, said: Said) -> str:
     data = str(said.get("changes", {}).get("data", ""))
     clients = said.get("summary", {}).get("clients")
     many = f"{clients} clients" if clients else ""
-    return ", ".join(filter(None, (change, scripts.DATA.get(data, data), many)))
+    return ", ".join(
+        filter(None, (change, scripts.NAMES["data"].get(data, data), many))
+    )
 
 
 def _order(at: tuple[str, str]) -> tuple[bool, str, int]:

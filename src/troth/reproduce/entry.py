@@ -139,11 +139,10 @@ class Entry(NamedTuple):
 
     def theirs(self, cell: Cell) -> papers.Value | None:
         """What the paper prints for a cell."""
-        printed, (part, row) = self.printed, cell.stands
-        part, row = part or cell.part, row or cell.row
-        if printed is None or part not in {each.data for each in printed.parts}:
-            return None
-        return printed.part(part).at(row, cell.column)
+        part, row = cell.stands if any(cell.stands) else (cell.part, cell.row)
+        parts = self.printed.parts if self.printed else ()
+        own = (one.at(row, cell.column) for one in parts if one.data == part)
+        return next(own, None)
 
 
 def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
@@ -163,8 +162,7 @@ def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list
                 f" a row or a column, * standing for anything: rows {'; '.join(rows)}: "
                 f"columns {'; '.join(columns)}"
             )
-    wanted = [c for c in cells if any(c.fits(p) for p in patterns)]
-    return wanted if patterns else list(cells)
+    return [c for c in cells if not patterns or any(c.fits(p) for p in patterns)]
 
 
 def _nearest(pattern: str, rows: Sequence[str], columns: Sequence[str]) -> str:
@@ -183,12 +181,12 @@ def _nearest(pattern: str, rows: Sequence[str], columns: Sequence[str]) -> str:
 
 def experiment(tree: Tree, seed: int) -> Experiment:
     """A cell's experiment, checked."""
-    return _experiment(json.dumps(tree, sort_keys=True), seed)
+    return _made(json.dumps(tree, sort_keys=True), seed)[0]
 
 
 def key(tree: Tree, seed: int) -> str:
     """What names a result: all that decides the numbers of a cell's run."""
-    return _key(json.dumps(tree, sort_keys=True), seed)
+    return _made(json.dumps(tree, sort_keys=True), seed)[1]
 
 
 @cache
@@ -197,13 +195,9 @@ def _checked(text: str) -> Experiment:
 
 
 @cache
-def _experiment(text: str, seed: int) -> Experiment:
-    return dataclasses.replace(_checked(text), seed=seed)
-
-
-@cache
-def _key(text: str, seed: int) -> str:
-    return reader.fingerprint(_experiment(text, seed))
+def _made(text: str, seed: int) -> tuple[Experiment, str]:
+    e = dataclasses.replace(_checked(text), seed=seed)
+    return e, reader.fingerprint(e)
 
 
 def merged(base: Tree, changes: Tree) -> Tree:

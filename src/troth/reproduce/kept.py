@@ -4,6 +4,7 @@ import datetime
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,10 +95,9 @@ def late(way: Mapping[int, float]) -> float:
 def believed(said: Record | None) -> Result | None:
     """The result in a record; None where that is none, or is not whole."""
     try:
-        right = said is not None and _whole(said)
+        return Result(said) if said is not None and _whole(said) else None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
-    return Result(said) if said is not None and right else None
 
 
 def _whole(said: Record) -> bool:
@@ -107,27 +107,17 @@ def _whole(said: Record) -> bool:
     models = [summary["personal"], summary["shared"]]
     models += [summary["valid"]["personal"]] if "valid" in summary else []
     shares = [model[name] for model in models for name in _SHARES]
-    columns = [np.array(column) for column in curve.values()]
-    return (
+    numbers = [*counts, *shares, *chain(*curve.values())]
+    return bool(
         isinstance(said.get("when", ""), str)
-        and all(_number(count) and count >= 0 for count in counts)
-        and all(_number(share) and 0 <= share <= 1 for share in shares)
+        and {*map(type, numbers)} <= {int, float}
+        and np.isfinite(numbers).all()
+        and min(counts + shares) >= 0
+        and max(shares) <= 1
         and summary["clients"] > summary["malicious"]
-        and all(_finite(column) for column in columns)
-        and len({column.shape for column in columns}) < 2
+        and len({len(column) for column in curve.values()}) < 2
         and (not curve or "round" in curve)
     )
-
-
-def _finite(column: np.ndarray) -> bool:
-    """Whether it is a column of numbers."""
-    return column.ndim == 1 and column.dtype.kind in "if" and np.isfinite(column).all()
-
-
-def _number(value: Any) -> bool:
-    """Whether it is a finite number; a truth is none."""
-    right = isinstance(value, int | float) and not isinstance(value, bool)
-    return right and math.isfinite(value)
 
 
 def experiments() -> Path | None:
@@ -177,7 +167,7 @@ class Shelf:
     def settled(self, cell: Cell, seeds: int) -> list[Result]:
         """The results of a cell, one per seed, of the experiment that was chosen."""
         at = self.chosen(cell)
-        found = [] if at is None else [self.find(cell, at, s) for s in range(seeds)]
+        found = (None if at is None else self.find(cell, at, s) for s in range(seeds))
         return [result for result in found if result is not None]
 
     def chosen(self, cell: Cell) -> int | None:
@@ -228,13 +218,10 @@ def record(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
 
 
 def each(run: Run, *columns: str) -> dict[str, Any]:
-    """Who is hostile, and some columns of all clients, where the run has them."""
+    """Who is malicious, and some columns of all clients, where the run has them."""
     clients = run.clients
-    said: dict[str, Any] = {"malicious": [int(m) for m in clients["malicious"]]}
-    for name in columns:
-        if name in clients:
-            said[name] = [round(float(a), 6) for a in clients[name]]
-    return said
+    own = {k: [round(float(a), 6) for a in clients[k]] for k in columns if k in clients}
+    return {"malicious": [int(m) for m in clients["malicious"]], **own}
 
 
 def curve(run: Run, *numbers: str) -> dict[str, list[float]]:
@@ -255,11 +242,10 @@ def curve(run: Run, *numbers: str) -> dict[str, list[float]]:
 
 def spent(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> float:
     """Seconds that all runs behind some cells took, each once, as they say."""
-    every: dict[int, float] = {}
-    for cell in cells:
-        for choice in range(len(cell.choices)):
-            for seed in range(seeds):
-                result = shelf.find(cell, choice, seed)
-                if result is not None:
-                    every[id(result.said)] = float(result.summary["seconds"])
-    return sum(every.values())
+    every = [
+        shelf.find(cell, choice, seed)
+        for cell in cells
+        for choice in range(len(cell.choices))
+        for seed in range(seeds)
+    ]
+    return sum({id(r.said): float(r.summary["seconds"]) for r in every if r}.values())

@@ -5,7 +5,7 @@ import re
 from functools import cache, partial
 from typing import Any
 
-from troth.reproduce import numbers, papers, rows
+from troth.reproduce import papers, rows, scripts
 from troth.reproduce.entry import Entry, folded
 from troth.reproduce.settings import SETTINGS, WORDS
 from troth.types import Refusal
@@ -35,7 +35,7 @@ def _entry(paper: str, name: str, said: dict[str, Any]) -> Entry:
         by = getattr(rows, make.pop("by"))
         found["cells"] = partial(by, paper, names, **make)
     if "numbers" in said:
-        found["numbers"] = getattr(numbers, said["numbers"])
+        found["numbers"] = getattr(scripts, said["numbers"])
     words = WORDS | papers.read(paper).get("words", {})
     while (filled := found.get("note", "").format(**words)) != found.get("note", ""):
         found["note"] = filled

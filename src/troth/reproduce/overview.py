@@ -82,8 +82,8 @@ def cost(cells: Sequence[Cell], shelf: Shelf) -> Cost:
 
 def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any]:
     """All that the list says of an entry."""
-    data = [_data(setting, data_dir) for setting in entry.settings]
-    data += [_named(name, data_dir) for name in entry.data]
+    needs: list[Setting | str] = [*entry.settings, *entry.data]
+    data = [_data(need, data_dir) for need in needs]
     cells = entry.everywhere()
     found = [shelf.settled(cell, SEEDS) for cell in cells]
     spent = cost(cells, shelf) if cells else None
@@ -118,26 +118,22 @@ def _time(cost: Cost | None) -> str:
     return "measured speed" if cost.measured else "rough"
 
 
-def _data(setting: Setting, data_dir: str | None) -> dict[str, Any]:
-    """Whether a setting's data are here, and what stands in if not."""
-    here, other = setting.here(data_dir), setting.stand_in
-    stand_in = None if here or other is None else other.name
-    there = other is not None and bool(catalogue.entry(other.data, data_dir).place)
-    words = setting.name if here else f"{setting.name}: not here"
-    if stand_in:
-        words = f"{stand_in} for {setting.name}" + ("" if there else ": not here")
+def _data(need: Setting | str, data_dir: str | None) -> dict[str, Any]:
+    """Whether the data of a setting, or a data set, are here, and what stands in."""
+    if isinstance(need, str):
+        name, other = need, None
+        here = catalogue.entry(need, data_dir).place is not None
+    else:
+        name, here, other = need.name, need.here(data_dir), need.stand_in
+    other = None if here else other
+    there = (
+        other is not None and catalogue.entry(other.data, data_dir).place is not None
+    )
+    words = f"{other.name} for {name}" if other else name
     return {
-        "name": setting.name,
+        "name": name,
         "here": here,
-        "stand_in": stand_in,
-        "stand_in_here": there if stand_in else None,
-        "words": words,
+        "stand_in": other.name if other else None,
+        "stand_in_here": there if other else None,
+        "words": words if here or there else f"{words}: not here",
     }
-
-
-def _named(name: str, data_dir: str | None) -> dict[str, Any]:
-    """A data set that a script needs."""
-    here = catalogue.entry(name, data_dir).place is not None
-    words = name if here else f"{name}: not here"
-    said = {"name": name, "here": here, "words": words}
-    return {**said, "stand_in": None, "stand_in_here": None}

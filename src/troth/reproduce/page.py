@@ -39,7 +39,7 @@ def page(root: Path) -> str:
     every = [_seen(entry, shelf, root) for entry in entries().values()]
     parts += _glance(every, why)
     for paper in papers.PAPERS:
-        parts += ["", f"## {papers.title(paper)}", ""]
+        parts += ["", f"## {papers.read(paper)['title']}", ""]
         own = [one for one in every if one.entry.paper == paper]
         for one in (one for one in own if one):
             parts += _section(one, shelf, why, root)

@@ -37,10 +37,6 @@ class Printed(NamedTuple):
     where: str  # table and section
     parts: tuple[Part, ...]
 
-    def part(self, data: str) -> Part:
-        """That about this data set."""
-        return next(part for part in self.parts if part.data == data)
-
 
 @cache
 def read(paper: str) -> dict[str, Any]:
@@ -48,18 +44,11 @@ def read(paper: str) -> dict[str, Any]:
     return packaged(paper)
 
 
-def title(paper: str) -> str:
-    """What the paper is called."""
-    return str(read(paper)["title"])
-
-
 @cache
 def table(paper: str, name: str) -> Printed | None:
     """A table with its numbers; None where the paper prints none."""
     found = read(paper)["tables"].get(name)
-    if found is None:
-        return None
-    return Printed(found["where"], tuple(_part(part) for part in found["parts"]))
+    return found and Printed(found["where"], tuple(map(_part, found["parts"])))
 
 
 def known(paper: str, name: str) -> Printed:

@@ -5,44 +5,21 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
 
 from troth.reproduce import store
 from troth.reproduce.entry import Entry
+from troth.reproduce.settings import packaged
 from troth.reproduce.store import Record
 
 Lines = list[tuple[str, dict[str, float]]]
 """A label, and what was found under it."""
 
-DATA = {
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "coil20": "Coil20",
-    "celeba": "CelebA",
-}
-"""Data sets by the names that people know."""
-CURVES = {
-    "distance": "distance to target",
-    "norm": "norm",
-    "accuracy": "accuracy by true labels",
-    "aimed": "accuracy by wanted labels",
-    "own_accuracy": "honest users' own, by true labels",
-    "own_aimed": "honest users' own, by wanted labels",
-    "shared": "global model",
-    "idle": "idle users' models",
-    "own": "active user's model",
-}
-WAYS = {
-    "conflicting_accuracy": "conflicting accuracy",
-    "conflicting_loss": "conflicting loss",
-    "adv_accuracy": "adversarial accuracy",
-    "adv_loss": "adversarial loss",
-    "l_trans": "transferability gap",
-}
-"""Of personal models on their way; what is not here has its own name."""
+NAMES = packaged("names")
+"""What people call data sets, curves, quantities along fine-tuning, and panels."""
 
 
 def results(entry: Entry, root: Path) -> list[Record]:
@@ -118,7 +95,7 @@ def ways(said: dict[str, Any]) -> dict[str, np.ndarray]:
     """
     every = said["curves"].items()  # [steps][clients] each
     found = {
-        WAYS.get(name, name): np.nanmean(np.array(values, float), axis=1)
+        NAMES["ways"].get(name, name): np.nanmean(np.array(values, float), axis=1)
         for name, values in every
     }
     if "accuracy" in found and "conflicting accuracy" in found:
@@ -129,6 +106,47 @@ def ways(said: dict[str, Any]) -> dict[str, np.ndarray]:
     if "adversarial accuracy" in found:
         adversarial = found["adversarial accuracy"]
         found["adversarial accuracy gained"] = adversarial - adversarial.min()
+    return found
+
+
+Numbers = dict[tuple[str, str, str], list[float]]
+"""(part, row, column) → a number per seed."""
+
+
+def shortcuts(root: Path) -> Numbers:
+    """Table 1 of spurious features; the shared models are those of `train.py`."""
+    data_of = {"mnist": "MNIST", "coil20": "Coil20"}  # CelebA needs all identities
+    row_of = {"finetune": "FT", "upweight": "UW", "transfer": "Ours"}
+    found: dict[tuple[str, str, str], dict[int, list[float]]] = {}
+    for figure, whose in (("shared", "shared"), ("table", "personal")):
+        for said in store.named(root, f"shortcuts/{figure}/*"):
+            data, _, rest = said["label"].partition(", ")
+            row = "Global" if figure == "shared" else row_of.get(rest.split(", ")[0])
+            if data not in data_of or not row:
+                continue
+            summary = said["summary"]
+            tests = {"B": summary, "BC": summary["tests"]["conflicting"]}
+            for test, part in tests.items():
+                column = f"{data_of[data]} Acc_{test}"
+                at = ("coloured MNIST, CelebA and Coil20", row, column)
+                runs = found.setdefault(at, {})  # a seed has several settings
+                value = float(part[whose]["accuracy_mean"])
+                runs.setdefault(said["seed"], []).append(value)
+    return {at: [*map(mean, runs.values())] for at, runs in found.items()}
+
+
+def sums(root: Path) -> Numbers:
+    """Table 1 of attack equivalence: accuracies at the end of training, λ = 1."""
+    rows = {"idle user's model": "idle", "active user's model": "own"}
+    rows |= {"global model": "shared"}
+    found, kept = {}, store.Store(root / "attack_chain")
+    for sign, fit in (("E", "mean"), ("Σ", "sum")):
+        for model, name in (("linear", "linear"), ("network", "MLP")):
+            curves = kept.get(f"sums/{name}, {fit}, λ=1.0") or {}
+            for row, key in rows.items():
+                if key in curves:
+                    at = ("noisy Fashion-MNIST", row, f"{sign} {model}")
+                    found[at] = [float(curves[key][-1])]
     return found
 
 
@@ -168,7 +186,7 @@ def _numbers(said: dict[str, Any]) -> dict[str, float]:
         return {name: float(way[-1]) for name, way in ways(said).items()}
     if "end" in said:
         return {name: float(value) for name, value in said["end"].items()}
-    curves = {name: said[key] for key, name in CURVES.items() if key in said}
+    curves = {name: said[key] for key, name in NAMES["curves"].items() if key in said}
     return {name: float(curve[-1]) for name, curve in curves.items()}
 
 

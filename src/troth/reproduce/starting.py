@@ -1,23 +1,17 @@
 """Run the script that makes an entry; it ends when we do."""
 
-import ctypes
-import os
-import signal
 import subprocess
 import sys
 import tempfile
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from troth.data import catalogue
 from troth.data.datasets import _files
+from troth.deployment import processes
 from troth.reproduce.entry import Entry
 from troth.reproduce.kept import experiments
 from troth.types import Refusal
-
-PATIENCE = 10.0
-"""Seconds that a script has to end when it is told to."""
 
 
 def check(entry: Entry, data_dir: str | None = None) -> Path:
@@ -53,10 +47,10 @@ def script(entry: Entry, device: str = "auto", data_dir: str | None = None) -> N
     """
     root = check(entry, data_dir)
     name, *rest = entry.script
-    takes = "--device" in (root / name).read_text("utf-8")
-    takes = takes or "from common import" in (root / name).read_text("utf-8")
+    text = (root / name).read_text("utf-8")
     command = [sys.executable, str(root / name), *rest]
-    command += ["--device", device] if takes else []
+    if "--device" in text or "from common import" in text:
+        command += ["--device", device]
     code = ran(command, {"TROTH_DATA": data_dir} if data_dir else {})
     if code:
         raise Refusal(
@@ -65,43 +59,14 @@ def script(entry: Entry, device: str = "auto", data_dir: str | None = None) -> N
         )
 
 
-def ran(command: Sequence[str], told: Mapping[str, str]) -> int:
+def ran(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """The exit code of a process that ends with ours, and leaves no folders behind.
 
     Args:
         command: what to run.
-        told: what its environment has beside ours.
+        environment: what it has beside ours.
     """
     with tempfile.TemporaryDirectory(prefix="troth-script-") as place:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: of threads
-            process = subprocess.Popen(
-                command,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, **told, "TMPDIR": place},
-                preexec_fn=_bound() if os.name == "posix" else None,
-            )
-        try:
+        own = {**environment, "TMPDIR": place}
+        with processes.child(command, own, stdout=subprocess.DEVNULL) as process:
             return process.wait()
-        finally:  # nothing is left to do unless we were stopped
-            process.terminate()
-            try:
-                process.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def _bound() -> Callable[[], None]:
-    """For its beginning: Ctrl-C is ours to hear; whoever kills us ends it, too.
-
-    All that can be looked up is looked up before there is a second process.
-    """
-    own = getattr(ctypes.CDLL(None), "prctl", None)  # Linux alone has it
-
-    def bind() -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if own is not None:
-            own(1, int(signal.SIGTERM))
-
-    return bind

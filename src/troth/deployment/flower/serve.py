@@ -5,7 +5,6 @@ the checkpoint of the run holds all that lasts.
 """
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -19,7 +18,7 @@ import httpx
 from flwr.serverapp import Grid
 
 from troth import files
-from troth.deployment import site
+from troth.deployment import processes, site
 from troth.deployment.flower import keys, server, transport
 from troth.deployment.flower.server import Say
 from troth.deployment.server import Hub
@@ -197,27 +196,9 @@ def child(
     Flower's own settings lie in the run's folder, and it reports to nobody.
     """
     here = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    told = {"FLWR_HOME": str(home.absolute()), "FLWR_TELEMETRY_ENABLED": "0"}
-
-    def bound() -> None:
-        with contextlib.suppress(OSError, AttributeError):  # other systems than Linux
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
+    own = {"FLWR_HOME": str(home.absolute()), "FLWR_TELEMETRY_ENABLED": "0"}
+    own |= {"PATH": here}
     with log.open("ab") as out:
-        made = subprocess.Popen(
-            command,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **told, "PATH": here},
-            preexec_fn=bound,
-        )
-    try:
-        yield made
-    finally:
-        made.terminate()
-        try:
-            made.wait(10)
-        except subprocess.TimeoutExpired:
-            made.kill()
-            made.wait()
+        how = {"stdout": out, "stderr": out, "stdin": subprocess.DEVNULL}
+        with processes.child(command, own, signal.SIGKILL, **how) as made:
+            yield made
