@@ -14,7 +14,7 @@ from troth.client.regularizers.l2 import l2
 from troth.client.regularizers.l2sq import l2sq
 from troth.client.regularizers.smooth_l2 import smooth_l2
 from troth.networks import task as tasks
-from troth.poison import boundary_distance, model_attack, settled_model
+from troth.poison import boundary_distance, model_attack
 from troth.types import Batch, Refusal
 
 SEEDS = st.integers(0, 10**6)
@@ -134,15 +134,6 @@ def test_l2_stays_at_rho_inside():
     assert torch.equal(inside, rho)
 
 
-@given(seed=SEEDS, h=st.integers(1, 7), lam=st.floats(0.1, 9))
-def test_settled_model_is_proposition_4(seed, h, lam):
-    rho, models = draw(seed, 5), draw(seed + 1, h, 5)
-    g = -lam * (rho - models).sum(0)  # what keeps ρ where it is
-    settled = settled_model(rho, models)
-    torch.testing.assert_close(settled, model_attack(rho, g, lam=lam))
-    torch.testing.assert_close(settled, (h + 1) * rho - models.sum(0))
-
-
 SMOOTH = {"regularizer": "smooth_l2"}
 
 
@@ -166,10 +157,3 @@ def test_refusals(changed, words):
     given = {"rho": torch.zeros(3), "gradient": torch.ones(3), "lam": 1.0} | changed
     with pytest.raises(Refusal, match=words):
         model_attack(**given)
-
-
-def test_settled_model_refuses_other_sizes_and_nobody():
-    with pytest.raises(Refusal, match="a local model has 2 parameters and rho has 3"):
-        settled_model(torch.zeros(3), torch.zeros(4, 2))
-    with pytest.raises(Refusal, match="0 honest local models"):
-        settled_model(torch.zeros(3), torch.zeros(0, 3))

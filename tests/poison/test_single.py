@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from troth.poison import (
     Examples,
     coupled_optimum,
-    growth,
     honest_pull,
     single_example,
     spread,
@@ -166,23 +165,16 @@ def test_norms_and_counts_grow_as_the_paper_says():
         g = honest_pull(*users, target, lam=1.0, nu=0.1)
         return single_example(target, g, lam=1.0, nu=0.1, norm=norm)
 
+    def slope(values):
+        return np.polyfit(np.log(sizes), np.log(values), 1)[0]
+
     one, unit = ([attack(n, norm) for n in sizes] for norm in (0.0, 1.0))
-    first, fixed = growth(sizes, one), growth(sizes, unit)
-    assert first.norm == pytest.approx(1, abs=0.15)
-    assert first.answer == pytest.approx(2, abs=0.3)
-    assert first.number == 0
-    assert fixed.norm == pytest.approx(0, abs=1e-9)
-    assert fixed.answer == pytest.approx(1, abs=0.15)
-    assert growth(sizes, [*map(spread, one)]).number == pytest.approx(2, abs=0.3)
-
-
-def test_growth_of_exact_powers():
-    attacks = [
-        Examples(np.full((n * n, 1), 3.0 * n), np.full(n * n, 2.0 * n**1.5))
-        for n in (2, 4, 8)
-    ]
-    assert growth([2, 4, 8], attacks) == pytest.approx((1.0, 1.5, 2.0))
-    assert math.isnan(growth([2, 4], [Examples(np.zeros((1, 1)), np.zeros(1))] * 2)[0])
+    norms = [np.linalg.norm(e.x) for e in one]
+    answers, fixed = ([abs(e.y[0]) for e in some] for some in (one, unit))
+    assert slope(norms) == pytest.approx(1, abs=0.15)
+    assert slope(answers) == pytest.approx(2, abs=0.3)
+    assert slope(fixed) == pytest.approx(1, abs=0.15)
+    assert slope([len(spread(e).x) for e in one]) == pytest.approx(2, abs=0.3)
 
 
 @given(norm=st.floats(0.1, 5), size=st.floats(0.01, 40))
@@ -222,7 +214,6 @@ UNIT = Examples(np.ones((1, 2)), np.ones(1))
         (honest_pull, NARROW, {"lam": 1.0}, "a query of user 1 has 2 parameters and"),
         (honest_pull, ([], [], ZERO), {"lam": 1.0}, "queries of 0 users"),
         (single_example, NO_BIAS, {"lam": 1.0, "bias": True}, "the intercept is 0"),
-        (growth, ([3, 3], [UNIT] * 2), {}, "at least two sizes"),
     ],
 )
 def test_refusals(call, given, options, words):

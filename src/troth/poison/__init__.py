@@ -34,12 +34,10 @@ from troth.poison.inputs import (
     indifference,
     indifferent_inputs,
 )
-from troth.poison.model import boundary_distance, model_attack, settled_model
+from troth.poison.model import boundary_distance, model_attack
 from troth.poison.single import (
-    Growth,
     Optimum,
     coupled_optimum,
-    growth,
     honest_pull,
     single_example,
     spread,
@@ -47,7 +45,6 @@ from troth.poison.single import (
 
 __all__ = [
     "Examples",
-    "Growth",
     "Head",
     "Optimum",
     "Subspace",
@@ -60,7 +57,6 @@ __all__ = [
     "data_attack",
     "embeddings",
     "examples_needed",
-    "growth",
     "head_of",
     "honest_pull",
     "indifference",
@@ -69,7 +65,6 @@ __all__ = [
     "model_attack",
     "probabilities",
     "save",
-    "settled_model",
     "single_example",
     "spread",
     "summary",

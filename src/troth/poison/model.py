@@ -110,21 +110,3 @@ def boundary_distance(lam: float, *, delta: float = 1.0, epsilon: float) -> floa
 def _inverse(ratio: float, delta: float) -> float:
     """The distance at which smooth_l2 pulls with this share of λ."""
     return delta * ratio / math.sqrt((1 - ratio) * (1 + ratio))
-
-
-def settled_model(rho: Tensor, models: Tensor) -> Tensor:
-    """The same from models alone: θ♠ = (H + 1)ρ − Σ_h θ_h, as the authors' code has it.
-
-    For `l2sq` the sum of all reports, λ Σ_h (ρ − θ_h) + λ(ρ − θ♠), is then 0 at ρ for
-    every λ. In finite time it needs neither g∞ nor that ρ has settled, but the honest
-    local models. Where it has, it is Proposition 4.
-
-    Args:
-        rho: [d] the shared model.
-        models: [H, d] the honest users' local models.
-    """
-    where, local = array("rho", rho, 1), array("models", models, 2)
-    same_size("a local model", local, "rho", len(where))
-    if not len(local):
-        raise Refusal("there are 0 honest local models; give at least 1")
-    return torch.as_tensor(where + (where - local).sum(axis=0)).to(rho)

@@ -29,14 +29,6 @@ class Optimum(NamedTuple):
     theta: np.ndarray  # [N, d] the users' local models
 
 
-class Growth(NamedTuple):
-    """Exponents of N: 1 is Θ(N), 2 is Θ(N²)."""
-
-    norm: float  # of the largest query
-    answer: float  # of the largest answer
-    number: float  # of the number of examples
-
-
 def single_example(
     target: ArrayLike | Tensor,
     pull: ArrayLike | Tensor,
@@ -222,28 +214,3 @@ def _users(
         users.append(Examples(q, a))
         same_size(f"a query of user {k}", q, "one of user 0", users[0].x.shape[1])
     return users
-
-
-def growth(users: Sequence[int], attacks: Sequence[Examples]) -> Growth:
-    """How an attack grows with the federation: slopes on logarithmic scales.
-
-    Args:
-        users: N of each federation; at least two that differ.
-        attacks: the examples that bend each.
-    """
-    if len(users) != len(attacks) or len({*users}) < 2 or min(users) < 1:
-        raise Refusal(
-            f"{len(attacks)} attacks on federations of {list(users)} users say nothing "
-            "of growth; give one attack each of at least two sizes"
-        )
-    norms = [float(np.linalg.norm(e.x, axis=1).max()) for e in attacks]
-    answers = [float(np.abs(e.y).max()) for e in attacks]
-    counts = [float(len(e.x)) for e in attacks]
-    return Growth(*(_exponent(users, values) for values in (norms, answers, counts)))
-
-
-def _exponent(users: Sequence[int], values: Sequence[float]) -> float:
-    """The least-squares slope of log value against log N; NaN where a value is 0."""
-    if min(values) <= 0:
-        return math.nan
-    return float(np.polyfit(np.log(users), np.log(values), 1)[0])

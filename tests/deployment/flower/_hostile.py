@@ -1,4 +1,4 @@
-"""What hostile sites send, and how they send it to a live server."""
+"""What malicious sites send, and how they send it to a live server."""
 
 import contextlib
 from collections.abc import Callable
@@ -66,7 +66,7 @@ HUGE = has("data", lambda random: random.bytes(8_000_000))  # 2,600 are wanted
 
 
 class Mob:
-    """Several hostile sites; each begins with what an honest one would say."""
+    """Several sites, malicious but for a and c; each begins as an honest one would."""
 
     def __init__(self, address, path, names):
         self.address, self.path, self.names = address, path, names
@@ -93,6 +93,9 @@ class Mob:
             config = {"experiment": str(self.path / "e.toml"), "name": name}
             config |= {"data": "experiment", "state": str(self.path / name)}
             reply = take_part.answer(message, post.node.node_id, config)
+            if name in "ac":
+                post.push(reply)
+                continue
             if message.metadata.message_type == "train":
                 change(self.sent)(self.random, reply.content)
                 self.sent += 1
