@@ -23,16 +23,7 @@ def noted(
     served: Served,
     far: Mapping[int, float],
 ) -> dict[str, Any]:
-    """Make the line of `rounds.jsonl` of the round that is just over.
-
-    Args:
-        hub: the server.
-        asked: clients of the round.
-        answers: client → its reply.
-        refused: site → why its reply does not count.
-        served: what became of the replies.
-        far: client → distance from what was aggregated.
-    """
+    """Make the line of `rounds.jsonl` of the round that is just over."""
     names = hub.names
     distance = {names[k]: v for k, v in sorted(far.items(), key=lambda kv: -kv[1])}
     absent = [k for k in asked if k not in answers and names[k] not in refused]
@@ -90,13 +81,7 @@ def _table(cards: Mapping[int, Card]) -> dict[str, np.ndarray]:
 
 
 def conclude(hub: Hub, path: Path, cards: Mapping[int, Card]) -> None:
-    """Write the files of a finished run; the summary last, since it says so.
-
-    Args:
-        hub: the server.
-        path: the folder.
-        cards: client → the numbers that its site reports.
-    """
+    """Write the files of a finished run; the summary last, since it says so."""
     ids = sorted(cards)
     names = [hub.names[k] for k in ids]
     columns: dict[str, Any] = {"client": np.array(ids), "name": names, **_table(cards)}

@@ -21,11 +21,8 @@ def child(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process that ends with the block, and on Linux if this one is killed.
 
-    Args:
-        command: what to run; Ctrl-C does not reach it.
-        environment: what it has beside ours.
-        orphaned: what it gets when this process is killed.
-        how: of `subprocess.Popen`, such as stdout.
+    `environment` is what it has beside ours, `orphaned` the signal it gets when this
+    process is killed. Ctrl-C does not reach it.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: of threads

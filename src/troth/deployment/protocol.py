@@ -96,12 +96,6 @@ def check(
 ) -> Answer:
     """A reply that may count, or why it may not.
 
-    Args:
-        expected: what it must be.
-        name: of the site that was asked.
-        about: what the reply says of itself.
-        vectors: `update`, and `extra` where a solver sends it.
-
     Raises:
         Refusal: it does not fit; one sentence without the site's name.
     """

@@ -30,12 +30,7 @@ class Hub:
     """All that the server is at one moment: the shared model and its memories."""
 
     def __init__(self, e: Experiment, run: str) -> None:
-        """A federation before its first round.
-
-        Args:
-            e: agreed on.
-            run: a token of this run, by which sites know their states.
-        """
+        """A federation before its first round."""
         self.e, self.run, self.round = e, run, 0
         self.names, self.rounds = e.deployment.sites, e.train.rounds
         n, where = len(self.names), build.device(e.engine.device)
@@ -95,11 +90,7 @@ class Hub:
 
     @torch.no_grad()
     def serve(self, answers: Mapping[int, Answer]) -> tuple[Served, dict[int, float]]:
-        """Take what came in a round; say also how far each was from what became of it.
-
-        Args:
-            answers: client → its reply, checked.
-        """
+        """Take the replies of a round; return also how far each was from the result."""
         before, r = self.outgoing(), self.round
         messages = _stacked(dict(sorted(answers.items())), before)
         few = len(answers) < self.e.deployment.least

@@ -135,11 +135,6 @@ class Site:
     def __init__(self, e: Experiment, name: str, data: str) -> None:
         """Everything that the site needs for its rounds.
 
-        Args:
-            e: agreed on.
-            name: which of `deployment.sites` it is.
-            data: as of `own_data`.
-
         Raises:
             Refusal: a name that no site has, or data that do not fit.
         """
@@ -262,12 +257,6 @@ def train(
     site: Site, state: Path, sent: Broadcast, asked: Asked
 ) -> tuple[Messages, str]:
     """Train a round from the state before it, and keep the state after it.
-
-    Args:
-        site: which one.
-        state: folder of its states.
-        sent: what the server sends.
-        asked: what it asks for.
 
     Returns:
         What the site sends, and the numbers of its card if they are asked for.

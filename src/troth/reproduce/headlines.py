@@ -39,10 +39,7 @@ def headline(
 
     The strongest robust rule is that with the highest mean over the attacks.
 
-    Args:
-        numbers: of the table.
-        ditto: which row of Ditto's.
-        digits: to what deviations are rounded; 0: they are exact.
+    Deviations that are rounded to `digits` say between what the variance lies.
     """
     columns = dict.fromkeys(column for _, column in numbers)
     attacks = [column for column in columns if column != "clean"]

@@ -119,10 +119,6 @@ def of_script(entry: Entry, root: Path) -> list[Judged]:
     """What a script found beside what the paper prints, in the paper's order.
 
     Cells for which there is neither are left out; empty where the paper prints nothing.
-
-    Args:
-        entry: made by a script.
-        root: the folder of experiments.
     """
     found = list[Judged]()
     if entry.numbers is None or (printed := entry.printed) is None:

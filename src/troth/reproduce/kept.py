@@ -227,9 +227,7 @@ def each(run: Run, *columns: str) -> dict[str, Any]:
 def curve(run: Run, *numbers: str) -> dict[str, list[float]]:
     """Benign clients' accuracy at every evaluation on the way.
 
-    Args:
-        run: finished.
-        numbers: of all clients' accuracies: weighted, mean, std …; none: weighted.
+    Of all clients' accuracies the `numbers` named: weighted, mean, std …
     """
     seen = [(r["round"] + 1, r["evaluation"]) for r in run.rounds if "evaluation" in r]
     points: dict[str, list[float]] = {"round": [r for r, _ in seen]}

@@ -39,13 +39,7 @@ class Tried(NamedTuple):
 
 
 def tried(entry: Entry, cell: Cell, root: Path) -> list[Tried]:
-    """Every change of a cell that was trained, by name.
-
-    Args:
-        entry: whose cell it is.
-        cell: as the entry has it.
-        root: the folder of experiments.
-    """
+    """Every change of a cell that was trained, by name."""
     home, found = HOMES.get(entry.name), list[Tried]()
     pattern = f"*/{cell.row}, {cell.column}, seed 0~*"
     for said in store.named(root, f"{home}/{pattern}") if home else []:
@@ -57,13 +51,7 @@ def tried(entry: Entry, cell: Cell, root: Path) -> list[Tried]:
 
 
 def off(entry: Entry, found: Sequence[judging.Judged], root: Path) -> Iterator[str]:
-    """Every judged cell that is off, on its way, and with one thing changed.
-
-    Args:
-        entry: whose cells they are.
-        found: cells with their results.
-        root: the folder of experiments.
-    """
+    """Every judged cell that is off, on its way, and with one thing changed."""
     known = [one for one in found if one.missed]
     if not known:
         return

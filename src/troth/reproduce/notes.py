@@ -43,12 +43,6 @@ def filled(text: str, name: str, shelf: Shelf, seeds: int) -> str:
     it would be reproduced; another entry's name may stand before the cell
     (`{ditto/figure5: TERM, t=5 / clean}`). `{device seconds, first seeds}` adds up
     batches of `device.json`: how long a device was busy, and with how many runs.
-
-    Args:
-        text: with cells in braces.
-        name: of the entry whose cells they are, unless told.
-        shelf: where results are looked for.
-        seeds: how many of each.
     """
 
     def number(match: re.Match[str]) -> str:

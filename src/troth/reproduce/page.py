@@ -30,11 +30,7 @@ _RULE = f"{judging.RULE}\n\n{tables.LEGEND}\n"
 
 
 def page(root: Path) -> str:
-    """The whole page.
-
-    Args:
-        root: the folder of experiments.
-    """
+    """The whole page."""
     shelf, parts, why = Shelf(None, root), [_HEAD, _RULE], notes.read(root)
     every = [_seen(entry, shelf, root) for entry in entries().values()]
     parts += _glance(every, why)

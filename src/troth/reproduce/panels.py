@@ -47,12 +47,8 @@ def sheet(
 ) -> tuple[Figure, list[Axes]]:
     """An empty sheet of panels, in two rows where they are many, four at most in one.
 
-    Args:
-        title: what it is.
-        many: how many panels.
-        under: lines below the title, such as what ours are trained on.
-        foot: what else is to be known, below the panels.
-        **more: `row`, how many fit beside each other; the rest of `Figure.subplots`.
+    `under` are lines below the title, `foot` a note below the panels, `row` is how many
+    fit beside each other; the rest goes to `Figure.subplots`.
     """
     rows = 1 if many <= more.pop("row", _ROW) else 2
     size = (11.5, 4.4 if rows == 1 else 7.2)
@@ -82,13 +78,7 @@ def dress(axis: Axes, title: str, x: str = "", y: str = "") -> None:
 def legend(
     figure: Figure, handles: Mapping[str, Artist], more: Mapping[str, Artist]
 ) -> None:
-    """One for all panels, beside them: it covers nothing.
-
-    Args:
-        figure: the sheet.
-        handles: label → how it looks.
-        more: what marks mean.
-    """
+    """One for all panels, beside them: it covers nothing."""
     named = {**handles, **more}
     if named:
         figure.legend(
@@ -152,11 +142,7 @@ def lines(
 ) -> Figure:
     """Draw a panel per quantity and a line per label, which looks the same in all.
 
-    Args:
-        head: what stands around the panels.
-        panels: at least one.
-        more: what marks mean, for the legend.
-        y: name of an axis that all panels share; "": each has its own.
+    `more` is what marks mean; `y` names an axis that all panels share.
     """
     wide = max(len(line) for panel in panels for line in panel.title.split("\n"))
     fit: dict[str, Any] = {"row": 4 if wide <= _SHORT else 3, "sharey": bool(y)}
@@ -226,14 +212,7 @@ Points = Mapping[str, tuple[float, float]]
 def scatter(
     head: Head, panels: Mapping[str, tuple[Points, Points]], filled: str, hollow: str
 ) -> Figure:
-    """Draw accuracies against variances; a thin line joins two points of a label.
-
-    Args:
-        head: what stands around the panels.
-        panels: title → filled and hollow points.
-        filled: what filled points are.
-        hollow: what hollow points are.
-    """
+    """Draw accuracies against variances; a thin line joins two points of a label."""
     figure, axes = sheet(head.title, len(panels), head.under, head.foot)
     shared, own = ([pair[k] for pair in panels.values()] for k in range(2))
     places = _places(label for points in (*shared, *own) for label in points)

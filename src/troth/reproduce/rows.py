@@ -39,10 +39,7 @@ def threat(federation: Federation, column: str, attack: bool = True) -> Tree:
     The malicious clients are those that the authors' code draws with its seed 0. A2 and
     A3 also have wrong labels, as in their code.
 
-    Args:
-        federation: among whose clients.
-        column: as the papers head it.
-        attack: false leaves out what reaches only the shared model.
+    Without `attack`, what reaches only the shared model is left out.
     """
     if column == "clean":
         return {}
@@ -115,12 +112,7 @@ def printed(
 ) -> list[Cell]:
     """Return all parts, rows and columns of a paper's tables, as it prints them.
 
-    Args:
-        paper: such as ditto.
-        tables: such as table8.
-        pick: what each federation comes to on this machine.
-        rename: row of the table → the method that it is.
-        rows: only these.
+    Only some `rows`, if given; `rename` says which method a row is.
     """
     settings = papers.read(paper)["settings"]
     return [

@@ -42,15 +42,6 @@ def run(
     again repeats at most that group. What another process made in the meantime is not
     trained again.
 
-    Args:
-        cells: which.
-        shelf: where results are looked for and put.
-        seeds: how many of each; cells with several experiments choose in the first.
-        device: auto, cpu, cuda, cuda:N or mps.
-        data_dir: where data sets are looked for first.
-        apart: train one after another even what could be trained together.
-        watch: told after every round.
-
     Returns:
         How many runs were trained.
     """

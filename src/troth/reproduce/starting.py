@@ -37,11 +37,6 @@ def check(entry: Entry, data_dir: str | None = None) -> Path:
 def script(entry: Entry, device: str = "auto", data_dir: str | None = None) -> None:
     """Run the script that makes an entry; it goes on where it was.
 
-    Args:
-        entry: which.
-        device: auto, cpu, cuda, cuda:N or mps.
-        data_dir: where data sets are looked for first.
-
     Raises:
         Refusal: it cannot be run (`check`), or it fails.
     """
@@ -60,12 +55,7 @@ def script(entry: Entry, device: str = "auto", data_dir: str | None = None) -> N
 
 
 def ran(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """The exit code of a process that ends with ours, and leaves no folders behind.
-
-    Args:
-        command: what to run.
-        environment: what it has beside ours.
-    """
+    """The exit code of a process that ends with ours, and leaves no folders behind."""
     with tempfile.TemporaryDirectory(prefix="troth-script-") as place:
         own = {**environment, "TMPDIR": place}
         with processes.child(command, own, stdout=subprocess.DEVNULL) as process:

@@ -83,9 +83,7 @@ def parts(judged: Sequence[Judged]) -> list[list[Judged]]:
 def title(mine: Sequence[Judged], nothing: str = "") -> str:
     """The paper's data of a part, and ours, which may stand in for them.
 
-    Args:
-        mine: its cells.
-        nothing: said in the place of the paper's where it prints no number of it.
+    `nothing` stands in the place of the paper's where it prints no number of it.
     """
     names = "; ".join(dict.fromkeys(one.cell.federation.name for one in mine))
     printed = any(one.theirs for one in mine)

@@ -99,7 +99,7 @@ class Mob:
             if message.metadata.message_type == "train":
                 change(self.sent)(self.random, reply.content)
                 self.sent += 1
-                if self.sent % 100 == 0:  # its parts are never sent
+                if self.sent == 100:  # its parts are never sent
                     reply.metadata.__dict__["_message_id"] = reply.object_id
                     post.announce(reply)
                     continue

@@ -35,7 +35,7 @@ def ten(tree):
     tree["partition"]["clients"] = 10
     tree["train"] |= {"rounds": ROUNDS, "steps": 1, "batch": 2}
     tree["evaluate"] = {"every": 100}
-    tree["deployment"] |= {"sites": ["a", "c", *HOSTILE], "deadline": 3.0, "least": 2}
+    tree["deployment"] |= {"sites": ["a", "c", *HOSTILE], "deadline": 8.0, "least": 2}
     return tree
 
 

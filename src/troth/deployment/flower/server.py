@@ -45,15 +45,10 @@ class Reception:
         say: Say | None = None,
         keys: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Nobody is there yet.
+        """Begin with nobody there.
 
-        Args:
-            grid: Flower's.
-            hub: the server.
-            path: folder of the run, which exists.
-            pause: seconds between two looks for replies.
-            say: takes lines for people; None: Flower's log.
-            keys: site → its public key; None: anybody may come in.
+        `say` takes lines for people (None: Flower's log); `keys` are the sites' public
+        keys (None: anybody may come in).
         """
         self.grid, self.hub, self.path, self.pause = grid, hub, path, pause
         self.say, self.keys = say or partial(log, INFO), keys
@@ -63,8 +58,7 @@ class Reception:
     def run(self, least: int = 0) -> None:
         """Do all rounds that are left, from the folder's checkpoint on.
 
-        Args:
-            least: how many sites must be there to begin; 0: all.
+        `least` sites must be there to begin; 0: all.
         """
         hub, offset = self.hub, 0
         if (self.path / files.CHECKPOINT).exists():

@@ -90,11 +90,7 @@ def _trusted(ca: Path) -> bytes:
 def attend(way: Way, config: Mapping[str, Any], say: Say, tries: int) -> None:
     """Answer the server's messages; where there is no way to it, try again.
 
-    Args:
-        way: to the server.
-        config: of this node, as `client.configured` takes it.
-        say: takes lines for people.
-        tries: how often in a row the server may not be reached; then it gives up.
+    After so many `tries` in a row it gives up.
     """
     failed, pause = 0, _FIRST
     while failed < tries:

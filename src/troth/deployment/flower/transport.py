@@ -109,13 +109,7 @@ class Window(HttpGrid):
     """Flower's grid, where nobody waits for a reply that comes in pieces."""
 
     def __init__(self, link: Link, token: str, limit: int) -> None:
-        """Connect.
-
-        Args:
-            link: to what.
-            token: of the task.
-            limit: bytes, above which a reply is not taken in.
-        """
+        """Connect; a reply of more bytes than the limit is not taken in."""
         super().__init__(link.address, link.ca is None, link.ca, token=token)
         self._retry_invoker.max_time = _PATIENCE
         self.limit = limit
@@ -188,14 +182,7 @@ class Window(HttpGrid):
 
 
 def perform(link: Link, app: Path, limit: int, rounds: Callable[[Grid], None]) -> None:
-    """Start a run, and do its one task.
-
-    Args:
-        link: which SuperLink.
-        app: folder of the bundle that Flower wants of a run.
-        limit: bytes, above which a reply is not taken in.
-        rounds: the task.
-    """
+    """Start a run, and do its one task."""
     with link.reach(ControlHttpClient, "flwr CLI") as control:
         content = build_fab_from_disk(app)
         fab = fab_to_proto(Fab(hashlib.sha256(content).hexdigest(), content, {}))
