@@ -11,63 +11,29 @@ linear classifier (`data_attack`), or of the last layer of a deep network
 its λ here; `l2` and `smooth_l2` are the same in both.
 """
 
-from troth.poison._given import Examples
-from troth.poison.data import (
-    Summary,
-    data_attack,
-    examples_needed,
-    labelled,
-    probabilities,
-    save,
-    summary,
-    weight_needed,
-    whole_numbers,
-)
-from troth.poison.inputs import (
-    Head,
-    Subspace,
-    before,
-    boxed_inputs,
-    clipped_inputs,
-    embeddings,
-    head_of,
-    indifference,
-    indifferent_inputs,
-)
-from troth.poison.model import boundary_distance, model_attack
-from troth.poison.single import (
-    Optimum,
-    coupled_optimum,
-    honest_pull,
-    single_example,
-    spread,
-)
-
-__all__ = [
-    "Examples",
-    "Head",
-    "Optimum",
-    "Subspace",
-    "Summary",
-    "before",
-    "boundary_distance",
-    "boxed_inputs",
-    "clipped_inputs",
-    "coupled_optimum",
-    "data_attack",
-    "embeddings",
-    "examples_needed",
-    "head_of",
-    "honest_pull",
-    "indifference",
-    "indifferent_inputs",
-    "labelled",
-    "model_attack",
-    "probabilities",
-    "save",
-    "single_example",
-    "spread",
-    "summary",
-    "weight_needed",
-    "whole_numbers",
-]
+from troth.poison._given import Examples as Examples
+from troth.poison.data import Summary as Summary
+from troth.poison.data import data_attack as data_attack
+from troth.poison.data import examples_needed as examples_needed
+from troth.poison.data import labelled as labelled
+from troth.poison.data import probabilities as probabilities
+from troth.poison.data import save as save
+from troth.poison.data import summary as summary
+from troth.poison.data import weight_needed as weight_needed
+from troth.poison.data import whole_numbers as whole_numbers
+from troth.poison.inputs import Head as Head
+from troth.poison.inputs import Subspace as Subspace
+from troth.poison.inputs import before as before
+from troth.poison.inputs import boxed_inputs as boxed_inputs
+from troth.poison.inputs import clipped_inputs as clipped_inputs
+from troth.poison.inputs import embeddings as embeddings
+from troth.poison.inputs import head_of as head_of
+from troth.poison.inputs import indifference as indifference
+from troth.poison.inputs import indifferent_inputs as indifferent_inputs
+from troth.poison.model import boundary_distance as boundary_distance
+from troth.poison.model import model_attack as model_attack
+from troth.poison.single import Optimum as Optimum
+from troth.poison.single import coupled_optimum as coupled_optimum
+from troth.poison.single import honest_pull as honest_pull
+from troth.poison.single import single_example as single_example
+from troth.poison.single import spread as spread

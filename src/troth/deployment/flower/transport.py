@@ -21,48 +21,18 @@ from flwr.app.message import remove_content_from_message
 from flwr.cli.build import build_fab_from_disk
 from flwr.common.constant import SubStatus
 from flwr.common.serde import fab_to_proto, message_to_proto, run_from_proto
-from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
-from flwr.proto.fleet_pb2 import (
-    ActivateNodeRequest,
-    DeactivateNodeRequest,
-    PullMessagesRequest,
-    PushMessagesRequest,
-    RegisterNodeFleetRequest,
-)
+from flwr.proto import control_pb2, fleet_pb2, message_pb2, runtime_pb2
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
 from flwr.proto.node_pb2 import Node
-from flwr.proto.runtime_pb2 import (
-    AcquireTaskRequest,
-    PullAppMessagesRequest,
-    PullTaskInputRequest,
-    PushTaskOutputRequest,
-)
 from flwr.serverapp import Grid
 from flwr.supercore.constant import TaskType
 from flwr.supercore.control.control_http_client import ControlHttpClient
 from flwr.supercore.error import FlowerError
 from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
-from flwr.supercore.inflatable.inflatable_object import (
-    get_all_nested_objects,
-    get_object_tree,
-    iterate_object_tree,
-    no_object_id_recompute,
-)
-from flwr.supercore.inflatable.inflatable_protobuf_utils import (
-    make_confirm_message_received_fn_protobuf,
-    make_pull_object_fn_protobuf,
-    make_push_object_fn_protobuf,
-)
-from flwr.supercore.inflatable.inflatable_utils import (
-    ObjectPullError,
-    ObjectPushError,
-    ObjectUnavailableError,
-    inflate_object_from_contents,
-    pull_and_inflate_object_from_tree,
-    push_objects,
-)
+from flwr.supercore.inflatable import inflatable_object as objects
+from flwr.supercore.inflatable import inflatable_protobuf_utils as wire
+from flwr.supercore.inflatable import inflatable_utils as inflating
 from flwr.supercore.interceptors import (
     RuntimeVersionHttpInterceptor,
     SuperExecAuthHttpInterceptor,
@@ -81,7 +51,12 @@ _PATIENCE = 30.0  # seconds in which a SuperLink that does not answer is asked a
 _BEAT = 15.0  # seconds; after two without a sign of life a site counts as gone
 _PIECES = 30.0  # seconds in which all of a message must be there
 _TAKE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
-FAILED = (httpx.HTTPError, ObjectPullError, ObjectPushError, ValueError)
+FAILED = (
+    httpx.HTTPError,
+    inflating.ObjectPullError,
+    inflating.ObjectPushError,
+    ValueError,
+)
 """What may go wrong between a site and its server."""
 
 
@@ -102,7 +77,9 @@ class Link(NamedTuple):
         """Let sites with these public keys in."""
         with self.reach(ControlHttpClient, "flwr CLI") as control:
             for name, key in known.items():
-                control.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
+                control.RegisterNode(
+                    control_pb2.RegisterNodeRequest(public_key=key, name=name)
+                )
 
 
 class Window(HttpGrid):
@@ -137,20 +114,20 @@ class Window(HttpGrid):
         if key not in self.begun:
             return None
         tree, have = self.begun[key]
-        pull = make_pull_object_fn_protobuf(
+        pull = wire.make_pull_object_fn_protobuf(
             self._runtime_client.PullObject, self.node, self.run.run_id
         )
-        for each in iterate_object_tree(tree):
+        for each in objects.iterate_object_tree(tree):
             try:
                 have[each.object_id] = have.get(each.object_id) or pull(each.object_id)
-            except ObjectUnavailableError:
+            except inflating.ObjectUnavailableError:
                 return None
             if sum(map(len, have.values())) > self.limit:
                 self._done(key, tree.object_id)
                 raise Refusal(f"it holds more than {self.limit} bytes")
         self._done(key, tree.object_id)
         try:
-            message = inflate_object_from_contents(tree.object_id, have)
+            message = inflating.inflate_object_from_contents(tree.object_id, have)
         except Exception as error:  # anybody's bytes
             kind = type(error).__name__
             raise Refusal(f"its bytes cannot be read ({kind})") from None
@@ -162,7 +139,7 @@ class Window(HttpGrid):
         """Ask for all replies at once, and not again at once."""
         if not self.waiting or time.monotonic() - self.looked < _PAUSE:
             return
-        request = PullAppMessagesRequest(message_ids=sorted(self.waiting))
+        request = runtime_pb2.PullAppMessagesRequest(message_ids=sorted(self.waiting))
         found = self._runtime_client.PullMessages(request)
         trees = found.message_object_trees
         for message, tree in zip(found.messages_list, trees, strict=True):
@@ -175,7 +152,7 @@ class Window(HttpGrid):
     def _done(self, key: str, reply: str) -> None:
         """Tell the SuperLink that it need not keep a reply any longer."""
         del self.begun[key]
-        request = ConfirmMessageReceivedRequest(
+        request = message_pb2.ConfirmMessageReceivedRequest(
             node=self.node, run_id=self.run.run_id, message_object_id=reply
         )
         self._runtime_client.ConfirmMessageReceived(request)
@@ -186,17 +163,17 @@ def perform(link: Link, app: Path, limit: int, rounds: Callable[[Grid], None]) -
     with link.reach(ControlHttpClient, "flwr CLI") as control:
         content = build_fab_from_disk(app)
         fab = fab_to_proto(Fab(hashlib.sha256(content).hexdigest(), content, {}))
-        started = control.StartRun(StartRunRequest(fab=fab)).run_id
+        started = control.StartRun(control_pb2.StartRunRequest(fab=fab)).run_id
     grid = Window(link, _token(link, started), limit)
     runtime = grid._runtime_client
     beat = HeartbeatSender(make_task_heartbeat_fn_http(runtime))
     beat.start()
     try:
-        found = runtime.PullTaskInput(PullTaskInputRequest())
+        found = runtime.PullTaskInput(runtime_pb2.PullTaskInputRequest())
         identify(found.run.run_id, found.context.node_id, found.task_id)
         grid.set_run(run_from_proto(found.run))
         rounds(grid)
-        done = PushTaskOutputRequest(context=found.context)
+        done = runtime_pb2.PushTaskOutputRequest(context=found.context)
         done.sub_status = SubStatus.COMPLETED
         runtime.PushTaskOutput(done)
     finally:
@@ -209,7 +186,7 @@ def _token(link: Link, run: int) -> str:
     own = SuperExecAuthHttpInterceptor(
         master_secret=link.secret, protected_methods=_TAKE
     )
-    request = AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
+    request = runtime_pb2.AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
     with link.reach(RuntimeHttpClient, "SuperExec", own) as runtime:
         for _ in range(600):
             found = runtime.AcquireTask(request)
@@ -236,16 +213,16 @@ class Post(NamedTuple):
 
     def pull(self) -> Message | None:
         """Take the next message with all that belongs to it, if there is one."""
-        found = self.fleet.PullMessages(PullMessagesRequest(node=self.node))
+        found = self.fleet.PullMessages(fleet_pb2.PullMessagesRequest(node=self.node))
         if not found.messages_list:
             return None
         tree = found.message_object_trees[0]
         about = self.node, found.messages_list[0].metadata.run_id
         confirm = self.fleet.ConfirmMessageReceived
-        message = pull_and_inflate_object_from_tree(
+        message = inflating.pull_and_inflate_object_from_tree(
             tree,
-            make_pull_object_fn_protobuf(self.fleet.PullObject, *about),
-            make_confirm_message_received_fn_protobuf(confirm, *about),
+            wire.make_pull_object_fn_protobuf(self.fleet.PullObject, *about),
+            wire.make_confirm_message_received_fn_protobuf(confirm, *about),
             return_type=Message,
             max_time=_PIECES,
             initial_backoff=_PAUSE,
@@ -255,22 +232,22 @@ class Post(NamedTuple):
     def announce(self, reply: Message) -> Any:
         """Say that there is a reply; the answer says which of its parts to send."""
         return self.fleet.PushMessages(
-            PushMessagesRequest(
+            fleet_pb2.PushMessagesRequest(
                 node=self.node,
                 messages_list=[message_to_proto(remove_content_from_message(reply))],
-                message_object_trees=[get_object_tree(reply)],
+                message_object_trees=[objects.get_object_tree(reply)],
             )
         )
 
     def push(self, reply: Message) -> None:
         """Send a reply."""
         _numbered(reply, reply.object_id)
-        with no_object_id_recompute():
+        with objects.no_object_id_recompute():
             told = self.announce(reply)
             run, session = reply.metadata.run_id, told.session_id
-            push_objects(
-                get_all_nested_objects(reply),
-                make_push_object_fn_protobuf(
+            inflating.push_objects(
+                objects.get_all_nested_objects(reply),
+                wire.make_push_object_fn_protobuf(
                     self.fleet.PushObject, self.node, run_id=run, session_id=session
                 ),
                 object_ids_to_push=set(told.objects_to_push),
@@ -296,8 +273,8 @@ def connected(way: Way) -> Iterator[Post]:
         _leave(way, fleet)  # if it was killed, the server may think that it is there
         if way.ca is None:
             with contextlib.suppress(httpx.HTTPStatusError):  # registered already
-                fleet.RegisterNode(RegisterNodeFleetRequest(**named))
-        request = ActivateNodeRequest(**named, heartbeat_interval=_BEAT)
+                fleet.RegisterNode(fleet_pb2.RegisterNodeFleetRequest(**named))
+        request = fleet_pb2.ActivateNodeRequest(**named, heartbeat_interval=_BEAT)
         post = Post(fleet, Node(node_id=fleet.ActivateNode(request).node_id))
         way.memory.write_text(str(post.node.node_id))
         beat = HeartbeatSender(post.alive)
@@ -313,7 +290,7 @@ def _leave(way: Way, fleet: FleetHttpClient) -> None:
     """Say that this site is not there, if the server ever knew it."""
     with contextlib.suppress(OSError, ValueError, httpx.HTTPError):
         known = int(way.memory.read_text())
-        fleet.DeactivateNode(DeactivateNodeRequest(node_id=known))
+        fleet.DeactivateNode(fleet_pb2.DeactivateNodeRequest(node_id=known))
 
 
 def why(error: Exception) -> str:
