@@ -44,22 +44,22 @@ def test_all_of_them_are_there():
         assert listing.find(form) == ENTRIES["ditto/table8"]
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("ditto/tabel8", "ditto/table8"),
-        ("Ditto/TABLE8 ", "the nearest are ditto/table8"),
-        ("fmtl", "the nearest are fmtl/table1, fmtl/table3"),
-        ("resnet", "troth reproduce lists all of them"),
-        ("ditto/figure4", "the nearest are ditto/figure3, ditto/figure5; troth"),
-        ("ditto/figure99", "the nearest are ditto/figure9, ditto/figure8; troth"),
-        ("spurious/table7", "the nearest are spurious/table1; troth"),
-        ("ditto/", f"{', '.join(n for n in ENTRIES if n.startswith('ditto/'))}; troth"),
-    ],
-)
-def test_unknown_targets_name_the_nearest(name, words):
-    with pytest.raises(Refusal, match=re.escape(words)):
-        listing.find(name)
+NEAREST = {
+    "ditto/tabel8": "ditto/table8",
+    "Ditto/TABLE8 ": "the nearest are ditto/table8",
+    "fmtl": "the nearest are fmtl/table1, fmtl/table3",
+    "resnet": "troth reproduce lists all of them",
+    "ditto/figure4": "the nearest are ditto/figure3, ditto/figure5; troth",
+    "ditto/figure99": "the nearest are ditto/figure9, ditto/figure8; troth",
+    "spurious/table7": "the nearest are spurious/table1; troth",
+    "ditto/": f"{', '.join(n for n in ENTRIES if n.startswith('ditto/'))}; troth",
+}
+
+
+def test_unknown_targets_name_the_nearest():
+    for name, words in NEAREST.items():
+        with pytest.raises(Refusal, match=re.escape(words)):
+            listing.find(name)
 
 
 def test_every_entry_can_be_run():
@@ -262,7 +262,7 @@ def script():
     return module
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def planned(script):
     """Figure and label of every run that the script trains."""
     return [(cell.figure, cell.label) for cell in script.cells()]
@@ -309,32 +309,29 @@ def test_figures_that_show_all_runs_of_a_kind(planned):
     assert {n: {*shown(FIGURES[n], planned)} for n in KINDS} == KINDS
 
 
-@pytest.mark.parametrize(
-    ("number", "changes", "clients", "how"),
-    [
-        (1, {"rotation"}, {4, 10, 20}, {"federated", "local"}),
-        (6, {"translation"}, {4, 10, 20, 100}, {"federated", "local"}),
-        (7, CHANGES, {100}, {"nominal", "local"}),  # nobody trains for it in the rounds
-        (8, CHANGES, {4}, {"federated", "local"}),
-        (9, CHANGES, {10}, {"federated"}),
-        (10, CHANGES, {10}, {"federated"}),
-    ],
-)
-def test_figures_of_local_and_federated_training(
-    number, changes, clients, how, planned
-):
-    every = {label for figure, label in planned if figure == "mnist_clients"}
-    wanted = {
-        label
-        for label in every
-        for change, many, kind in [label.split(", ")]
-        if change in changes and int(many.split()[0]) in clients and kind in how
-    }
-    found = shown(FIGURES[number], planned)
-    assert {label for figure, label in found if figure == "mnist_clients"} == wanted
-    assert {label.rpartition(", ")[2] for label in wanted} == how
-    if 10 in clients:  # whose local training is a mixture with λ = 1
-        assert {run for run in ALONE if run[1].split(",")[0] in changes} <= {*found}
+CLIENTS = {
+    1: ({"rotation"}, {4, 10, 20}, {"federated", "local"}),
+    6: ({"translation"}, {4, 10, 20, 100}, {"federated", "local"}),
+    7: (CHANGES, {100}, {"nominal", "local"}),  # nobody trains for it in the rounds
+    8: (CHANGES, {4}, {"federated", "local"}),
+    9: (CHANGES, {10}, {"federated"}),
+    10: (CHANGES, {10}, {"federated"}),
+}
+
+
+def test_figures_of_local_and_federated_training(planned):
+    every = [x.split(", ") for figure, x in planned if figure == "mnist_clients"]
+    for number, (changes, clients, how) in CLIENTS.items():
+        found = shown(FIGURES[number], planned)
+        labels = {label for figure, label in found if figure == "mnist_clients"}
+        assert labels == {
+            f"{change}, {many}, {kind}"
+            for change, many, kind in every
+            if change in changes and int(many.split()[0]) in clients and kind in how
+        }
+        assert {label.rpartition(", ")[2] for label in labels} == how
+        if 10 in clients:  # whose local training is a mixture with λ = 1
+            assert {run for run in ALONE if run[1].split(",")[0] in changes} <= {*found}
 
 
 def test_curves_have_no_printed_numbers_and_two_have_a_line_per_client():
