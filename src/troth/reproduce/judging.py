@@ -14,16 +14,10 @@ from scipy import stats
 from troth.reproduce import papers
 from troth.reproduce.entry import Cell, Entry
 from troth.reproduce.kept import Result, Shelf, late
-from troth.reproduce.settings import Federation
+from troth.reproduce.settings import TEXTS, Federation
 
 CLOSE = 0.02
-RULE = (
-    "A cell is *reproduced* where ours − theirs is, either way, at most .02 or two "
-    "standard errors of ours, whichever is larger; else it is *better* or *worse*. A "
-    "baseline that does better than in the paper is a miss too. The standard error is "
-    "that over seeds where there are two or more, else that over clients. Only the "
-    "paper's own data are judged, not what stands in for them."
-)
+RULE = TEXTS["rule"]
 Verdict = Literal["reproduced", "better", "worse", "not judged", ""]
 _JUDGED = ("reproduced", "better", "worse")
 

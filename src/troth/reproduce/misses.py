@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from troth.reproduce import judging, kept, store, tables
 from troth.reproduce.entry import Cell, Entry
+from troth.reproduce.settings import TEXTS
 
 HOMES = {"ditto/table8": "fashion_ditto"}
 """Entry → the folder below experiments/ that has its changes."""
@@ -56,13 +57,7 @@ def off(entry: Entry, found: Sequence[judging.Judged], root: Path) -> Iterator[s
     if not known:
         return
     draws = judging.swings(found)
-    yield (
-        f"Cells that are off: {len(known)}; in {len(draws)} of them ours would be "
-        "reproduced after some look in the last fifth of the rounds, so that the last "
-        "is a draw. *Late*: ours in that fifth. *Inside*: after how many of the looks "
-        "on the way it would be reproduced, and the last of them. *Tried*: ours with "
-        "one thing changed; = is reproduced:\n"
-    )
+    yield TEXTS["off"].format(off=len(known), draws=len(draws))
     rows = []
     for one in known:
         assert one.theirs is not None
@@ -108,11 +103,6 @@ def readings(found: Sequence[judging.Judged]) -> Iterator[str]:
         rows.append([name, str(len(own)), str(last), str(most), when, after])
     if len(rows) < 2:
         return
-    yield (
-        "Of what a row has of cells that were looked at on the way, so many are "
-        "reproduced if ours are read after the last round, and after the rounds at "
-        "which most are. Those rounds were found afterwards, as the best of all looks, "
-        "so that some of what they gain is luck; *then*: what the next best have:\n"
-    )
+    yield TEXTS["readings"]
     heads = ["cells", "after the last round", "at most", "after", "then"]
     yield "\n".join(tables.grid(heads, rows)) + "\n"

@@ -18,20 +18,14 @@ from troth.reproduce import (
 from troth.reproduce.entry import Entry
 from troth.reproduce.kept import Shelf, spent
 from troth.reproduce.listing import entries
+from troth.reproduce.settings import TEXTS
 
-_HEAD = """# Results
-
-*Made by `troth reproduce --page docs/reference/results.md` from the files under
-[experiments/](../../experiments); a test makes it again. Nothing is here that was not
-run. [How to run it](../how-to/reproduce.md).*
-
-"""
 _RULE = f"{judging.RULE}\n\n{tables.LEGEND}\n"
 
 
 def page(root: Path) -> str:
     """The whole page."""
-    shelf, parts, why = Shelf(None, root), [_HEAD, _RULE], notes.read(root)
+    shelf, parts, why = Shelf(None, root), [TEXTS["head"], _RULE], notes.read(root)
     every = [_seen(entry, shelf, root) for entry in entries().values()]
     parts += _glance(every, why)
     for paper in papers.PAPERS:
@@ -173,9 +167,4 @@ def _headlines(shelf: Shelf) -> list[str]:
         rows.append([name, gain, less, more])
     heads = ["over the strongest robust rule, mean of nine attacks"]
     heads += ["less variance than TERM, clean", "more accuracy than TERM, clean"]
-    text = (
-        "The paper's two sentences (6 % absolute over the strongest robust baseline; "
-        "10 % less variance and 5 % more accuracy than fair methods; over all its "
-        "data), for Fashion-MNIST alone; accuracies are absolute differences:\n"
-    )
-    return [text, "\n".join(tables.grid(heads, rows)), ""]
+    return [TEXTS["headlines"], "\n".join(tables.grid(heads, rows)), ""]

@@ -99,5 +99,7 @@ SETTINGS = {
     for name, one in _FOUND["settings"].items()
 }
 """Every federation of the papers, by the name that the papers give it."""
+TEXTS: dict[str, str] = packaged("texts")
+"""What the page of results, and what is printed, say in whole sentences."""
 WORDS: dict[str, str] = _FOUND["words"]
 """Phrases that notes share: name → text, which may hold other names in braces."""

@@ -8,13 +8,10 @@ from typing import Any
 
 from troth.reproduce.entry import Entry
 from troth.reproduce.judging import RULE, Judged, inside, share
+from troth.reproduce.settings import TEXTS
 
 MARKS = {"reproduced": "=", "better": "↑", "worse": "↓", "not judged": "~", "": ""}
-LEGEND = (
-    "A cell: ours, mean (standard deviation over clients), ± standard deviation over "
-    "seeds where there are several; in brackets theirs and ours − theirs; = "
-    "reproduced, ↑ better, ↓ worse, ~ not judged."
-)
+LEGEND = TEXTS["legend"]
 
 
 def number(value: float | None, sign: bool = False) -> str:
