@@ -80,6 +80,8 @@ def test_what_it_asks_by_default():
     turns = Smoothing("rotation", 0.5, samples="adaptive").asked.radii
     assert np.allclose(turns, np.linspace(0, 0.5, 10))
     assert Smoothing("pixel", 0.5).asked.radii == ()
+    asked = Smoothing("pixel", samples="adaptive", radii=(1.0, 0.5)).asked
+    assert asked.radii == (0.5, 1.0)
     close = Smoothing(samples="adaptive", tolerance=0.01)
     assert close.asked.tolerance == 0.01 and not close.asked.radii
 

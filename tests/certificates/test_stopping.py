@@ -153,5 +153,5 @@ def test_what_is_in_reach():
 
 def test_the_words_of_a_question():
     assert Question().words() == "" and not Question().open
-    assert stopping.question([1, 0.5], 0).words() == "0.5;1.0"
-    assert stopping.question(None, 0.01).words() == "within 0.01"
+    assert Question((0.5, 1.0)).words() == "0.5;1.0"
+    assert Question(tolerance=0.01).words() == "within 0.01"

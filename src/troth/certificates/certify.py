@@ -135,7 +135,7 @@ def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certif
         ]
         return np.asarray(torch.stack(each).cpu().numpy())
 
-    plan = stopping.plan(s.n, s.alpha, tiles.size(BOUNDING), s.adaptive)
+    plan = stopping.plan(s.n, s.alpha, tiles.sizes[BOUNDING], s.adaptive)
     found = stopping.bound(draw, len(x), plan, s.asked, s.sigma, s.law)
     label = np.where(found.p > 0.5, chosen, -1)
     radius = bounds.radius(found.p, s.sigma, s.law)
@@ -145,7 +145,7 @@ def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certif
 
 def _chosen(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> np.ndarray:
     """Return the class with most of n0 votes; the first of several."""
-    size, n0 = tiles.size(CHOOSING), tiles.smoothing.n0
+    size, n0 = tiles.sizes[CHOOSING], tiles.smoothing.n0
     found = []
     for one, number in zip(x, numbers, strict=True):
         votes = [
@@ -163,7 +163,7 @@ def _counted(
     tiles: Tiles, x: Tensor, number: int, label: int, first: int, last: int
 ) -> Tensor:
     """Count which of the samples first … last − 1 vote for a label; do not wait."""
-    size = tiles.size(BOUNDING)
+    size = tiles.sizes[BOUNDING]
     total = torch.zeros((), dtype=torch.long, device=tiles.device)
     for tile in range(first // size, -(-last // size)):
         votes = tiles.votes(x, number, BOUNDING, tile)

@@ -49,14 +49,15 @@ class Tiles:
             device.type == "cuda" and module if compile_ is None else compile_
         )
         self._run: Votes | None = None
-        self._sizes = {
+        self.sizes = {
             CHOOSING: min(smoothing.tile, smoothing.n0),
             BOUNDING: min(smoothing.tile, smoothing.n),
         }
+        """Samples of a tile."""
 
     def votes(self, x: Tensor, number: int, purpose: str, tile: int) -> Tensor:
         """Return the classes that a tile votes for, [size]; −1 where scores are NaN."""
-        size = self._sizes[purpose]
+        size = self.sizes[purpose]
         key = seeding.key(self.smoothing.seed, purpose, 0, number)
         # filled, not copied there: a copy would wait for all that a GPU has to do
         there = torch.full((), int(key), device=self.device)
@@ -65,10 +66,6 @@ class Tiles:
             if purpose == CHOOSING:  # another shape, too few to compile for
                 return self._plain(x, there, samples)
             return self._voted(x, there, samples)
-
-    def size(self, purpose: str) -> int:
-        """Return the number of samples of a tile."""
-        return self._sizes[purpose]
 
     def _voted(self, x: Tensor, key: Tensor, samples: Tensor) -> Tensor:
         if self._run is not None:

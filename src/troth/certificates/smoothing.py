@@ -102,7 +102,8 @@ class Smoothing:
             most = self.sigma * (1 if self.law == "uniform" else _WIDE)
             even = tuple(most * i / (_MANY - 1) for i in range(_MANY))
             return stopping.Question(radii=even)
-        return stopping.question(self.radii, self.tolerance)
+        radii = tuple(sorted(self.radii or ()))
+        return stopping.Question(radii, self.tolerance)
 
     @property
     def unit(self) -> str:

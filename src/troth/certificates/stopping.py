@@ -4,7 +4,7 @@ The proofs are in docs/explanation/derivations/certify.md.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -81,13 +81,6 @@ class Question(NamedTuple):
         if self.radii:
             return ";".join(map(str, self.radii))
         return f"within {self.tolerance}" if self.tolerance else ""
-
-
-def question(radii: Sequence[float] | None, tolerance: float) -> Question:
-    """Ask about radii where they are given, else about one to within a tolerance."""
-    if radii is None:
-        return Question(tolerance=float(tolerance))
-    return Question(radii=tuple(sorted(float(r) for r in radii)))
 
 
 class Bounded(NamedTuple):

@@ -36,9 +36,7 @@ def probabilities(head: Head, x: np.ndarray) -> np.ndarray:
     logits = x @ weight.T + bias
     if len(weight) == 1:
         logits = np.hstack([np.zeros_like(logits), logits])
-    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
-    share: np.ndarray = raised / raised.sum(axis=1, keepdims=True)
-    return share
+    return np.asarray(special.softmax(logits, axis=1))
 
 
 def labelled(
