@@ -153,7 +153,7 @@ def test_no_two_figures_of_a_paper_are_the_same(paper):
 def test_what_an_entry_is_about_is_there(entry):
     """Every name in `shows` is a curve or a number of its results."""
     ways = {EVERY}
-    for _, said in scripts.said(entry, ROOT):
+    for _, said in scripts.labelled(entry, ROOT):
         ways |= {*(scripts.ways(said) if "curves" in said else said.get("curve", said))}
     heads = {n for _, numbers in scripts.lines(entry, ROOT) for n in numbers}
     for name in set(entry.shows) - heads:

@@ -37,7 +37,7 @@ def judge(made, means, std=0.1, curve=None):
     """The verdict on the global model, clean, by one result a seed; theirs is .911."""
     results = [made.result(mean, std) for mean in means]
     for result in results if curve is not None else []:
-        result.said["curve"] = curve
+        result.record["curve"] = curve
     return judging.judge(made.table, made.cell(), results)
 
 
@@ -141,7 +141,7 @@ def test_how_many_are_reproduced_after_fewer_rounds(made):
     for row, values in ways.items():
         result, rounds = made.result(values[-1]), [10, 20, 30, 40]
         rounds[2] -= 5 * (row == "local")
-        result.said["curve"] = {"round": rounds, "shared_weighted": values}
+        result.record["curve"] = {"round": rounds, "shared_weighted": values}
         found.append(judging.judge(made.table, made.cell(row), [result]))
     assert [one.verdict for one in found] == ["reproduced", "worse"]
     assert judging.readings(found) == {10: 1, 20: 2, 40: 1}  # no round 30 of local

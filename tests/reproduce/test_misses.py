@@ -10,7 +10,7 @@ ROUNDS = [1000 * k for k in range(1, 6)]
 
 def looked(made, row, values):
     result = made.result(values[-1], std=0.0)
-    result.said["curve"] = {"round": ROUNDS, "shared_weighted": values}
+    result.record["curve"] = {"round": ROUNDS, "shared_weighted": values}
     return judging.judge(made.table, made.cell(row), [result])
 
 

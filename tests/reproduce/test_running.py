@@ -52,7 +52,7 @@ def test_what_is_done_is_not_done_again(tmp_path):
     assert files(tmp_path) == before
     shelf = Shelf(tmp_path, None)
     assert [len(shelf.settled(cell, 2)) for cell in three] == [2, 2, 2]
-    (said,) = (r.said for r in shelf.settled(three[1], 1))
+    (said,) = (r.record for r in shelf.settled(three[1], 1))
     assert sum(said["malicious"]) == 2 and said["seed"] == 0 and said["when"]
     assert len(said["accuracy"]) == 20 and said["summary"]["rounds"] == 2
     assert said["curve"]["round"] == [2]
@@ -130,7 +130,7 @@ def test_validation_data_choose(tmp_path, split):
     assert running.run([cell], shelf, 3, device="cpu") == 4
     assert shelf.chosen(cell) == 1
     results = shelf.settled(cell, 3)
-    assert [r.said["experiment"]["train"]["lr"] for r in results] == [0.3] * 3
+    assert [r.record["experiment"]["train"]["lr"] for r in results] == [0.3] * 3
 
 
 def test_what_is_not_whole_does_not_count(tmp_path):
@@ -215,6 +215,6 @@ def test_committed_results_hold_with_todays_code(tmp_path, row):
     cells = listing.find("ditto/table6").at("full", patterns=[f"{row} / A1 20%"])
     assert run(cells, tmp_path) == len(cells) == 1
     shelves = Shelf(tmp_path, None), Shelf(None, kept.experiments())
-    new, old = (shelf.settled(cells[0], 1)[0].said for shelf in shelves)
+    new, old = (shelf.settled(cells[0], 1)[0].record for shelf in shelves)
     for name in ("malicious", "accuracy", "shared_accuracy", "test", "curve"):
         assert new[name] == old[name], name

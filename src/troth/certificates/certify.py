@@ -87,7 +87,7 @@ def certify(
     if whose is not None and whose.training:
         raise Refusal(
             "classify is a module in training mode, whose dropout and batch "
-            "normalisation let inputs depend on chance and on each other; call "
+            "normalization let inputs depend on chance and on each other; call "
             "classify.eval() first"
         )
     speaks = parameters if parameters is not None else whose

@@ -88,6 +88,6 @@ def conclude(hub: Hub, path: Path, cards: Mapping[int, Card]) -> None:
     files.write_csv(path / files.CLIENTS, columns)
     files.save(path / files.SHARED, site.named(hub.engine, hub.broadcast.w))
     found = summarized(cards) if ids else {}
-    told = {"clients": len(hub.names), "heard": names, "rounds": hub.rounds}
+    facts = {"clients": len(hub.names), "heard": names, "rounds": hub.rounds}
     far = [{"name": name, "distance": value} for name, value in hub.ranking()]
-    files.write_json(path / files.SUMMARY, {**found, **told, "farthest": far})
+    files.write_json(path / files.SUMMARY, {**found, **facts, "farthest": far})

@@ -119,9 +119,9 @@ def check(
     extra = update[:0]
     if expected.extra:
         extra = unpack("extra", vectors["extra"], expected.extra, expected.dtype)
-    told = loss if expected.loss else math.nan
+    read = loss if expected.loss else math.nan
     found = card(about["card"]) if expected.card else {}
-    return Answer(update, extra, told, min(size, expected.most), found)
+    return Answer(update, extra, read, min(size, expected.most), found)
 
 
 def card(text: object) -> Card:
@@ -132,10 +132,10 @@ def card(text: object) -> Card:
     """
     try:
         short = isinstance(text, str) and len(text) < _CARD
-        told = json.loads(str(text) if short else "")
-        found = {str(k): math.nan if v is None else float(v) for k, v in told.items()}
-        if found["test"] >= 1 and len(found) < 100:
-            return found
+        numbers = json.loads(str(text) if short else "")
+        card = {str(k): math.nan if v is None else float(v) for k, v in numbers.items()}
+        if card["test"] >= 1 and len(card) < 100:
+            return card
     except (TypeError, ValueError, KeyError, AttributeError, RecursionError):
         pass
     raise Refusal("its card cannot be read")

@@ -127,8 +127,8 @@ class Hub:
         """Everything needed to go on from here."""
         tensors = dumped(self.serving, self.broadcast)
         tensors["far"] = torch.from_numpy(self.far)
-        told = {"round": self.round, "run": self.run, **self.identity, **facts}
-        files.save(path / files.CHECKPOINT, tensors, **told)
+        everything = {"round": self.round, "run": self.run, **self.identity, **facts}
+        files.save(path / files.CHECKPOINT, tensors, **everything)
 
     def restore(self, path: Path) -> dict[str, Any]:
         """Go on from the checkpoint of a folder; gives the facts beside it.

@@ -80,10 +80,10 @@ def fingerprint(e: Experiment) -> str:
     Where the data lie, and how long a round may take, are not part of it.
     """
     own = e.deployment
-    told = repr((own.sites, own.shape, own.classes, own.scale, own.several))
-    told += repr((own.features, own.label, own.labels))
+    facts = repr((own.sites, own.shape, own.classes, own.scale, own.several))
+    facts += repr((own.features, own.label, own.labels))
     same = dataclasses.replace(e, data=Experiment().data)
-    text = f"{reader.fingerprint(same)} {told}"
+    text = f"{reader.fingerprint(same)} {facts}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -74,10 +74,10 @@ def head_of(
 
 
 def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
-    """The same classifier on inputs that are not yet normalised by (x − mean)/std.
+    """The same classifier on inputs that are not yet normalized by (x − mean)/std.
 
     Args:
-        head: of a layer behind the normalisation.
+        head: of a layer behind the normalization.
         mean: [d], or one number for all features.
         std: [d] or one number, above 0.
     """

@@ -37,19 +37,19 @@ def draw(entry: Entry, root: Path) -> Figure:
 
 def _data(entry: Entry, root: Path) -> list[str]:
     """What ours are trained on: of a script's data those that labels name, if any."""
-    labels = " ".join(label for label, _ in scripts.said(entry, root))
+    labels = " ".join(label for label, _ in scripts.labelled(entry, root))
     named = [name for name in entry.data if name in labels]
     return [scripts.NAMES["data"].get(name, name) for name in named or entry.data]
 
 
 def found(entry: Entry, root: Path) -> list[Panel]:
     """A panel a quantity that the entry is about; else at most four that tell."""
-    every = [*scripts.said(entry, root)]
+    every = [*scripts.labelled(entry, root)]
     figure = f"figure {entry.name.rpartition('figure')[2]}"
-    for _, said in every:
-        if figure in said:
-            return [*simulated(said[figure])]
-    if any("certified" in said for _, said in every):
+    for _, record in every:
+        if figure in record:
+            return [*simulated(record[figure])]
+    if any("certified" in record for _, record in every):
         return [*radii(entry, every)]
     along, quantities = _ways(every)
     if entry.shows:
@@ -70,8 +70,8 @@ def _ways(
 ) -> tuple[str, dict[str, dict[str, Line]]]:
     """Over what, and quantity → label → the mean over seeds."""
     along, seeds = "", dict[str, dict[str, list[Line]]]()
-    for label, said in every:
-        along, own = _of(said)
+    for label, record in every:
+        along, own = _of(record)
         for quantity, line in own.items():
             seeds.setdefault(quantity, {}).setdefault(label, []).append(line)
     return along, {
@@ -80,12 +80,12 @@ def _ways(
     }
 
 
-def _of(said: dict[str, Any]) -> tuple[str, dict[str, Line]]:
+def _of(record: dict[str, Any]) -> tuple[str, dict[str, Line]]:
     """Over what, and the curves in one file."""
-    if "curves" in said:
-        every = scripts.ways(said).items()
-        return "batches", {name: _line(said["steps"], way) for name, way in every}
-    own = said.get("curve", said)
+    if "curves" in record:
+        every = scripts.ways(record).items()
+        return "batches", {name: _line(record["steps"], way) for name, way in every}
+    own = record.get("curve", record)
     names = dict(scripts.NAMES["curves"])
     names |= {"personal_mean": "own models", "shared_mean": "shared model"}
     lines = {
@@ -93,8 +93,8 @@ def _of(said: dict[str, Any]) -> tuple[str, dict[str, Line]]:
         for key, name in names.items()
         if "round" in own and key in own
     }
-    if "own models" in lines and "summary" in said:
-        lines["own models"] = _ended(lines["own models"], said["summary"])
+    if "own models" in lines and "summary" in record:
+        lines["own models"] = _ended(lines["own models"], record["summary"])
     return "round", lines
 
 
@@ -196,19 +196,19 @@ EVERY = "every client"
 """In `Entry.shows`: one panel per way of training, one line per client."""
 _LOCAL = "λ=1.0"  # of mixtures: every client trains alone
 
-Said = dict[str, Any]
+Record = dict[str, Any]
 
 
-def radii(entry: Entry, every: Sequence[tuple[str, Said]]) -> Iterator[Panel]:
+def radii(entry: Entry, every: Sequence[tuple[str, Record]]) -> Iterator[Panel]:
     """One line per way of training and model, the mean over clients; or per client."""
-    ways = [_way(label, said) for label, said in every]
+    ways = [_way(label, record) for label, record in every]
     mixed = any("λ=" in way and way != _LOCAL for way in ways)
     found: dict[tuple[str, str], dict[str, Line]] = {}
-    for way, (label, said) in zip(ways, every, strict=True):
+    for way, (label, record) in zip(ways, every, strict=True):
         if way == _LOCAL:
             way = f"{_LOCAL} (local)" if mixed else "local"
-        at, unit = _setting(label, said), f"radius, {said['certified']['unit']}"
-        for whose, model in said["certified"]["models"].items():
+        at, unit = _setting(label, record), f"radius, {record['certified']['unit']}"
+        for whose, model in record["certified"]["models"].items():
             own = way if "λ" in way or way == "local" else f"{way}, {whose}"
             if EVERY not in entry.shows:
                 found.setdefault((at, unit), {})[own] = _certified(model, model["mean"])
@@ -221,21 +221,21 @@ def radii(entry: Entry, every: Sequence[tuple[str, Said]]) -> Iterator[Panel]:
         yield Panel(f"{title}\ncertified accuracy", unit, lines)
 
 
-def _way(label: str, said: Said) -> str:
+def _way(label: str, record: Record) -> str:
     """How models were trained: what a label says besides change and clients.
 
     Where it says nothing, the folder does, such as mnist_nominal.
     """
     parts = label.rpartition(": ")[2].split(", ")[1:]
     rest = [part for part in parts if not part.endswith(" clients")]
-    return ", ".join(rest) or said.get("folder", "").partition("_")[2]
+    return ", ".join(rest) or record.get("folder", "").partition("_")[2]
 
 
-def _setting(label: str, said: Said) -> str:
+def _setting(label: str, record: Record) -> str:
     """Change of inputs, data and how many clients, as far as they are known."""
     change = label.rpartition(": ")[2].partition(", ")[0]
-    data = str(said.get("changes", {}).get("data", ""))
-    clients = said.get("summary", {}).get("clients")
+    data = str(record.get("changes", {}).get("data", ""))
+    clients = record.get("summary", {}).get("clients")
     many = f"{clients} clients" if clients else ""
     return ", ".join(
         filter(None, (change, scripts.NAMES["data"].get(data, data), many))
@@ -249,7 +249,7 @@ def _order(at: tuple[str, str]) -> tuple[bool, str, int]:
     return "CIFAR-10" in parts, parts[0], numbers[0] if numbers else 0
 
 
-def _certified(model: Said, values: Any) -> Line:
+def _certified(model: Record, values: Any) -> Line:
     return Line(np.array(model["radii"], float), np.array(values, float))
 
 

@@ -29,12 +29,12 @@ _COUNTS = ("clients", "malicious", "seconds", "client_steps")
 class Result(NamedTuple):
     """What a run found, and when and with what it ran."""
 
-    said: Record
+    record: Record
 
     @property
     def summary(self) -> dict[str, Any]:
         """Over benign clients, as a run's `summary.json`."""
-        found: dict[str, Any] = self.said["summary"]
+        found: dict[str, Any] = self.record["summary"]
         return found
 
     def number(self, cell: Cell, metric: str) -> float:
@@ -68,7 +68,7 @@ class Result(NamedTuple):
         What is trained after the last round (fine-tuning) was not looked at on the way:
         there the last look is not the number.
         """
-        curve = self.said.get("curve", {})
+        curve = self.record.get("curve", {})
         values = curve.get(f"{cell.whose[0]}_{cell.metric}")
         if len(cell.whose) > 1 or not values:
             return {}
@@ -92,24 +92,24 @@ def late(way: Mapping[int, float]) -> float:
     return 0.8 * max(way, default=1)
 
 
-def believed(said: Record | None) -> Result | None:
+def believed(record: Record | None) -> Result | None:
     """The result in a record; None where that is none, or is not whole."""
     try:
-        return Result(said) if said is not None and _whole(said) else None
+        return Result(record) if record is not None and _whole(record) else None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
-def _whole(said: Record) -> bool:
+def _whole(record: Record) -> bool:
     """Whether counts, shares and curves are numbers that fit each other."""
-    summary, curve = said["summary"], said.get("curve", {})
+    summary, curve = record["summary"], record.get("curve", {})
     counts = [summary[name] for name in _COUNTS]
     models = [summary["personal"], summary["shared"]]
     models += [summary["valid"]["personal"]] if "valid" in summary else []
     shares = [model[name] for model in models for name in _SHARES]
     numbers = [*counts, *shares, *chain(*curve.values())]
     return bool(
-        isinstance(said.get("when", ""), str)
+        isinstance(record.get("when", ""), str)
         and {*map(type, numbers)} <= {int, float}
         and np.isfinite(numbers).all()
         and min(counts + shares) >= 0
@@ -157,7 +157,7 @@ class Shelf:
         every = map(believed, self._found.get(named, []))
         found = [one for one in every if one is not None and one.has(cell)]
         if found:
-            return max(found, key=lambda one: str(one.said.get("when", "")))
+            return max(found, key=lambda one: str(one.record.get("when", "")))
         if cell.kept and self.root is not None:
             home, _, name = cell.kept[choice].format(seed=seed).partition("/")
             old = believed(Store(self.root / home).get(name))
@@ -186,21 +186,21 @@ class Shelf:
     def add(self, cell: Cell, choice: int, seed: int, run: Run) -> Result:
         """Write down what a run found, whole or not at all."""
         assert self.out is not None
-        said = record(cell, choice, seed, run)
-        said |= {"change": self.change} if self.change else {}
+        record = written(cell, choice, seed, run)
+        record |= {"change": self.change} if self.change else {}
         place = self.change or re.sub(r"\W+", "-", cell.federation.name).strip("-")
         number = f" ({choice + 1})" if len(cell.choices) > 1 else ""
-        name = f"{cell.row}, {cell.column}{number}, seed {seed}~{said['key']}"
-        Store(self.out).put(f"{place}/{name}", said)
-        self._found.setdefault(said["key"], []).insert(0, said)
-        return Result(said)
+        name = f"{cell.row}, {cell.column}{number}, seed {seed}~{record['key']}"
+        Store(self.out).put(f"{place}/{name}", record)
+        self._found.setdefault(record["key"], []).insert(0, record)
+        return Result(record)
 
 
-def record(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
+def written(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
     """What is kept of a run: numbers over clients and of each, and what made them."""
     tree: Tree = cell.choices[choice]
     resolved = run.experiment.resolved
-    said: dict[str, Any] = {
+    record: dict[str, Any] = {
         "label": cell.ours,
         "data": cell.federation.name,
         "kind": cell.federation.kind,
@@ -214,7 +214,7 @@ def record(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
         "summary": store.brief(run.summary),
         **each(run, "accuracy", "shared_accuracy", "test", "lam"),
     }
-    return {**said, "curve": curve(run)}
+    return {**record, "curve": curve(run)}
 
 
 def each(run: Run, *columns: str) -> dict[str, Any]:
@@ -246,4 +246,4 @@ def spent(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> float:
         for choice in range(len(cell.choices))
         for seed in range(seeds)
     ]
-    return sum({id(r.said): float(r.summary["seconds"]) for r in every if r}.values())
+    return sum({id(r.record): float(r.summary["seconds"]) for r in every if r}.values())

@@ -15,27 +15,27 @@ from troth.types import Refusal
 def entries() -> dict[str, Entry]:
     """Every table and figure by name, in the order of the papers."""
     return {
-        f"{paper}/{name}": _entry(paper, name, said)
+        f"{paper}/{name}": _entry(paper, name, source)
         for paper in papers.PAPERS
-        for name, said in sorted(papers.read(paper)["entries"].items(), key=_order)
+        for name, source in sorted(papers.read(paper)["entries"].items(), key=_order)
     }
 
 
-def _entry(paper: str, name: str, said: dict[str, Any]) -> Entry:
+def _entry(paper: str, name: str, source: dict[str, Any]) -> Entry:
     """An entry from its lines in the file of its paper."""
     found: dict[str, Any] = {
         field: tuple(value) if isinstance(value, list) else value
-        for field, value in said.items()
+        for field, value in source.items()
     }
-    if "settings" in said:
-        found["settings"] = tuple(SETTINGS[one] for one in said["settings"])
-    if "cells" in said:
-        make = dict(said["cells"])
+    if "settings" in source:
+        found["settings"] = tuple(SETTINGS[one] for one in source["settings"])
+    if "cells" in source:
+        make = dict(source["cells"])
         names = found.get("points", (name,))
         by = getattr(rows, make.pop("by"))
         found["cells"] = partial(by, paper, names, **make)
-    if "numbers" in said:
-        found["numbers"] = getattr(scripts, said["numbers"])
+    if "numbers" in source:
+        found["numbers"] = getattr(scripts, source["numbers"])
     words = WORDS | papers.read(paper).get("words", {})
     while (filled := found.get("note", "").format(**words)) != found.get("note", ""):
         found["note"] = filled

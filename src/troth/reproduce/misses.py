@@ -43,11 +43,11 @@ def tried(entry: Entry, cell: Cell, root: Path) -> list[Tried]:
     """Every change of a cell that was trained, by name."""
     home, found = HOMES.get(entry.name), list[Tried]()
     pattern = f"*/{cell.row}, {cell.column}, seed 0~*"
-    for said in store.named(root, f"{home}/{pattern}") if home else []:
-        one = judging.judge(entry, cell, [kept.Result(said)])
-        rounds = int(said["experiment"]["train"]["rounds"])
+    for record in store.named(root, f"{home}/{pattern}") if home else []:
+        one = judging.judge(entry, cell, [kept.Result(record)])
+        rounds = int(record["experiment"]["train"]["rounds"])
         fewer = rounds != cell.choices[0]["train"]["rounds"]
-        found.append(Tried(said["change"], rounds if fewer else 0, one))
+        found.append(Tried(record["change"], rounds if fewer else 0, one))
     return found
 
 
@@ -64,8 +64,8 @@ def off(entry: Entry, found: Sequence[judging.Judged], root: Path) -> Iterator[s
         name = f"{one.cell.row}, {one.cell.column}"
         changes = "; ".join(each.words for each in tried(entry, one.cell, root))
         numbers = [tables.number(one.mean), tables.number(one.theirs.mean)]
-        said = "a draw" if one in draws else ""
-        rows.append([name, *numbers, tables.late(one), _inside(one), said, changes])
+        draw = "a draw" if one in draws else ""
+        rows.append([name, *numbers, tables.late(one), _inside(one), draw, changes])
     heads = ["ours", "theirs", "late", "inside", "", "tried"]
     if not any(row[-1] for row in rows):
         heads, rows = heads[:-1], [row[:-1] for row in rows]

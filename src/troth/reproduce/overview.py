@@ -49,7 +49,9 @@ def speed(shelf: Shelf, cells: Sequence[Cell], device: str) -> dict[str, float]:
     seen: dict[str, list[float]] = {}
     for cell in cells:
         result = shelf.find(cell, 0, 0)
-        if result is None or not str(result.said.get("device", "")).startswith(device):
+        if result is None or not str(result.record.get("device", "")).startswith(
+            device
+        ):
             continue
         summary = result.summary
         pace = summary["seconds"] / max(1, summary["client_steps"])
@@ -88,7 +90,7 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
     found = [shelf.settled(cell, SEEDS) for cell in cells]
     spent = cost(cells, shelf) if cells else None
     made = scripts.results(entry, shelf.root) if shelf.root else []
-    moments = [r.said["when"] for some in found for r in some if r.said.get("when")]
+    moments = [r.record["when"] for some in found for r in some if r.record.get("when")]
     if made and not moments and shelf.root:
         moments = [when for when in [scripts.committed(entry, shelf.root)] if when]
     printed = entry.printed

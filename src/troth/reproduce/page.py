@@ -76,8 +76,8 @@ def _glance(every: list[_Seen], why: notes.Notes) -> Iterator[str]:
         good, judged = judging.share([*one.found, *one.beside])
         ran = f"{len(one.found)} of {len(one.entry.everywhere())} cells"
         ran = ran if one.found else "by a script"
-        said = [key for key in why.get(one.entry.name, {}) if key in notes.HOLDS]
-        share = f"{good} of {judged}" if judged else "".join(said) or "–"
+        verdicts = [key for key in why.get(one.entry.name, {}) if key in notes.HOLDS]
+        share = f"{good} of {judged}" if judged else "".join(verdicts) or "–"
         name = f"[`{one.entry.name}`](#{one.anchor})"
         rows.append([name, one.entry.title, ran, share])
     if any(every):

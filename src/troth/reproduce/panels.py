@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """After Okabe and Ito: told apart by all eyes."""
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "<")
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1)), (0, (5, 1, 1, 1)))
@@ -21,13 +21,13 @@ _ROW = 4  # panels in a row
 
 
 def hue(k: int) -> str:
-    """The colour of the k-th label."""
-    return COLOURS[k % len(COLOURS)]
+    """The color of the k-th label."""
+    return COLORS[k % len(COLORS)]
 
 
 def mark(k: int, hollow: bool = False) -> dict[str, Any]:
     """Points of the k-th label: no two of the first 56 are alike."""
-    turn, place = divmod(k, len(COLOURS))
+    turn, place = divmod(k, len(COLORS))
     found: dict[str, Any] = {"color": hue(k), "ms": 5, "linestyle": "none"}
     found["marker"] = _MARKS[(place + turn) % len(_MARKS)]
     return found | ({"mfc": "none", "ms": 6} if hollow else {})
@@ -38,7 +38,7 @@ def dashed(k: int) -> dict[str, Any]:
 
     Neighbors have other dashes: where lines coincide, both are seen.
     """
-    turn, place = divmod(k, len(COLOURS))
+    turn, place = divmod(k, len(COLORS))
     return {"color": hue(k), "linestyle": _DASHES[(place + turn) % len(_DASHES)]}
 
 

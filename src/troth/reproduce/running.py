@@ -156,5 +156,5 @@ def _train(
 def _named(watch: runs.Watch | None, label: str) -> runs.Watch | None:
     if watch is None:
         return None
-    told = watch
-    return lambda p: told(p._replace(label=label))
+    call = watch
+    return lambda p: call(p._replace(label=label))

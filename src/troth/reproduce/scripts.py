@@ -48,7 +48,7 @@ def committed(entry: Entry, root: Path) -> str | None:
     return found.stdout.strip() or None if not found.returncode else None
 
 
-def said(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def labelled(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every result by its label; behind its figure where several have that label."""
     every = []
     for record in results(entry, root):
@@ -63,7 +63,7 @@ def said(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def seconds(entry: Entry, root: Path) -> Iterator[float]:
     """What each run took, as far as the files say."""
-    for _, found in said(entry, root):
+    for _, found in labelled(entry, root):
         yield float(found.get("seconds", found.get("summary", {}).get("seconds", 0.0)))
 
 
@@ -74,7 +74,7 @@ def lines(entry: Entry, root: Path) -> Lines:
     """
     found: dict[str, list[dict[str, float]]] = {}
     number = entry.name.rpartition("figure")[2]
-    for label, one in said(entry, root):
+    for label, one in labelled(entry, root):
         if f"figure {number}" in one:
             return _panels(one[f"figure {number}"])
         found.setdefault(label, []).append(_numbers(one))
@@ -87,13 +87,13 @@ def _shown(entry: Entry, numbers: dict[str, float]) -> dict[str, float]:
     return {name: numbers[name] for name in names if name in numbers}
 
 
-def ways(said: dict[str, Any]) -> dict[str, np.ndarray]:
+def ways(record: dict[str, Any]) -> dict[str, np.ndarray]:
     """Quantity → its mean over clients along fine-tuning, and what follows from them.
 
     Disparities are what conflicting examples have less of accuracy and more of loss;
     the paper's Figure 6 has adversarial accuracy above its least.
     """
-    every = said["curves"].items()  # [steps][clients] each
+    every = record["curves"].items()  # [steps][clients] each
     found = {
         NAMES["ways"].get(name, name): np.nanmean(np.array(values, float), axis=1)
         for name, values in every
@@ -119,19 +119,19 @@ def shortcuts(root: Path) -> Numbers:
     row_of = {"finetune": "FT", "upweight": "UW", "transfer": "Ours"}
     found: dict[tuple[str, str, str], dict[int, list[float]]] = {}
     for figure, whose in (("shared", "shared"), ("table", "personal")):
-        for said in store.named(root, f"shortcuts/{figure}/*"):
-            data, _, rest = said["label"].partition(", ")
+        for record in store.named(root, f"shortcuts/{figure}/*"):
+            data, _, rest = record["label"].partition(", ")
             row = "Global" if figure == "shared" else row_of.get(rest.split(", ")[0])
             if data not in data_of or not row:
                 continue
-            summary = said["summary"]
+            summary = record["summary"]
             tests = {"B": summary, "BC": summary["tests"]["conflicting"]}
             for test, part in tests.items():
                 column = f"{data_of[data]} Acc_{test}"
                 at = ("coloured MNIST, CelebA and Coil20", row, column)
                 runs = found.setdefault(at, {})  # a seed has several settings
                 value = float(part[whose]["accuracy_mean"])
-                runs.setdefault(said["seed"], []).append(value)
+                runs.setdefault(record["seed"], []).append(value)
     return {at: [*map(mean, runs.values())] for at, runs in found.items()}
 
 
@@ -161,32 +161,34 @@ def layout(lines: Lines) -> tuple[list[str], list[list[str]]]:
 
 
 def _mean(every: list[dict[str, float]]) -> dict[str, float]:
-    said = {name: float(np.mean([one[name] for one in every])) for name in every[0]}
-    return said | {"seeds": float(len(every))}
+    mean = {name: float(np.mean([one[name] for one in every])) for name in every[0]}
+    return mean | {"seeds": float(len(every))}
 
 
-def _numbers(said: dict[str, Any]) -> dict[str, float]:
-    if "certified" in said:
+def _numbers(record: dict[str, Any]) -> dict[str, float]:
+    if "certified" in record:
         return {
             f"{whose}, {what}": value
-            for whose, curve in said["certified"]["models"].items()
+            for whose, curve in record["certified"]["models"].items()
             for what, value in _curve(curve).items()
         }
-    if "summary" in said:
-        summary, pooled = said["summary"], said.get("pooled", {})
+    if "summary" in record:
+        summary, pooled = record["summary"], record.get("pooled", {})
         found = {
             f"{whose}, {what}": float(summary[whose][f"accuracy_{what}"])
             for whose in ("shared", "personal")
             for what in ("weighted", "std")
         }
         found |= _tests(summary)
-        told = {f"all clients', {name}": float(v) for name, v in pooled.items()}
-        return found | told
-    if "curves" in said:
-        return {name: float(way[-1]) for name, way in ways(said).items()}
-    if "end" in said:
-        return {name: float(value) for name, value in said["end"].items()}
-    curves = {name: said[key] for key, name in NAMES["curves"].items() if key in said}
+        whole = {f"all clients', {name}": float(v) for name, v in pooled.items()}
+        return found | whole
+    if "curves" in record:
+        return {name: float(way[-1]) for name, way in ways(record).items()}
+    if "end" in record:
+        return {name: float(value) for name, value in record["end"].items()}
+    curves = {
+        name: record[key] for key, name in NAMES["curves"].items() if key in record
+    }
     return {name: float(curve[-1]) for name, curve in curves.items()}
 
 

@@ -73,8 +73,8 @@ class Store:
         file = self.home / "loose" / f"{slug(name)}.json"
         _made(file.parent)
         own = {"name": name, "version": RESULTS}
-        said = {**own, **files.plain(dict(record)), **own}
-        files.write(file, json.dumps(said) + "\n")
+        whole = {**own, **files.plain(dict(record)), **own}
+        files.write(file, json.dumps(whole) + "\n")
         return file
 
     def pack(self) -> int:
@@ -115,11 +115,11 @@ def order(record: Record) -> list[str]:
 def read(file: Path) -> Record | None:
     """The record in a loose file; None: it holds none."""
     try:
-        said = json.loads(file.read_text("utf-8"))
+        record = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    right = isinstance(said, dict) and isinstance(said.get("name"), str)
-    return said if right else None
+    right = isinstance(record, dict) and isinstance(record.get("name"), str)
+    return record if right else None
 
 
 def brief(summary: Record) -> Record:

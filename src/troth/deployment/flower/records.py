@@ -74,9 +74,9 @@ def received(content: RecordDict, w0: Tensor, extra: int) -> tuple[Broadcast, As
 
 def reply(messages: Messages, name: str, asked: Asked, card: str) -> RecordDict:
     """Pack what a site sends: one row of messages."""
-    told = {"round": asked.round, "run": asked.run, "name": name, "card": card}
-    told |= {"size": int(messages.size[0]), "loss": float(messages.loss[0])}
-    return record(told, update=messages.update[0], extra=messages.extra[0])
+    about = {"round": asked.round, "run": asked.run, "name": name, "card": card}
+    about |= {"size": int(messages.size[0]), "loss": float(messages.loss[0])}
+    return record(about, update=messages.update[0], extra=messages.extra[0])
 
 
 def lost(message: Message | Exception) -> bool:

@@ -77,12 +77,12 @@ class Reception:
 
     def gather(self, least: int) -> None:
         """Wait until so many sites are there."""
-        told = -math.inf
+        last = -math.inf
         while self.meet() < least:
-            if time.monotonic() - told > 30:
+            if time.monotonic() - last > 30:
                 away = [n for k, n in enumerate(self.hub.names) if k not in self.nodes]
                 self.say(f"waiting for {least} sites; not here yet: {', '.join(away)}")
-                told = time.monotonic()
+                last = time.monotonic()
             time.sleep(2 * self.pause)
 
     def meet(self) -> int:
@@ -158,8 +158,8 @@ class Reception:
         for node, message in self.exchange("train", sent, own.deadline):
             name = hub.names[there[node]]
             try:
-                told = records.parts(records.content(message))
-                answers[there[node]] = protocol.check(expected, name, *told)
+                parts = records.parts(records.content(message))
+                answers[there[node]] = protocol.check(expected, name, *parts)
             except Refusal as refusal:
                 refused[name] = str(refusal)
             if len(answers) >= quorum:

@@ -243,14 +243,14 @@ class Post(NamedTuple):
         """Send a reply."""
         _numbered(reply, reply.object_id)
         with objects.no_object_id_recompute():
-            told = self.announce(reply)
-            run, session = reply.metadata.run_id, told.session_id
+            answer = self.announce(reply)
+            run, session = reply.metadata.run_id, answer.session_id
             inflating.push_objects(
                 objects.get_all_nested_objects(reply),
                 wire.make_push_object_fn_protobuf(
                     self.fleet.PushObject, self.node, run_id=run, session_id=session
                 ),
-                object_ids_to_push=set(told.objects_to_push),
+                object_ids_to_push=set(answer.objects_to_push),
             )
 
     def alive(self) -> bool:
@@ -296,10 +296,10 @@ def _leave(way: Way, fleet: FleetHttpClient) -> None:
 def why(error: Exception) -> str:
     """Say why there is no way to the server."""
     if isinstance(error, httpx.HTTPStatusError):
-        told = FlowerError.from_json(error.response.text)
+        flower = FlowerError.from_json(error.response.text)
         if error.response.status_code in (401, 412):
             return "it does not know this site's key, or not yet"
-        return f"it says {ascii(told.message if told else str(error))[:200]}"
+        return f"it says {ascii(flower.message if flower else str(error))[:200]}"
     if "certificate" in str(error).lower():
         return f"its certificate is not one that --tls vouches for ({error})"
     return f"it does not answer ({str(error) or type(error).__name__})"
