@@ -182,10 +182,9 @@ running.run(cells(8), shelf, 2, device="cpu", apart={apart}, watch=watch)
 
 
 @pytest.mark.slow("kills real processes while they train")
-@pytest.mark.parametrize("apart", [True, False])
-@pytest.mark.parametrize("part", [0, 1, 2])  # of the rounds, in which the moment lies
+@pytest.mark.parametrize(("part", "apart"), [(0, False), (1, True), (2, False)])
 def test_kill_repeats_at_most_one_group(tmp_path, apart, part):
-    """`kill -9` at a random moment: all groups before the one at work are kept."""
+    """`kill -9` at a random moment of a part of the rounds keeps all earlier groups."""
     rounds = 8 * (6 if apart else 2)  # two seeds of three cells, a group or a run each
     after = random.randint(1 + part * rounds // 3, (part + 1) * rounds // 3)
     code = KILLED.format(here=str(Path(__file__).parent), apart=apart)

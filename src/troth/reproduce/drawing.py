@@ -51,6 +51,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
             made.append(io.BytesIO())
             form = file.suffix[1:]
             figure.savefig(made[-1], format=form, metadata={facts: None})
+            figure.set_layout_engine("none")  # both have the layout of the first
     for file, content in zip(files, made, strict=True):
         with folder.whole(file) as opened:
             opened.write(content.getvalue())
