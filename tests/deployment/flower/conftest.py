@@ -78,7 +78,7 @@ def three(tree):
     return {**tree, "personalizer": ditto, "solver": "scaffold"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def certified():
     """Makes certificates and keys, by the three commands of the page."""
     if not (shutil.which("openssl") and shutil.which("ssh-keygen")):

@@ -19,13 +19,20 @@ def soon(monkeypatch):
     monkeypatch.setattr(take_part, "_LAST", 0.08)
 
 
-@pytest.fixture
-def link(tmp_path, example, certified):
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, certified):
+    """Where certificates, and the keys of a and b, are."""
+    made = tmp_path_factory.mktemp("federation")
+    certified(made, ["a", "b"])
+    return made
+
+
+@pytest.fixture(scope="module")
+def link(place, example):
     """A SuperLink with certificates that lets a in."""
-    certified(tmp_path, ["a", "b"])
-    port, tls = example.free_port(), tmp_path / "tls"
-    with serve.listening(tmp_path / "home", "127.0.0.1", port, tls) as made:
-        made.admit({"a": keys.public(tmp_path / "a.pub")})
+    port, tls = example.free_port(), place / "tls"
+    with serve.listening(place / "home", "127.0.0.1", port, tls) as made:
+        made.admit({"a": keys.public(place / "a.pub")})
         yield made
 
 
@@ -50,29 +57,29 @@ def test_it_says_who_it_is_and_what_it_tries(tmp_path, example, three):
 
 
 @SLOW
-def test_who_has_no_key_that_the_server_knows(tmp_path, link):
-    other = (tmp_path / "tls" / "server.pem").read_bytes()
+def test_who_has_no_key_that_the_server_knows(place, link):
+    other = (place / "tls" / "server.pem").read_bytes()
     for name, ca, words in (
         ("b", link.ca, "it does not know this site's key"),
         ("a", other, "its certificate is not one that --tls vouches for"),
     ):
-        said, mine = list[str](), way(tmp_path, link.address, name, ca)
+        said, mine = list[str](), way(place, link.address, name, ca)
         with pytest.raises(Refusal, match="there is no way to the server"):
             take_part.attend(mine, {}, said.append, 2)
         assert said and all(words in line for line in said)
 
 
 @SLOW
-def test_a_site_that_was_killed_is_let_in_again_at_once(tmp_path, link, monkeypatch):
+def test_a_site_that_was_killed_is_let_in_again_at_once(place, link, monkeypatch):
     """Flower would think for a minute that it is still there."""
     nothing = SimpleNamespace(start=lambda: None, stop=lambda: None)
     monkeypatch.setattr(transport, "HeartbeatSender", lambda alive: nothing)
-    mine = way(tmp_path, link.address, "a", link.ca)
+    mine = way(place, link.address, "a", link.ca)
     named = {"public_key": keys.sent(mine.key.public_key())}
     with transport.connected(mine) as post:
         again = ActivateNodeRequest(**named, heartbeat_interval=15)
         with pytest.raises(httpx.HTTPStatusError):  # as if it were two
             post.fleet.ActivateNode(again)
-        assert int((tmp_path / "node").read_text()) == post.node.node_id
+        assert int((place / "node").read_text()) == post.node.node_id
         with transport.connected(mine) as second:  # the first never said goodbye
             assert second.node.node_id == post.node.node_id
