@@ -1,9 +1,15 @@
-"""The page of results: what reproduces and what does not, from committed results."""
+"""The page of results: what reproduces and what does not, from committed results alone.
+
+`results.md.j2` is the page; here is what it shows.
+"""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
+
+import jinja2
 
 from troth.reproduce import (
     SEEDS,
@@ -20,25 +26,45 @@ from troth.reproduce.kept import Shelf, spent
 from troth.reproduce.listing import entries
 from troth.reproduce.settings import TEXTS
 
-_RULE = f"{judging.RULE}\n\n{tables.LEGEND}\n"
-
 
 def page(root: Path) -> str:
-    """The whole page."""
-    shelf, parts, why = Shelf(None, root), [TEXTS["head"], _RULE], notes.read(root)
+    """Make the whole page."""
+    shelf, why = Shelf(None, root), notes.read(root)
     every = [_seen(entry, shelf, root) for entry in entries().values()]
-    parts += _glance(every, why)
-    for paper in papers.PAPERS:
-        parts += ["", f"## {papers.read(paper)['title']}", ""]
-        own = [one for one in every if one.entry.paper == paper]
-        for one in (one for one in own if one):
-            parts += _section(one, shelf, why, root)
-        idle = [f"`{one.entry.name}`" for one in own if not one]
-        if idle:
-            parts += [f"Not run: {', '.join(idle)}.", ""]
-        if paper == "ditto":
-            parts += _headlines(shelf)
-    return "\n".join(parts).rstrip() + "\n"
+
+    def share(judged: list[judging.Judged]) -> str:
+        return "{} of {}".format(*judging.share(judged))
+
+    def lines(one: _Seen) -> Iterator[str]:
+        yield from _order(one.found)
+        yield from misses.off(one.entry, one.found, root)
+        yield from misses.readings(one.found)
+
+    def noted(entry: Entry) -> Iterator[tuple[str, str]]:
+        for cell, text in why.get(entry.name, {}).items():
+            yield cell, notes.filled(text, entry.name, shelf, SEEDS)
+
+    text = (
+        resources.files("troth.reproduce").joinpath("results.md.j2").read_text("utf-8")
+    )
+    environment = jinja2.Environment(
+        trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    made: str = environment.from_string(text).render(
+        texts=TEXTS,
+        tables=tables,
+        scripts=scripts,
+        papers={paper: papers.read(paper)["title"] for paper in papers.PAPERS},
+        every=every,
+        glance=[_glance(one, why) for one in every],
+        headlines=list(_headlines(shelf)),
+        share=share,
+        seeds=_seeds,
+        lines=lines,
+        notes=noted,
+        spent=lambda entry: f"{spent(shelf, entry.everywhere(), SEEDS):,.0f}",
+    )
+    return made.rstrip() + "\n"
 
 
 class _Seen(NamedTuple):
@@ -57,6 +83,13 @@ class _Seen(NamedTuple):
         """What links to its section name."""
         return self.entry.name.replace("/", "-")
 
+    @property
+    def maker(self) -> str:
+        """Where a script's numbers come from."""
+        script = " ".join(self.entry.script)
+        home = self.entry.results[0].partition("/")[0]
+        return f"Made by `experiments/{script}`" if script else f"In experiments/{home}"
+
 
 def _seen(entry: Entry, shelf: Shelf, root: Path) -> _Seen:
     every = judging.table(entry, entry.everywhere(), shelf, SEEDS)
@@ -65,56 +98,20 @@ def _seen(entry: Entry, shelf: Shelf, root: Path) -> _Seen:
     return _Seen(entry, found, made, judging.of_script(entry, root))
 
 
-def _glance(every: list[_Seen], why: notes.Notes) -> Iterator[str]:
-    """All of it, a line each."""
-    rows = []
-    for one in every:
-        if not one:
-            idle = f"not run: {one.entry.note}" if one.entry.note else "not run"
-            rows.append([f"`{one.entry.name}`", one.entry.title, idle, "–"])
-            continue
-        good, judged = judging.share([*one.found, *one.beside])
-        ran = f"{len(one.found)} of {len(one.entry.everywhere())} cells"
-        ran = ran if one.found else "by a script"
-        verdicts = [key for key in why.get(one.entry.name, {}) if key in notes.HOLDS]
-        share = f"{good} of {judged}" if judged else "".join(verdicts) or "–"
-        name = f"[`{one.entry.name}`](#{one.anchor})"
-        rows.append([name, one.entry.title, ran, share])
-    if any(every):
-        heads = ["", "run", "reproduced of what is judged; else what the paper says"]
-        yield "\n## At a glance\n"
-        yield "\n".join(tables.grid(heads, rows)) + "\n"
+def _glance(one: _Seen, why: notes.Notes) -> list[str]:
+    """An entry in a line."""
+    if not one:
+        idle = f"not run: {one.entry.note}" if one.entry.note else "not run"
+        return [f"`{one.entry.name}`", one.entry.title, idle, "–"]
+    good, judged = judging.share([*one.found, *one.beside])
+    ran = f"{len(one.found)} of {len(one.entry.everywhere())} cells"
+    verdicts = [key for key in why.get(one.entry.name, {}) if key in notes.HOLDS]
+    share = f"{good} of {judged}" if judged else "".join(verdicts) or "–"
+    name = f"[`{one.entry.name}`](#{one.anchor})"
+    return [name, one.entry.title, ran if one.found else "by a script", share]
 
 
-def _section(one: _Seen, shelf: Shelf, why: notes.Notes, root: Path) -> Iterator[str]:
-    """What was run of an entry."""
-    entry, found, made = one.entry, one.found, one.made
-    yield f'<a id="{one.anchor}"></a>\n'
-    yield f"### `{entry.name}`: {entry.title}\n"
-    if entry.note:
-        yield f"{entry.note[0].upper()}{entry.note[1:]}.\n"
-    if found:
-        yield from _cells(entry, found, spent(shelf, entry.everywhere(), SEEDS))
-        yield from misses.off(entry, found, root)
-        yield from misses.readings(found)
-    if made:
-        yield from _script(one)
-    for cell, text in why.get(entry.name, {}).items():
-        yield f"- *{cell}*: {notes.filled(text, entry.name, shelf, SEEDS)}"
-    yield ""
-
-
-def _cells(entry: Entry, found: list[judging.Judged], took: float) -> Iterator[str]:
-    whole = len(entry.everywhere())
-    good, all_ = judging.share(found)
-    yield (
-        f"Theirs: {tables.where(entry)}. Run: {len(found)} of {whole} cells; "
-        f"reproduced: {good} of {all_} judged. {_seeds(found)} The runs took "
-        f"{took:,.0f} s in all.\n"
-    )
-    for title, columns, rows in tables.layout(found):
-        yield f"*{title}*\n"
-        yield "\n".join(tables.grid(columns, rows)) + "\n"
+def _order(found: list[judging.Judged]) -> Iterator[str]:
     several = len({one.cell.federation.name for one in found}) > 1
     for ours, ranks in judging.order(found).items():
         words = (f"{column} {tables.number(rank)}" for column, rank in ranks.items())
@@ -122,49 +119,24 @@ def _cells(entry: Entry, found: list[judging.Judged], took: float) -> Iterator[s
         yield f"Order of the methods, Spearman with theirs{of}: {', '.join(words)}.\n"
 
 
-def _seeds(found: list[judging.Judged]) -> str:
-    """How many seeds its cells have."""
-    counts = sorted(Counter(one.seeds for one in found).items())
+def _seeds(judged: Iterable[judging.Judged]) -> str:
+    """How many seeds cells have."""
+    counts = sorted(Counter(one.seeds for one in judged).items())
     if len(counts) == 1:
         return f"Seeds: {counts[0][0]}."
     return f"Seeds: {', '.join(f'{n} in {many} cells' for n, many in counts)}."
 
 
-def _script(one: _Seen) -> Iterator[str]:
-    """What a script found; where the paper prints numbers, beside them."""
-    home = one.entry.results[0].partition("/")[0]
-    script = " ".join(one.entry.script)
-    made = f"Made by `experiments/{script}`" if script else f"In experiments/{home}"
-    yield f"{made}:\n"
-    if not one.beside:
-        heads, rows = scripts.layout(one.made)
-        yield "\n".join(tables.grid(heads, rows)) + "\n"
-        return
-    good, all_ = judging.share(one.beside)
-    yield (
-        f"Theirs: {tables.where(one.entry)}. Reproduced: {good} of {all_} judged. "
-        f"{_seeds([cell for cell in one.beside if cell.seeds])}\n"
-    )
-    for title, columns, rows in tables.layout(one.beside):
-        yield f"*{title}*\n"
-        yield "\n".join(tables.grid(columns, rows)) + "\n"
-
-
-def _headlines(shelf: Shelf) -> list[str]:
+def _headlines(shelf: Shelf) -> Iterator[list[str]]:
     """The paper's two sentences, for Fashion-MNIST."""
-    rows = []
     for (ditto, whose), found in headlines.both(shelf, SEEDS).items():
         name = f"{ditto}, {whose}"
         if found is None:
-            rows.append([name, "not all cells are run", "", ""])
+            yield [name, "not all cells are run", "", ""]
             continue
         gain = f"{tables.number(found.gain, sign=True)} over {found.strongest}"
         less = f"{100 * found.less_variance:.0f} %"
         if found.between:  # deviations are printed with two digits
             least, most = (f"{100 * value:.0f}" for value in found.between)
             less += f" (by rounding {least} to {most} %)"
-        more = tables.number(found.more_accuracy, sign=True)
-        rows.append([name, gain, less, more])
-    heads = ["over the strongest robust rule, mean of nine attacks"]
-    heads += ["less variance than TERM, clean", "more accuracy than TERM, clean"]
-    return [TEXTS["headlines"], "\n".join(tables.grid(heads, rows)), ""]
+        yield [name, gain, less, tables.number(found.more_accuracy, sign=True)]
