@@ -188,7 +188,7 @@ def test_every_script_entry_has_its_files(entry, tmp_path):
     assert [file.suffix for file in files] == [".md", ".csv", *pictures]
     assert all(file.stat().st_size > 100 for file in files)
     lines = judging.of_script(entry, ROOT) or scripts.lines(entry, ROOT)
-    if entry.numbers:  # a line a row, in the paper's layout
+    if entry.numbers:  # one line per row, in the paper's layout
         lines = {one.cell.row for one in lines}
     assert all(file.read_text("utf-8").count("\n") >= len(lines) for file in files[:2])
 

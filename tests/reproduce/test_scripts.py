@@ -1,4 +1,4 @@
-"""What scripts left behind, in a line a label."""
+"""What scripts left behind, in one line per label."""
 
 from typing import Any
 

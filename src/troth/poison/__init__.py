@@ -1,10 +1,10 @@
 """The chain: a gradient attack → a model attack → a few poisoned examples.
 
-Plain functions, no federation inside. What a hostile user reports against personalized
-federated learning (`counter_gradient`) is turned into a model that reports it honestly
-(`model_attack`), and that into data from which the model is learned: one example of a
-linear regression (`single_example`), examples near the indifference subspace of a
-linear classifier (`data_attack`), or of the last layer of a deep network
+Plain functions, no federation inside. What a malicious user reports against
+personalized federated learning (`counter_gradient`) is turned into a model that reports
+it honestly (`model_attack`), and that into data from which the model is learned: one
+example of a linear regression (`single_example`), examples near the indifference
+subspace of a linear classifier (`data_attack`), or of the last layer of a deep network
 (`embeddings`). `docs/explanation/derivations/poison.md` derives every line.
 
 λ is this library's: R = λ·½‖ρ − θ‖² for `l2sq`, so that the paper's λ‖ρ − θ‖² is twice

@@ -87,8 +87,8 @@ def chain(
 
     Args:
         sections: an experiment with personalizer `coupled` and an adversary.
-        out: the folder: `target.npy`, `model.npy`, `poison.npz`, a run a stage, and
-            `stages.csv` with what is returned, also as JSON.
+        out: the folder: `target.npy`, `model.npy`, `poison.npz`, one run per stage,
+            and `stages.csv` with what is returned, also as JSON.
         options: what to do.
         data_dir: where data sets are looked for first.
         watch: called after every round.
@@ -128,7 +128,7 @@ def told(out: Path, found: list[Reached]) -> dict[str, Any]:
 
 
 def _write(out: Path, found: list[Reached]) -> None:
-    """A row a stage, and the same as JSON."""
+    """Write one row per stage, and the same as JSON."""
     columns = {name: [getattr(row, name) for row in found] for name in Reached._fields}
     files.write_csv(out / FILE, columns)
     files.write_json((out / FILE).with_suffix(".json"), told(out, found))

@@ -19,7 +19,7 @@ _TITLES: dict[str, str] = scripts.NAMES["titles"]
 
 
 def draw(entry: Entry, root: Path) -> Figure:
-    """A panel a quantity, a line a label; where there are no curves, a bar a label."""
+    """Draw one panel per quantity and one line per label; without curves, bars."""
     under = [f"ours: {', '.join(_data(entry, root))}"] if entry.data else []
     head = Head(f"{entry.name}: {entry.title}", under, entry.note)
     if entry.form == "scatter":
@@ -43,7 +43,7 @@ def _data(entry: Entry, root: Path) -> list[str]:
 
 
 def found(entry: Entry, root: Path) -> list[Panel]:
-    """A panel a quantity that the entry is about; else at most four that tell."""
+    """Return one panel per quantity that the entry is about, else at most four."""
     every = [*scripts.labelled(entry, root)]
     figure = f"figure {entry.name.rpartition('figure')[2]}"
     for _, record in every:

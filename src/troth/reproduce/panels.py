@@ -232,7 +232,7 @@ def scatter(
 
 
 def bars(head: Head, rows: Sequence[tuple[str, Mapping[str, float]]]) -> Figure:
-    """A bar a label, a panel a number."""
+    """Draw one bar per label, in one panel per number."""
     names = list(dict.fromkeys(name for _, numbers in rows for name in numbers))
     figure, axes = sheet(head.title, len(names), head.under, head.foot)
     spots = range(len(rows))

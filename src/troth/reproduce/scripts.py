@@ -68,9 +68,9 @@ def seconds(entry: Entry, root: Path) -> Iterator[float]:
 
 
 def lines(entry: Entry, root: Path) -> Lines:
-    """A line a result, or a panel; seeds of the same label as one, their mean.
+    """Return one line per label, the mean over its seeds; or one line per panel.
 
-    Of what they hold, the numbers that the entry is about.
+    Each has the numbers that the entry is about.
     """
     found: dict[str, list[dict[str, float]]] = {}
     number = entry.name.rpartition("figure")[2]
@@ -151,7 +151,7 @@ def sums(root: Path) -> Numbers:
 
 
 def layout(lines: Lines) -> tuple[list[str], list[list[str]]]:
-    """Heads, and a row a label; what a label has no number for is empty."""
+    """Return heads, and one row per label; missing numbers are empty."""
     heads = list(dict.fromkeys(name for _, found in lines for name in found))
     rows = [
         [label, *(f"{found[head]:.4g}" if head in found else "" for head in heads)]

@@ -71,7 +71,13 @@ class Store:
     def put(self, name: str, record: Mapping[str, Any]) -> Path:
         """Write a result as a file of its own, whole or not at all."""
         file = self.home / "loose" / f"{slug(name)}.json"
-        _made(file.parent)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Refusal(
+                f"the folder {file.parent} cannot be made ({error.strerror}); give "
+                "another --out"
+            ) from None
         own = {"name": name, "version": RESULTS}
         whole = {**own, **files.plain(dict(record)), **own}
         files.write(file, json.dumps(whole) + "\n")
@@ -129,16 +135,6 @@ def brief(summary: Record) -> Record:
         for name, value in summary.items()
         if name in _KEPT or name.rpartition("_")[2] not in _LEFT_OUT
     }
-
-
-def _made(place: Path) -> None:
-    """A folder for results."""
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refusal(
-            f"the folder {place} cannot be made ({error.strerror}); give another --out"
-        ) from None
 
 
 def _stamp(file: Path) -> tuple[int, int]:

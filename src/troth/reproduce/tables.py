@@ -122,12 +122,12 @@ def grid(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def as_csv(judged: Sequence[Judged]) -> str:
-    """A line a cell, all its numbers in full precision."""
+    """Format one line per cell, with all its numbers in full precision."""
     return plain_csv([one.plain() for one in judged])
 
 
 def plain_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """A line a row; what is missing or no number is left empty."""
+    """Format one line per row; what is missing or NaN is left empty."""
     text = io.StringIO()
     out = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     out.writeheader()
