@@ -38,12 +38,12 @@ def killed_three_times(path, example, port, ours):
         server = example.start(path, "server", "e.toml", *flags)
         ours.append(server)
         done = 3 * kills + 1
-        assert wait(server, lambda n=done: example.rounds(path / "out") >= n, 120)
+        assert wait(server, lambda n=done: example.rounds(path / "out") >= n, 240)
         time.sleep(random.uniform(0, 0.5))
         server.kill()
         server.wait()
     ours.append(example.start(path, "server", "e.toml", *flags))
-    wait(ours[-1], never, 120)
+    wait(ours[-1], never, 240)
 
 
 @pytest.mark.slow("six real processes, of which one is killed and restarted")
