@@ -1,4 +1,4 @@
-"""The best guess at every client's model from everything that was observed.
+"""The best estimate of every client's model from all clients' data.
 
 References: li2021ditto.
 """
@@ -23,7 +23,7 @@ def bayes_estimator(
     sigma: float,
     tau: float | np.ndarray,
 ) -> Posterior:
-    """w_k given the data of all clients (Lemmas 5 and 6, Eqs. 14–20), for any designs.
+    """Estimate w_k from all clients' data (Lemmas 5 and 6, Eqs. 14–20), any designs.
 
     θ from the others by Eqs. (15)–(17), then w_k from its own least squares ŵ_k and
     from that, Eqs. (18)–(20).
@@ -33,10 +33,10 @@ def bayes_estimator(
         grams: [K, d, d] their X_kᵀX_k, positive definite.
         sigma: σ > 0, noise of y.
         tau: τ, spread of the w_k; 0 makes all w_k the same. Or [K], each client's own:
-            adversaries of spread τ_a whom one knows (w_k of those is then guessed too).
+            known adversaries have τ_a (their w_k is then estimated too).
 
-    Departs: takes a τ a client. Lemma 4, on which Eq. (15) rests, is read as the law of
-    w given y, not of ŵ, and its z as n-dimensional.
+    Departs: takes one τ per client. Lemma 4, on which Eq. (15) rests, is read as the
+    law of w given y, not of ŵ, and its z as n-dimensional.
     """
     estimates, grams = np.asarray(estimates, float), np.asarray(grams, float)
     K, d = estimates.shape

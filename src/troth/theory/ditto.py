@@ -1,4 +1,4 @@
-"""Ditto: the best λ, the error of its personal models and how unlike these errors are.
+"""Ditto: its best λ, the error of its personal models and the spread of these errors.
 
 References: li2021ditto.
 """
@@ -13,7 +13,7 @@ from troth.types import Refusal
 
 
 class Setting(NamedTuple):
-    """What all closed forms are made of."""
+    """The numbers of a federation, as all closed forms use them."""
 
     K: int  # clients
     s2: float  # σ²/β, variance of a local estimate about its w_k, a coordinate
@@ -46,27 +46,26 @@ def setting(
     beta: float | None = None,
 ) -> Setting:
     """Check the numbers of a federation; β not given is n (point estimation)."""
-    if K < 2:
-        raise Refusal(f"K = {K} clients: the theory is about at least 2")
-    if not 0 <= K_a < K:
-        raise Refusal(
-            f"K_a = {K_a} adversaries must be 0 to {K - 1}, for at least one of the "
-            f"K = {K} clients is benign"
-        )
-    if n < 1 or d < 1:
-        raise Refusal(f"n = {n} and d = {d} must both be at least 1")
-    for name, value in (("sigma", sigma), ("tau", tau), ("tau_a", tau_a)):
-        if not (0 <= value < math.inf):
-            raise Refusal(f"{name} = {value} must be a finite number of at least 0")
     beta = float(n) if beta is None else beta
-    if not (0 < beta < math.inf):
-        raise Refusal(f"beta = {beta} must be a finite number above 0")
+    size = "finite and at least 0"
+    for name, value, fits, must in (
+        ("K", K, K >= 2, "at least 2 clients"),
+        ("K_a", K_a, 0 <= K_a < K, f"0 to {K - 1}, so that a client is benign"),
+        ("n", n, n >= 1, "at least 1"),
+        ("d", d, d >= 1, "at least 1"),
+        ("sigma", sigma, 0 <= sigma < math.inf, size),
+        ("tau", tau, 0 <= tau < math.inf, size),
+        ("tau_a", tau_a, 0 <= tau_a < math.inf, size),
+        ("beta", beta, 0 < beta < math.inf, "finite and above 0"),
+    ):
+        if not fits:
+            raise Refusal(f"{name} = {value} must be {must}")
     excess = tau_a**2 - tau**2
     return Setting(K, sigma**2 / beta, tau**2, excess, K_a, beta / n, d)
 
 
 def pull(at: Setting, lam: float | np.ndarray) -> np.ndarray:
-    """The share a of the shared model in Ditto's solution: λ/(β/n + λ), Eq. (31).
+    """Return the share a of the shared model in Ditto's solution (Eq. 31): λ/(β/n + λ).
 
     v_k = (1 − a) ŵ_k + a w*, with w* the mean of all K local estimates. 0 is local
     training (λ = 0), 1 the shared model (λ = ∞).
@@ -80,13 +79,8 @@ def pull(at: Setting, lam: float | np.ndarray) -> np.ndarray:
         return np.asarray(1 / (1 + at.curvature / lam))
 
 
-def lam_of(at: Setting, a: float) -> float:
-    """The λ whose share of the shared model is a; the reverse of `pull`."""
-    return math.inf if a >= 1 else at.curvature * a / (1 - a)
-
-
 def best_lam_regression(n: int, sigma: float, tau: float) -> float:
-    """Linear regression without adversaries: λ* = σ²/(nτ²) (Theorem 1, Eq. 26).
+    """Return λ* = σ²/(nτ²), for regression without adversaries (Theorem 1, Eq. 26).
 
     For X_kᵀX_k = βI with any β, and any number of clients. Ditto with it is the Bayes
     estimator (Remark 1).
@@ -105,7 +99,7 @@ def best_lam_regression(n: int, sigma: float, tau: float) -> float:
 def best_lam_regression_attacked(
     K: int, n: int, sigma: float, tau: float, K_a: int, tau_a: float
 ) -> float:
-    """Linear regression with adversaries (Theorem 3, Eq. 63).
+    """Return the best λ for regression with adversaries (Theorem 3, Eq. 63).
 
     λ_a* = (σ²/n) · K / (Kτ² + K_a(τ_a² − τ²)/(K − 1)): smaller the more adversaries
     there are and the further they stray.
@@ -153,7 +147,7 @@ def error(
     d: int = 1,
     beta: float | None = None,
 ) -> np.ndarray:
-    """E‖w_k − v_k(λ)‖² of a benign client, as a function of λ (behind Lemmas 8, 12).
+    """Return E‖w_k − v_k(λ)‖² of a benign client (behind Lemmas 8 and 12).
 
     With c = λ/(β/n + λ) · (K−1)/K, the weight of the other clients' mean, s² = σ²/β and
     T = τ² + Σ_w of Eq. (59): d · [(1 − c)² s² + c² T].
@@ -185,7 +179,7 @@ def least_error(
     d: int = 1,
     beta: float | None = None,
 ) -> float:
-    """The error at the best λ: d·σ_{w,a}² (Lemma 8; Lemma 12 for d = 1).
+    """Return the error at the best λ: d·σ_{w,a}² (Lemma 8; Lemma 12 for d = 1).
 
     1/σ_{w,a}² = 1/s² + 1/T, Eq. (60); for points Eqs. (79) and (84). Arguments as of
     `error`.
@@ -208,7 +202,7 @@ def variance_pooled(
     d: int = 1,
     beta: float | None = None,
 ) -> np.ndarray:
-    """Variance of a benign client's ‖w_k − v_k(λ)‖² over all federations there may be.
+    """Return the variance of a benign client's ‖w_k − v_k(λ)‖² over all federations.
 
     2d·v² with v = `error`/d, since the error is Gaussian: least where the mean error
     is, at λ_a*, where it is the 2dσ_{w,a}⁴ of Lemmas 8 and 12. Arguments as of `error`.
@@ -229,7 +223,7 @@ def variance_within(
     d: int = 1,
     beta: float | None = None,
 ) -> np.ndarray:
-    """E var_{K_b}{‖w_k − v_k(λ)‖²}: over the benign clients of one federation.
+    """Return E var_{K_b}{‖w_k − v_k(λ)‖²}, over the benign clients of one federation.
 
     The variance of Definition 2 and Eqs. (33), (64), with divisor K_b:
     (1 − 1/K_b) · 2d · (v² − ρ²), where ρ is the covariance of two benign clients'
@@ -247,8 +241,7 @@ def _product(at: Setting) -> Polynomial:
     h = Polynomial([0.0, -2 * at.s2, at.s2 + at.tau2])
     apart = h + at.s2
     more = Polynomial([0.0, 0.0, 2 * at.K_a * at.excess / at.K**2])
-    product: Polynomial = apart * ((1 - 2 / at.K) * h + at.s2 + more)
-    return product
+    return Polynomial((apart * ((1 - 2 / at.K) * h + at.s2 + more)).coef)
 
 
 def fairest_lam(
@@ -262,7 +255,7 @@ def fairest_lam(
     d: int = 1,
     beta: float | None = None,
 ) -> float:
-    """The λ that minimises `variance_within`; arguments as of `error`.
+    """Return the λ that minimizes `variance_within`; arguments as of `error`.
 
     Without adversaries it is the λ* of the mean error (Theorems 2 and 6, true for all
     K ≥ 2).
@@ -280,4 +273,5 @@ def fairest_lam(
     product = _product(at)
     roots = map(complex, product.deriv().roots().tolist())
     inside = [r.real for r in roots if abs(r.imag) < 1e-9 and 0 < r.real < 1]
-    return lam_of(at, min([0.0, 1.0, *inside], key=lambda a: float(product(a))))
+    a = min([0.0, 1.0, *inside], key=lambda a: float(product(a)))
+    return math.inf if a == 1 else at.curvature * a / (1 - a)  # the reverse of `pull`

@@ -6,14 +6,14 @@ from troth.types import Refusal
 
 
 def between(rows: np.ndarray, noise: np.ndarray) -> float:
-    """How far the truths behind noisy estimates are apart: Σ over coordinates of τ².
+    """Estimate the spread of the truths behind noisy estimates: Σ_coordinates τ².
 
     Estimates ŵ_k = w_k + e_k of independent clients have E[Σ‖ŵ_k − mean‖²/(K−1)] =
     tr Cov(w) + mean_k tr Cov(e_k); the second is taken off. Unbiased before it is cut
     off at 0, for any designs and numbers of examples.
 
     Args:
-        rows: [K, p] an estimate a client.
+        rows: [K, p] one estimate per client.
         noise: [K] tr Cov(e_k), how far each estimate is from its own truth.
 
     Returns:
@@ -21,15 +21,14 @@ def between(rows: np.ndarray, noise: np.ndarray) -> float:
     """
     if len(rows) < 2:
         raise Refusal(f"{len(rows)} clients have no spread; it takes at least 2")
-    centred = rows - rows.mean(axis=0)
-    found = float((centred**2).sum()) / (len(rows) - 1) - float(noise.mean())
-    return max(0.0, found)
+    spread = float(rows.var(axis=0, ddof=1).sum())
+    return max(0.0, spread - float(noise.mean()))
 
 
 def stray(
     rows: np.ndarray, noise: np.ndarray, others: np.ndarray, others_noise: np.ndarray
 ) -> float:
-    """The same for clients that stray from the center of others: Σ of τ_a².
+    """Estimate the spread of some clients about the center of others: Σ τ_a².
 
     E‖ŵ_i − mean of others‖² = tr Cov(w_i) + tr Cov(e_i) + (tr Cov(w) + noise)/K_b, of
     which all but the first is taken off.
@@ -47,7 +46,7 @@ def stray(
 
 
 def wobble(rows: np.ndarray, noise: np.ndarray, groups: int = 50) -> float:
-    """Standard error of `between`, leaving out one group of clients after another."""
+    """Return the standard error of `between`, by a jackknife over groups."""
     count = min(groups, len(rows))
     if count < 3:
         return float("inf")

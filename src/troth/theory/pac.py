@@ -5,7 +5,7 @@ References: farhadkhani2022equivalence.
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.special import expit
@@ -21,14 +21,14 @@ _SHARPER = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # smooth_l2 on its w
 
 
 class User(NamedTuple):
-    """What one user holds."""
+    """The data of one user."""
 
     queries: np.ndarray  # [m, d]; m may be 0
     answers: np.ndarray  # [m] numbers, or −1 and 1
 
 
 class Minimum(NamedTuple):
-    """Where the loss of the whole federation is least."""
+    """The models with the least loss of the whole federation."""
 
     rho: np.ndarray  # [d]
     theta: np.ndarray  # [n, d]
@@ -45,7 +45,7 @@ class _Problem(NamedTuple):
     delta: float  # of the rounded distance; 0: half the squared distance
 
     def slopes(self, z: np.ndarray, way: np.ndarray) -> _Slopes:
-        """Loss, gradient and curvature [(n + 1)d, (n + 1)d] at z = (ρ, θ_1, …)."""
+        """Return loss, gradient and Hessian [(n + 1)d, (n + 1)d] at z = (ρ, θ_1, …)."""
         n, d = len(self.users), z.shape[1]
         g, h = np.zeros_like(z), np.zeros((n + 1, d, n + 1, d))
         loss = 0.0
@@ -61,16 +61,16 @@ class _Problem(NamedTuple):
         return loss, g, h.reshape((n + 1) * d, (n + 1) * d)
 
     def ways(self, z: np.ndarray, step: np.ndarray, way: np.ndarray) -> np.ndarray:
-        """The same after a step: what s·w = u, s = √(δ² + u²), is to first order."""
+        """Return w after a step, where s·w = u and s = √(δ² + u²), to first order."""
         away, moved = z[1:] - z[0], step[1:] - step[0]
         far = np.sqrt(self.delta**2 + (away**2).sum(axis=1, keepdims=True))
         along = (away * moved).sum(axis=1, keepdims=True) / far
-        found = (away + moved - way * along) / far
-        return np.asarray(found / np.maximum(1, np.linalg.norm(found, axis=1))[:, None])
+        new = (away + moved - way * along) / far
+        return np.asarray(new / np.maximum(1, np.linalg.norm(new, axis=1))[:, None])
 
 
 def _fit(kind: Kind, user: User, theta: np.ndarray) -> _Slopes:
-    """½Σ(θᵀq − a)² of Theorem 2, or −Σ ln σ(a·θᵀq) of Theorem 3."""
+    """Compute ½Σ(θᵀq − a)² of Theorem 2, or −Σ ln σ(a·θᵀq) of Theorem 3."""
     q, a = user
     if kind == "linear":
         left = q @ theta - a
@@ -104,7 +104,7 @@ def minimum(
     nu: float,
     delta: float = 1.0,
 ) -> Minimum:
-    """Σ_n [ν‖θ_n‖² + Σ ℓ(θ_n, x)] + λΣ_n R(ρ, θ_n) at its least (Eqs. 1 and 5).
+    """Minimize Σ_n [ν‖θ_n‖² + Σ ℓ(θ_n, x)] + λΣ_n R(ρ, θ_n) (Eqs. 1 and 5).
 
     R is that of `regularizers/`. `l2` has no slope at θ_n = ρ: it is taken for
     `smooth_l2` with δ going to 1e-7, which moves the minimum by about as much.
@@ -122,7 +122,7 @@ def minimum(
 def _newton(
     problem: _Problem, z: np.ndarray, way: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Newton's steps, halved until the loss falls as much as it should.
+    """Minimize by Newton's steps, halved until the loss falls as much as it should.
 
     The direction w of every pull is followed as an unknown of its own (Chan, Golub and
     Mulet, 1999): where δ is small, Newton's method on the models alone jumps to and fro
@@ -160,7 +160,7 @@ _DRAWS = 200_000  # queries that stand for their distribution
 
 
 class Users(NamedTuple):
-    """The federation that a curve is about, and what couples it."""
+    """The federation of a curve: its users and their coupling."""
 
     honest: int = 1  # users who give more and more examples
     others: int = 4  # users whose data stay, and who prefer the opposite
@@ -174,7 +174,7 @@ class Users(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """Distances of what was learnt from what is preferred."""
+    """Distances of the learned models from the preferred ones."""
 
     examples: np.ndarray  # [k] of each honest user
     distance: np.ndarray  # [k, trials] max_h ‖θ*_h − θ†_h‖
@@ -189,7 +189,7 @@ def pac_curve(
     trials: int = 20,
     seed: int = 0,
 ) -> Curve:
-    """Local PAC* learning (Definition 1) as a curve: max_h ‖θ*_h − θ†_h‖ over examples.
+    """Trace local PAC* learning (Definition 1): max_h ‖θ*_h − θ†_h‖ over examples.
 
     Theorems 2 (linear) and 3 (logistic): whatever the other users' data, the distance
     goes to 0 in probability as honest users give more examples. Queries are uniform in
@@ -219,20 +219,20 @@ def pac_curve(
     away = -theta.mean(axis=0)
     away *= at.length / np.linalg.norm(away)
     fixed = [_data(kind, away, at.fixed, at, random) for _ in range(at.others)]
-    found = np.zeros((len(examples), trials))
+    apart = np.zeros((len(examples), trials))
     for t in range(trials):
         random = seeding.generator(seed, "pac.trial", t)
         honest = [_data(kind, each, most, at, random) for each in theta]
         for i, m in enumerate(examples):
             held = [User(u.queries[:m], u.answers[:m]) for u in honest] + fixed
             best = minimum(kind, held, distance, at.lam, at.nu, at.delta)
-            apart = np.linalg.norm(best.theta[: at.honest] - theta, axis=1)
-            found[i, t] = apart.max()
-    return Curve(np.asarray(examples), found)
+            each = np.linalg.norm(best.theta[: at.honest] - theta, axis=1)
+            apart[i, t] = each.max()
+    return Curve(np.asarray(examples), apart)
 
 
 def pac_constant(kind: Kind, theta: np.ndarray, noise: float = 1.0) -> float:
-    """The c of √E‖θ* − θ†‖² ≈ c/√I, for one honest user with many examples I.
+    """Return c of √E‖θ* − θ†‖² ≈ c/√I, for one honest user with many examples I.
 
     Not in the paper: the central limit theorem. c² is the trace of the inverse of what
     an example tells: E[qqᵀ]/σ² = 1/(3σ²) of linear regression, E[σ'(qᵀθ†)qqᵀ] of
@@ -248,14 +248,14 @@ def pac_constant(kind: Kind, theta: np.ndarray, noise: float = 1.0) -> float:
         return noise * math.sqrt(3 * len(theta))
     q = seeding.generator(0, "pac.constant").uniform(-1, 1, (_DRAWS, len(theta)))
     share = expit(q @ theta)
-    told = (q * (share * (1 - share))[:, None]).T @ q / _DRAWS
-    return math.sqrt(float(np.trace(np.linalg.inv(told))))
+    information = (q * (share * (1 - share))[:, None]).T @ q / _DRAWS
+    return math.sqrt(float(np.trace(np.linalg.inv(information))))
 
 
 def _data(
     kind: Kind, theta: np.ndarray, m: int, at: Users, random: np.random.Generator
 ) -> User:
-    """An honest data set of m examples."""
+    """Draw a data set of m examples."""
     q = random.uniform(-1, 1, (m, at.d))
     if kind == "linear":
         return User(q, q @ theta + at.noise * random.normal(size=m))
@@ -265,28 +265,18 @@ def _data(
 def _check(
     kind: str, distance: str, examples: Sequence[int], at: Users, trials: int
 ) -> None:
-    for name, value, known in (
-        ("kind", kind, ("linear", "logistic")),
-        ("distance", distance, ("l2sq", "l2", "smooth_l2")),
+    for name, word, known in (
+        ("kind", kind, get_args(Kind)),
+        ("distance", distance, get_args(Distance)),
     ):
-        if value not in known:
-            raise Refusal(f"{name} = {value!r} is not one of {', '.join(known)}")
-    if trials < 1 or len(examples) == 0 or min(examples) < 0:
-        raise Refusal(
-            f"examples = {list(examples)} and trials = {trials} must be at least one "
-            "number of at least 0, and at least 1"
-        )
-    if min(at.honest, at.d) < 1 or min(at.others, at.fixed) < 0:
-        raise Refusal(
-            f"honest = {at.honest} and d = {at.d} must be at least 1, others = "
-            f"{at.others} and fixed = {at.fixed} at least 0"
-        )
-    positive = (at.length, at.lam, at.delta)
-    others = (at.noise, at.nu)
-    if not all(0 < v < math.inf for v in positive) or not all(
-        0 <= v < math.inf for v in others
-    ):
-        raise Refusal(
-            f"length = {at.length}, lam = {at.lam} and delta = {at.delta} must be "
-            f"above 0, noise = {at.noise} and nu = {at.nu} at least 0, all finite"
-        )
+        if word not in known:
+            raise Refusal(f"{name} = {word!r} is not one of {', '.join(known)}")
+    least = {"honest": 1, "d": 1, "trials": 1, "others": 0, "fixed": 0}
+    least |= {"noise": 0, "nu": 0}
+    if not len(examples) or min(examples) < 0:
+        raise Refusal(f"examples = {list(examples)} must be numbers of at least 0")
+    for name, value in (at._asdict() | {"trials": trials}).items():
+        if name in least and not least[name] <= value < math.inf:
+            raise Refusal(f"{name} = {value} must be finite and at least {least[name]}")
+        if name not in least and not 0 < value < math.inf:
+            raise Refusal(f"{name} = {value} must be finite and above 0")

@@ -1,4 +1,4 @@
-r"""How far hostile participants can bend any algorithm, and how far a run was bent.
+r"""How far malicious participants can bend any algorithm, and how far a run was bent.
 
 References: farhadkhani2022equivalence.
 """
@@ -22,42 +22,42 @@ class Resilience(NamedTuple):
 
 
 def resilience_limit(F: int, N: int) -> float:
-    """The smallest C that is not ruled out for (F, N, C)-Byzantine learning.
+    """Return the smallest C that is not ruled out for (F, N, C)-Byzantine learning.
 
     No algorithm that outputs a global model ρ, whatever it does against poisoned data,
     has ‖ρ − mean of θ†_h‖² ≤ C² max ‖θ†_h − θ†_h'‖² + ε (Eq. 4) for all federations of
-    N with F hostile ones if F ≥ N/2 (Corollary 1) or C < F/(N − F) (Corollary 2).
+    N with F malicious ones if F ≥ N/2 (Corollary 1) or C < F/(N − F) (Corollary 2).
 
     Guarantee: a lower bound. That some algorithm attains it is not said.
 
     Args:
-        F: hostile participants; 0 gives 0.
-        N: participants, hostile ones included.
+        F: malicious participants; 0 gives 0.
+        N: participants, malicious ones included.
 
     Returns:
         F/(N − F), which is below 1; ∞ where no C will do.
     """
-    if not (_whole(F) and _whole(N)) or not 0 <= F <= N or N < 1:
+    if F % 1 != 0 or N % 1 != 0 or not 0 <= F <= N or N < 1:
         raise Refusal(
-            f"F = {F} hostile of N = {N} participants must be whole numbers, "
+            f"F = {F} malicious of N = {N} participants must be whole numbers, "
             "0 ≤ F ≤ N and N at least 1"
         )
     return math.inf if 2 * F >= N else F / (N - F)
 
 
 def resilience(preferred: np.ndarray, rho: np.ndarray, F: int) -> Resilience:
-    """A run's measured distance beside the bound of Eq. (4).
+    """Compare a run's measured distance with the bound of Eq. (4).
 
     One run is one attack on one federation: `shown` is a lower bound of what its
     algorithm could promise, and may well lie below `limit`, which is about the worst
     federation. Above `limit` a better algorithm is not ruled out for this one.
 
     Args:
-        preferred: θ†_h [H, d] of the honest participants, a row each: what each would
-            have learnt from its own data without end.
+        preferred: θ†_h [H, d], one row per honest participant: what each would
+            have learned from its own data without end.
         rho: ρ [d], the global model of the run; where it is not finite, it was driven
             infinitely far.
-        F: hostile participants; N is H + F.
+        F: malicious participants; N is H + F.
 
     Returns:
         All four numbers. With honest participants who all prefer the same, C multiplies
@@ -71,17 +71,10 @@ def resilience(preferred: np.ndarray, rho: np.ndarray, F: int) -> Resilience:
             "at least 1, and [d]"
         )
     if not np.isfinite(theta).all():
-        raise Refusal(
-            "the honest participants' preferred models hold NaN or infinity; they must "
-            "be finite"
-        )
+        raise Refusal("the preferred models hold NaN or infinity; they must be finite")
     limit = resilience_limit(F, len(theta) + F)
     apart = float(pdist(theta).max()) if len(theta) > 1 else 0.0
     far = float(np.linalg.norm(at - theta.mean(axis=0)))
     far = far if math.isfinite(far) else math.inf
     shown = far / apart if apart else (0.0 if far == 0 else math.inf)
     return Resilience(apart, far, shown, limit)
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
