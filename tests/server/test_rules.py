@@ -182,8 +182,8 @@ def test_a_rule_may_go_on_with_its_mask():
         ("cohort", torch.ones(3), "it may note clipped, chosen, weight, into"),
         ("chosen", torch.ones(2, dtype=torch.bool), "of shape .2. for 3 rows"),
         ("chosen", [True] * 3, "of shape list"),
-        ("chosen", torch.tensor([2, 0, 1]), "'chosen' as torch.int64; it is a mask"),
-        ("clipped", torch.ones(3), "'clipped' as torch.float32; it is a mask"),
+        ("chosen", torch.tensor([2, 0, 1]), "'chosen' as torch.int64; it must be"),
+        ("clipped", torch.ones(3), "'clipped' as torch.float32; it must be"),
     ],
 )
 def test_what_is_no_verdict_is_refused(name, rows, words):

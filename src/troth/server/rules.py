@@ -30,11 +30,11 @@ class Rule(NamedTuple):
         """Apply it; return its result and its memory."""
         if "memory" not in self.asks:
             return lookup.call(self.function, self.options, **context), memory
-        found = lookup.call(self.function, self.options, memory=memory, **context)
-        if type(found) is tuple and len(found) == 2 and isinstance(found[1], Tensor):
-            return found
+        pair = lookup.call(self.function, self.options, memory=memory, **context)
+        if type(pair) is tuple and len(pair) == 2 and isinstance(pair[1], Tensor):
+            return pair
         raise Refusal(
-            f"'{self.name}' asks for memory and gives a {type(found).__name__} that is "
+            f"'{self.name}' asks for memory and gives a {type(pair).__name__} that is "
             "no pair; it must give its result and one tensor to remember: return "
             "result, memory"
         )
@@ -47,11 +47,11 @@ class Rules(NamedTuple):
     filters: tuple[Rule, ...]
     aggregator: Rule
     server: Rule
-    statistics: Rule  # aggregates what batch normalisation keeps running
-    strength: float = 1.0  # of the attack: 0 leaves hostile rows as they were
+    statistics: Rule  # aggregates the running statistics of batch normalization
+    strength: float = 1.0  # of the attack: 0 leaves malicious rows as they were
 
     def named(self) -> dict[str, Rule]:
-        """Every rule under the name that its memory is kept by."""
+        """Return every rule under the name that its memory is kept by."""
         named = {f"filter{i}": rule for i, rule in enumerate(self.filters)}
         named |= {"aggregator": self.aggregator, "server": self.server}
         named |= {"extra": self.aggregator, "statistics": self.statistics}
@@ -59,14 +59,28 @@ class Rules(NamedTuple):
 
 
 def lift(kind: str, name: str, options: Options) -> Rule:
-    """The rule behind a name."""
+    """Return the rule of this name."""
     function = lookup.find(kind, name)
     return Rule(name, function, options, frozenset(lookup.asks(function)))
 
 
 def no_memory(device: torch.device | str = "cpu") -> Tensor:
-    """What a rule without memory remembers."""
+    """Return the memory of a rule without one."""
     return torch.zeros(0, device=device)
+
+
+def expect(fits: bool, option: str, value: object, must: str) -> None:
+    """Refuse an option whose value does not fit; say what it must be."""
+    if not fits:
+        raise Refusal(f"{option} = {value} must be {must}")
+
+
+def coupled(option: str, value: float | Literal["auto"]) -> float:
+    """Return an option that only an experiment with personalizer `coupled` fills in."""
+    if value == "auto":
+        remedy = "is known only with personalizer 'coupled'; set it to a number"
+        raise Refusal(f"{option} = 'auto' {remedy}")
+    return value
 
 
 Count = int | Literal["auto"]
@@ -82,26 +96,25 @@ def count(
     strict: bool,
     otherwise: int | None = None,
 ) -> int:
-    """The option `f` of a rule as a number; refuse fewer rows than its promise needs.
+    """Return the option `f` of a rule; refuse fewer rows than its guarantee needs.
 
     Args:
         rule: its name.
         f: as given; an experiment has replaced "auto" already.
         n: how many rows there are.
         law: (a, b) of the condition n ≥ a·f + b, which is asked for f > 0 only.
-        strict: false lets everything pass, and then nothing is promised.
-        otherwise: what "auto" means outside an experiment, for rules that compute the
-            same whatever f is; None refuses.
+        strict: false does not check the condition.
+        otherwise: "auto" outside an experiment, for rules whose result does not depend
+            on f; None refuses.
     """
     if f == "auto" and otherwise is not None:
         f = otherwise
     if f == "auto":
         raise Refusal(
             f"{rule}'s f = 'auto' is known within an experiment alone; say how many of "
-            "the rows may be hostile, such as f = 2"
+            "the rows may be malicious, such as f = 2"
         )
-    if f < 0:
-        raise Refusal(f"{rule}'s f = {f} must be at least 0, or 'auto'")
+    expect(f >= 0, f"{rule}'s f", f, "at least 0, or 'auto'")
     times, more = law
     least = times * f + more
     if strict and f > 0 and n < least:
@@ -114,32 +127,31 @@ def count(
 
 
 def share(cohort: int, hostile: int, clients: int) -> int:
-    """What `f = "auto"` comes to: hostile of all clients, of a cohort, rounded down."""
+    """Return `f = "auto"`: the malicious share of a cohort, rounded down."""
     return cohort * hostile // max(1, clients)
 
 
 Note = Callable[..., None]
-"""A rule that asks for `note` calls it with what it did, one value per row it got:
+"""A rule that asks for `note` reports by it what it did, one value per row it got:
 
     clipped: [n] mask of rows that it scaled down.
     chosen: [n] mask of rows that its result is made of; the others count for nothing.
     weight: [n] share of each row in its result; they sum to 1.
-    into: [n] client that bears the row which each one's went into, often its own (for
-        filters that merge rows); what later rules say of that row then falls on all
-        whose rows it holds.
+    into: [n] client of the row into which each row was merged, often its own (for
+        filters that merge rows); later verdicts on that row then hold for all of them.
 """
 _NAMES = ("clipped", "chosen", "weight", "into")
 
 Within = dict[int, set[int]]
-"""Client → whose rows its row holds; who is not in it bears its own."""
+"""Client → the clients merged into its row; a client not listed has its own row."""
 
 
-def silent(**said: Tensor) -> None:
+def silent(**notes: Tensor) -> None:
     """Ignore what a rule notes."""
 
 
 def broadcast(w: Any, extra: int = 0) -> Broadcast:
-    """Make what the server sends: a shared model [d], beside it so many zeros."""
+    """Make what the server sends: a shared model [d], and so many zeros beside it."""
     w = torch.as_tensor(w)
     return Broadcast(w, w.new_zeros(extra), w.new_ones(()))
 
@@ -160,40 +172,41 @@ def messages(update: Any, *, loss: Any = None, size: Any = None) -> Messages:
 
 
 class Verdicts:
-    """What rules say of clients; who they are is looked up when it is asked for."""
+    """The notes of a round's rules; clients are looked up when they are asked for."""
 
     def __init__(self) -> None:
         self.within: Within = {}
-        self._said: list[tuple[str, Tensor, Tensor, Within]] = []  # on the device yet
+        self._noted: list[
+            tuple[str, Tensor, Tensor, Within]
+        ] = []  # still on the device
 
     def of(self, client: Tensor) -> Note:
-        """A `note` for a rule that is given the rows of these clients."""
+        """Return a `note` for a rule that is given the rows of these clients."""
 
-        def note(**said: Tensor) -> None:
-            for name, rows in said.items():
+        def note(**notes: Tensor) -> None:
+            for name, rows in notes.items():
                 _check(name, rows, len(client))
                 if name == "into":
                     self._merge(client.tolist(), rows.tolist())
                 elif name == "weight":
                     equal = (1 - 1e-6) / max(1, len(rows))
                     mask = rows < equal  # count for less than an equal share
-                    self._said.append(("downweighted", client, mask, self.within))
-                else:  # A copy: it is read when the rule may have gone on with its own.
-                    self._said.append((name, client, rows.clone(), self.within))
+                    self._noted.append(("downweighted", client, mask, self.within))
+                else:  # A copy: the rule may reuse its own before this is read.
+                    self._noted.append((name, client, rows.clone(), self.within))
 
         return note
 
     def clients(self) -> dict[str, set[int]]:
-        """Verdict → the clients that it fell on; a device is waited for."""
-        found: dict[str, set[int]] = {}
-        for name, client, mask, within in self._said:
-            pairs = zip(client.tolist(), mask.tolist(), strict=True)
-            rows = [one for one, fell in pairs if fell]
-            found.setdefault(name, set()).update(behind(rows, within))
-        return found
+        """Return the clients of each verdict; wait for the device."""
+        clients: dict[str, set[int]] = {}
+        for name, client, mask, within in self._noted:
+            rows = client[mask].tolist()
+            clients.setdefault(name, set()).update(behind(rows, within))
+        return clients
 
     def _merge(self, client: list[int], into: list[int]) -> None:
-        """From now on some rows hold those of several clients."""
+        """Remember that some rows now hold those of several clients."""
         within: Within = {}
         for one, other in zip(client, into, strict=True):
             within.setdefault(other, set()).update(self.within.get(one, {one}))
@@ -201,38 +214,33 @@ class Verdicts:
 
 
 def behind(clients: list[int], within: Within) -> set[int]:
-    """Everyone whose row is in the rows that these clients bear."""
+    """Return all clients whose rows were merged into those of these clients."""
     return {other for one in clients for other in within.get(one, {one})}
 
 
 def _check(name: str, rows: Tensor, n: int) -> None:
     """Refuse what is no verdict: rules may be anyone's."""
-    if name not in _NAMES or not isinstance(rows, Tensor) or rows.shape != (n,):
-        shape = list(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+    if name not in _NAMES or _shape(rows) != [n]:
         raise Refusal(
-            f"a rule notes '{name}' of shape {shape} for {n} rows; it may note "
+            f"a rule notes '{name}' of shape {_shape(rows)} for {n} rows; it may note "
             f"{', '.join(_NAMES)}, each a tensor with one value per row"
         )
     if name in ("clipped", "chosen") and rows.dtype != torch.bool:
-        raise Refusal(
-            f"a rule notes '{name}' as {rows.dtype}; it is a mask, torch.bool: true in "
-            "the rows that it is about"
-        )
+        raise Refusal(f"a rule notes '{name}' as {rows.dtype}; it must be torch.bool")
+
+
+def _shape(value: Any) -> list[int] | str:
+    """Return the shape of a tensor; of anything else the name of its type."""
+    return list(value.shape) if isinstance(value, Tensor) else type(value).__name__
 
 
 def expected(e: Experiment, clients: int, hostile: int) -> int:
-    """What `f = "auto"` comes to in an experiment.
-
-    Args:
-        e: the experiment.
-        clients: how many there are.
-        hostile: how many of them an adversary controls.
-    """
+    """Return `f = "auto"` in an experiment, for so many malicious of all clients."""
     return share(e.train.cohort or clients, hostile, clients)
 
 
 def of(e: Experiment, f: int) -> Rules:
-    """The rules of an experiment; where they ask for f = "auto", it is this.
+    """Return the rules of an experiment, with this for f = "auto".
 
     Filters that can say whether all rows are finite stand first in every run.
     """
@@ -261,11 +269,11 @@ def of(e: Experiment, f: int) -> Rules:
 
 
 def _known(e: Experiment) -> dict[str, Any]:
-    """What an experiment says of options that are "auto", beside f.
+    """Return the values of options that are "auto", beside f.
 
-    A member says what follows from its options by a function `known` beside it, which
-    may ask for the `reach` of the regularizer's gradient. That the shared model tells
-    what was sent in all (`infers`), both the aggregator and the server have to say.
+    A member declares what follows from its options in a function `known` beside it,
+    which may ask for the `reach` of the regularizer's gradient. The shared model
+    reveals the sum of all updates (`infers`) only if aggregator and server both say so.
     """
 
     def reach() -> float:
@@ -287,16 +295,13 @@ def _known(e: Experiment) -> dict[str, Any]:
 
 
 def facts(e: Experiment, f: int) -> dict[str, Any]:
-    """For the record: what "auto" came to, where some rule asked for it."""
+    """Return the value of "auto" for the record, where some rule asked for it."""
     asked = [part.options.get("f") for part in (e.aggregator, *e.filter)]
     return {"f": f} if "auto" in asked else {}
 
 
 def _of_statistics(e: Experiment) -> str:
-    """How running statistics are put together: robustly where the rest is.
-
-    A rule that is to withstand malicious rows has an option that says how many.
-    """
+    """Return the rule for running statistics: robust (with an `f`) if the other is."""
     if e.train.statistics != "auto":
         return e.train.statistics
     robust = "f" in lookup.options(lookup.find("aggregator", e.aggregator.name))
@@ -304,63 +309,51 @@ def _of_statistics(e: Experiment) -> str:
 
 
 def tried(every: Rules, w0: Tensor, cohort: int) -> None:
-    """Put messages of zeros through the rules of a round, as many as a cohort sends.
+    """Put messages of zeros, one per client of a cohort, through the rules of a round.
 
     So they refuse before anything is written, and on as many rows as will reach them.
     """
     zero = w0.new_zeros
-    broadcast = Broadcast(zero(2), zero(0), w0.new_ones(()))
-    client = torch.arange(cohort, device=w0.device)
-    update, extra = zero(cohort, 2), zero(cohort, 0)
-    messages = Messages(update, extra, zero(cohort), client + 1, client)
+    left = messages(zero(cohort, 2), loss=zero(cohort))
     key = torch.zeros((), dtype=torch.long, device=w0.device)
 
-    def call(rule: Rule, **more: Any) -> Any:
-        given: dict[str, Any] = {"broadcast": broadcast, "key": key, "round_": 0}
-        return rule(no_memory(w0.device), **given | more)[0]
+    def call(rule: Rule, d: int = 2, **more: Any) -> Any:
+        context = {"broadcast": broadcast(zero(d)), "key": key, "round_": 0}
+        return rule(no_memory(w0.device), **context, **more)[0]
 
     def heard(rule: Rule) -> Any:
-        note = Verdicts().of(messages.client)
-        return call(rule, messages=messages, loss=messages.loss, note=note)
+        note = Verdicts().of(left.client)
+        return call(rule, messages=left, loss=left.loss, note=note)
 
     if every.attack is not None:
-        given: dict[str, Any] = {"defence": lambda sent: sent.update[0] * 0}
-        sent = messages
-        if "target" in every.attack.options:  # it must fit the model
-            given["broadcast"] = broadcast._replace(w=torch.zeros_like(w0))
-            sent = messages._replace(update=zero(cohort, len(w0)))
-        for hostile in (client < 0, client < 1):
-            found = call(every.attack, messages=sent, hostile=hostile, **given)
-            if len(_messages(every.attack, found).client) != cohort:
-                raise Refusal(
-                    f"'{every.attack.name}' gives {len(found.client)} rows for "
-                    f"{cohort}; an attack must leave as many as there are: return "
-                    "messages._replace(update=…)"
-                )
+        d = len(w0) if "target" in every.attack.options else 2  # it must fit the model
+        given = {"messages": messages(zero(cohort, d)), "defence": lambda _: zero(d)}
+        for hostile in (left.client < 0, left.client < 1):
+            attacked = call(every.attack, d, hostile=hostile, **given)
+            _rows(every.attack, attacked, cohort)
     for rule in every.filters:
-        found = heard(rule)
-        if len(_messages(rule, found).client):
-            messages = found  # where it takes zeros for nothing, the next tries them
-    _vector(every.aggregator, heard(every.aggregator))
-    _vector(every.server, call(every.server, step=zero(2)))
+        filtered = heard(rule)
+        _rows(rule, filtered)
+        if len(filtered.client):
+            left = filtered  # where it drops all zeros, the next rule still tries them
+    steps = heard(every.aggregator), call(every.server, step=zero(2))
+    for rule, step in zip((every.aggregator, every.server), steps, strict=True):
+        if _shape(step) != [2]:
+            raise Refusal(
+                f"'{rule.name}' gives {_shape(step)} where the model has 2 numbers, of "
+                "shape [2]; it must give one vector, as long as the model"
+            )
 
 
-def _messages(rule: Rule, found: Any) -> Messages:
-    """What an attack or a filter gives, which may be anyone's."""
-    if isinstance(found, Messages) and len({len(field) for field in found}) == 1:
-        return found
+def _rows(rule: Rule, result: Any, count: int | None = None) -> None:
+    """Refuse the result of an attack or filter that is no messages, or not so many."""
+    if not isinstance(result, Messages) or len({*map(len, result)}) != 1:
+        problem = f"a {type(result).__name__} that does not hold one value per row"
+    elif count not in (None, len(result.client)):
+        problem = f"{len(result.client)} rows for {count}"
+    else:
+        return
     raise Refusal(
-        f"'{rule.name}' gives a {type(found).__name__} that does not hold one value "
-        "per row in every field; it must give messages: return "
-        "messages._replace(update=…)"
+        f"'{rule.name}' gives {problem}; it must give messages, an attack as many as "
+        "there were: return messages._replace(update=…)"
     )
-
-
-def _vector(rule: Rule, found: Any) -> None:
-    """What an aggregator or a server gives, which may be anyone's."""
-    shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
-    if shape != [2]:
-        raise Refusal(
-            f"'{rule.name}' gives {shape} where the model has 2 numbers, of shape [2]; "
-            "it must give one vector, as long as the model"
-        )

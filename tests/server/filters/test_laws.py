@@ -35,7 +35,7 @@ REFUSED = [
     ("nnm", "f", ["auto"], "nnm's f = '{}' is known within"),
     ("nnm", "f", [5], r"nnm with f = {} holds for n ≥ 2f \+ 1 = 11, and n is 9;"),
     ("plausible", "radius", [0.0, NAN], "radius = {} must be above 0"),
-    ("plausible", "slack", [-0.1, INF], "its slack = {} at least 0, and finite"),
+    ("plausible", "slack", [-0.1, INF], "slack = {} must be at least 0, and finite"),
     ("plausible", "radius", ["auto"], "radius = '{}' is known only with personali"),
 ]
 ONE_TO_ONE = ["clip", "drop_invalid", "nnm", "normalize"]

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from troth import numerics
 from troth.server.aggregators._losses import numbers
-from troth.server.rules import Note, silent
-from troth.types import Messages, Refusal
+from troth.server.rules import Note, expect, silent
+from troth.types import Messages
 
 
 def afl(
@@ -62,10 +62,8 @@ def afl(
         >>> troth.aggregate("afl", updates, loss=torch.tensor([0.5, 2.0]))
         tensor([2.])
     """
-    if not (math.isfinite(lr) and lr >= 0):
-        raise Refusal(
-            f"afl's lr = {lr} must be a finite number ≥ 0; at 0 all weigh the same"
-        )
+    must = "a finite number ≥ 0; at 0 all weigh the same"
+    expect(0 <= lr < math.inf, "afl's lr", lr, must)
     client = messages.client.cpu().double()
     ids, lam = _joined(memory.cpu().double().reshape(-1, 2), client)
     row = torch.searchsorted(ids, client)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from troth import numerics
 from troth.server.aggregators import _centred
-from troth.server.rules import Count, Note, count, silent
-from troth.types import Messages, Refusal
+from troth.server.rules import Count, Note, count, expect, silent
+from troth.types import Messages
 
 
 def centered_clipping(
@@ -56,10 +56,9 @@ def centered_clipping(
         >>> troth.aggregate("centered_clipping", updates, f=1, tau=3.0)
         tensor([2.])
     """
-    if not 0 < tau < math.inf:
-        raise Refusal(f"centered_clipping's tau = {tau} must be a positive number")
-    if iterations < 1:
-        raise Refusal(f"centered_clipping's iterations = {iterations} must be above 0")
+    whose = "centered_clipping's"
+    expect(0 < tau < math.inf, f"{whose} tau", tau, "a positive number")
+    expect(iterations > 0, f"{whose} iterations", iterations, "above 0")
     rows = messages.update
     n, d = rows.shape
     count("centered_clipping", f, n, (2, 1), strict, 0)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from troth import numerics
 from troth.server.aggregators import _min_norm
-from troth.server.rules import Note, silent
+from troth.server.rules import Note, expect, silent
 from troth.types import Messages, Refusal
 
 ACCURACY = 1e-6  # of the optimality conditions, for rows of length 1
@@ -52,11 +52,8 @@ def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Ten
         >>> troth.aggregate("fedmgda", updates)
         tensor([0.5000, 0.5000])
     """
-    if not 0 <= eps <= 1:
-        raise Refusal(
-            f"fedmgda's eps = {eps} must lie in [0, 1]: 0 is the mean of unit vectors, "
-            "1 the shortest of their mixtures"
-        )
+    must = "in [0, 1]: 0 is the mean of unit vectors, 1 the shortest of their mixtures"
+    expect(0 <= eps <= 1, "fedmgda's eps", eps, must)
     rows = messages.update
     largest = _largest(rows) if rows.dtype == torch.float64 else None
     products = rows.new_zeros(len(rows), len(rows), dtype=torch.float64)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from troth import numerics
 from troth.server.aggregators import _centred
-from troth.server.rules import Count, Note, count, silent
+from troth.server.rules import Count, Note, count, expect, silent
 from troth.types import Messages, Refusal
 
 _FAR = 1e100  # distances beyond it (nearest half = 1): only the direction counts
@@ -62,7 +62,10 @@ def geometric_median(
         >>> troth.aggregate("geometric_median", updates)
         tensor([0., 0.])
     """
-    _check(nu, tolerance, iterations)
+    for name, value in {"nu": nu, "tolerance": tolerance}.items():
+        must = "a positive number, such as 1e-6"
+        expect(0 < value < math.inf, f"geometric_median's {name}", value, must)
+    expect(iterations > 0, "geometric_median's iterations", iterations, "above 0")
     rows, n = messages.update, len(messages.update)
     count("geometric_median", f, n, (2, 1), strict, 0)
     center = numerics.median(rows)
@@ -85,17 +88,6 @@ def geometric_median(
     weight = weight / weight.sum()
     note(weight=weight)
     return _centred.moved(center, weight, rows)
-
-
-def _check(nu: float, tolerance: float, iterations: int) -> None:
-    for name, value in {"nu": nu, "tolerance": tolerance}.items():
-        if not 0 < value < math.inf:
-            raise Refusal(
-                f"geometric_median's {name} = {value} must be a positive number, such "
-                "as 1e-6"
-            )
-    if iterations < 1:
-        raise Refusal(f"geometric_median's iterations = {iterations} must be above 0")
 
 
 def _directions(rows: Tensor, center: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from troth import numerics
 from troth.server.aggregators import _choice
-from troth.server.rules import Count, Note, count, silent
+from troth.server.rules import Count, Note, count, expect, silent
 from troth.types import Messages, Refusal
 
 
@@ -58,8 +58,7 @@ def mda(
     """
     n = len(messages.client)
     f = count("mda", f, n, (2, 1), strict)
-    if limit < 1:
-        raise Refusal(f"mda's limit = {limit} must be at least 1 step of its search")
+    expect(limit > 0, "mda's limit", limit, "at least 1 step of its search")
     order = _choice.ordered(messages)
     places = torch.arange(n)
     spare = min(f, n - 1)

@@ -6,8 +6,8 @@ References: blanchard2017machine.
 from torch import Tensor
 
 from troth.server.aggregators import _choice
-from troth.server.rules import Count, Note, count, silent
-from troth.types import Messages, Refusal
+from troth.server.rules import Count, Note, count, expect, silent
+from troth.types import Messages
 
 
 def multi_krum(
@@ -47,12 +47,8 @@ def multi_krum(
     """
     n = len(messages.client)
     f = count("multi_krum", f, n, (2, 3), strict)
-    if m < 0:
-        raise Refusal(f"multi_krum's m = {m} must be at least 1, or 0 for n − f")
-    if strict and m > n - f:
-        raise Refusal(
-            f"multi_krum's m = {m} is more than n − f = {n - f} rows; lower m, or set "
-            "strict = false and do without its guarantee"
-        )
+    expect(m >= 0, "multi_krum's m", m, "at least 1, or 0 for n − f")
+    most = f"at most n − f = {n - f}; lower m, or set strict = false (no guarantee)"
+    expect(m <= n - f or not strict, "multi_krum's m", m, most)
     m = max(1, min(m or n - f, n))
     return _choice.krum(messages, note, f, m, neighbors, ties)

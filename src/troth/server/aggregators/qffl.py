@@ -11,8 +11,8 @@ from torch import Tensor
 from troth import numerics
 from troth.server.aggregators._losses import numbers
 from troth.server.aggregators.mean import mean
-from troth.server.rules import Note, silent
-from troth.types import Messages, Refusal
+from troth.server.rules import Note, expect, silent
+from troth.types import Messages
 
 LEAST = 1e-10
 """The smallest loss that counts, as in the authors' code: F^(q−1) is infinite at 0."""
@@ -63,13 +63,10 @@ def qffl(
         >>> troth.aggregate("qffl", updates, loss=loss, q=1.0)
         tensor([0.6000])
     """
-    if not (math.isfinite(q) and q >= 0):
-        raise Refusal(f"qffl's q = {q} must be a finite number ≥ 0; q = 0 is the mean")
-    if not (math.isfinite(lr) and lr > 0):
-        raise Refusal(
-            f"qffl's lr = {lr} must be a finite number > 0: the clients' learning rate "
-            "(train.lr)"
-        )
+    must = "a finite number ≥ 0; q = 0 is the mean"
+    expect(0 <= q < math.inf, "qffl's q", q, must)
+    must = "a finite number > 0: the clients' learning rate (train.lr)"
+    expect(0 < lr < math.inf, "qffl's lr", lr, must)
     known = numbers(loss)
     if q == 0:
         note(weight=torch.full_like(known, 1 / len(known)))

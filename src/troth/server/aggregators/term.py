@@ -11,8 +11,8 @@ from torch import Tensor
 from troth import numerics
 from troth.server.aggregators._losses import numbers
 from troth.server.aggregators.mean import mean
-from troth.server.rules import Note, silent
-from troth.types import Messages, Refusal
+from troth.server.rules import Note, expect, silent
+from troth.types import Messages
 
 
 def term(
@@ -48,11 +48,8 @@ def term(
         >>> troth.aggregate("term", updates, loss=loss, t=1.0)
         tensor([0.8808])
     """
-    if not math.isfinite(t):
-        raise Refusal(
-            f"term's t = {t} must be a finite number; t = 0 is the mean, t = 100 "
-            "nearly the client with the largest loss, t = -100 that with the smallest"
-        )
+    must = "a finite number; t = 0 is the mean, t = 100 nearly the largest loss alone"
+    expect(math.isfinite(t), "term's t", t, must)
     known = numbers(loss)
     if t == 0:
         note(weight=torch.full_like(known, 1 / len(known)))

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.types import Messages, Refusal
+from troth.server.rules import expect
+from troth.types import Messages
 
 
 class Crowd(NamedTuple):
@@ -117,8 +118,7 @@ def finite(
     attack: str, option: str, value: float, least: float = -math.inf, means: str = ""
 ) -> None:
     """Refuse an option that is no finite number, or below `least`."""
-    if math.isfinite(value) and value >= least:
-        return
     bound = "" if least == -math.inf else f" of at least {least:g}"
-    hint = f"; {means}" if means else ""
-    raise Refusal(f"{attack}'s {option} = {value} must be a finite number{bound}{hint}")
+    must = f"a finite number{bound}" + (f"; {means}" if means else "")
+    fits = math.isfinite(value) and value >= least
+    expect(fits, f"{attack}'s {option}", value, must)

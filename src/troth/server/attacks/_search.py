@@ -7,7 +7,8 @@ from torch import Tensor
 
 from troth import numerics
 from troth.server.attacks import _crowd
-from troth.types import Messages, Refusal
+from troth.server.rules import expect
+from troth.types import Messages
 
 Defence = Callable[[Messages], Tensor]
 """Messages → the step [d] that the server would take, rehearsed; zeros: w stays."""
@@ -33,11 +34,8 @@ def worst(
     sent from mean, standard deviation and strength; `plain` is the strength to start
     at.
     """
-    if evaluations < 1:
-        raise Refusal(
-            f"{attack}'s evaluations = {evaluations} must be at least 1, which tries "
-            "the plain attack alone; 20 find a strength up to 32 to 2 %"
-        )
+    must = "at least 1 (the plain attack alone); 20 find a strength up to 32 to 2 %"
+    expect(evaluations > 0, f"{attack}'s evaluations", evaluations, must)
 
     def strongest_row(mean: Tensor, std: Tensor) -> Tensor:
         def harm(strength: float) -> float:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from troth.networks import target_model
 from troth.server.attacks import _crowd
-from troth.types import Broadcast, Messages, Refusal
+from troth.server.rules import coupled, expect
+from troth.types import Broadcast, Messages
 
 Auto = Literal["auto"]
 
@@ -92,7 +93,15 @@ def counter_gradient(
         >>> counter_gradient(*given, target=file, over="sum")[0].update.tolist()
         [[1.0], [5.0]]
     """
-    eta, radius, lam = _known(eta, radius, lam, aim, pace)
+    eta = 1.0 if eta == "auto" else eta  # of a server that adds the step
+    radius = math.inf if radius == "auto" else radius
+    lam = 1.0 if lam == "auto" and aim == "shared" else lam
+    lam = coupled("counter_gradient's lam", lam)
+    for name, value in (("eta", eta), ("lam", lam), ("pace", pace)):
+        must = "a finite number above 0"
+        expect(0 < value < math.inf, f"counter_gradient's {name}", value, must)
+    must = "above 0; inf shortens nothing"
+    expect(radius > 0, "counter_gradient's radius", radius, must)
     k, w = int(hostile.sum()), broadcast.w.double()
     wanted = target_model.read(target, len(w)).to(w)
     if k == 0:
@@ -103,38 +112,12 @@ def counter_gradient(
     if aim == "local":
         way = way - estimate / (lam * max(1, len(hostile) - k))
     total = pace * way / rate - estimate
-    sent = _shortened(total / k, radius)
+    sent = total / k
+    far = float(torch.linalg.vector_norm(sent))
+    sent = sent if far <= radius else sent * (radius / far)
     last = messages.update[~hostile].double().sum(0) if knows == "others" else estimate
     kept = [w, sent * k, last, w.new_tensor([rate, round_])]
     return _crowd.sent(messages, hostile, sent), torch.cat(kept)
-
-
-def _known(
-    eta: float | Auto, radius: float | Auto, lam: float | Auto, aim: str, pace: float
-) -> tuple[float, float, float]:
-    """Return the options as numbers; refuse what is out of range, or not known."""
-    if eta == "auto":
-        eta = 1.0  # of a server that adds the step
-    if radius == "auto":
-        radius = math.inf
-    if lam == "auto":
-        if aim == "local":
-            raise Refusal(
-                "counter_gradient's lam = 'auto' is known only with personalizer "
-                "'coupled'; set lam, or aim = 'shared'"
-            )
-        lam = 1.0
-    for name, value in (("eta", eta), ("lam", lam), ("pace", pace)):
-        if not 0 < value < math.inf:
-            raise Refusal(
-                f"counter_gradient's {name} = {value} must be a finite number above 0"
-            )
-    if not radius > 0:
-        raise Refusal(
-            f"counter_gradient's radius = {radius} must be above 0; inf shortens "
-            "nothing"
-        )
-    return eta, radius, lam
 
 
 def _estimate(
@@ -148,8 +131,3 @@ def _estimate(
     if knows or not infers or int(rest[1]) != round_ - 1:
         return last
     return (w - before) / rest[0] - sent
-
-
-def _shortened(u: Tensor, radius: float) -> Tensor:
-    far = torch.linalg.vector_norm(u)
-    return u if float(far) <= radius else u * (radius / far)

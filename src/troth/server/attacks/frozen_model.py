@@ -11,7 +11,8 @@ from torch import Tensor
 
 from troth.networks import target_model
 from troth.server.attacks import _crowd
-from troth.types import Broadcast, Messages, Refusal
+from troth.server.rules import coupled
+from troth.types import Broadcast, Messages
 
 Distance = Literal["l2sq", "l2", "smooth_l2"]
 
@@ -53,11 +54,7 @@ def frozen_model(
         >>> frozen_model(*given, target=file, lam=2.0).update.tolist()
         [[1.0], [8.0]]
     """
-    if lam == "auto":
-        raise Refusal(
-            "frozen_model's lam = 'auto' is known only with personalizer 'coupled'; "
-            "set lam"
-        )
+    lam = coupled("frozen_model's lam", lam)
     _crowd.finite("frozen_model", "lam", lam, 0, "0 sends zeros")
     away = target_model.read(target, len(broadcast.w)).to(broadcast.w.device)
     away = away - broadcast.w.double()

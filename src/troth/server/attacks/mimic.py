@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from troth.server.attacks import _crowd
-from troth.types import Messages, Refusal
+from troth.server.rules import expect
+from troth.types import Messages
 
 
 def mimic(
@@ -46,11 +47,8 @@ def mimic(
         >>> mimic(sent, sent.client == 2, torch.zeros(0))[0].update.tolist()
         [[1.0], [3.0], [3.0]]
     """
-    if client < -1:
-        raise Refusal(
-            f"mimic's client = {client} must be the id of a client, from 0 on, or -1, "
-            "which chooses the one farthest from the others"
-        )
+    must = "the id of a client, from 0 on, or -1, which takes the one farthest out"
+    expect(client >= -1, "mimic's client", client, must)
     crowd = _crowd.seen(messages, hostile)
     if crowd is None:
         return messages, memory

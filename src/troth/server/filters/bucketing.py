@@ -10,8 +10,8 @@ from torch import Tensor
 
 from troth import seeding
 from troth.server.filters import _rows
-from troth.server.rules import Note, silent
-from troth.types import Messages, Refusal
+from troth.server.rules import Note, expect, silent
+from troth.types import Messages
 
 
 def bucketing(
@@ -43,8 +43,7 @@ def bucketing(
         >>> left.update.tolist()
         [[4.0]]
     """
-    if s < 1:
-        raise Refusal(f"bucketing's s = {s} must be at least 1, which merges nothing")
+    expect(s > 0, "bucketing's s", s, "at least 1, which merges nothing")
     n = len(messages.client)
     s = min(s, max(1, n))
     order = messages.client.argsort(stable=True)

@@ -9,8 +9,8 @@ import torch
 
 from troth import numerics
 from troth.server.filters import _rows
-from troth.server.rules import Note, silent
-from troth.types import Messages, Refusal
+from troth.server.rules import Note, expect, silent
+from troth.types import Messages
 
 
 def clip(messages: Messages, note: Note = silent, *, radius: float = 0.0) -> Messages:
@@ -37,11 +37,8 @@ def clip(messages: Messages, note: Note = silent, *, radius: float = 0.0) -> Mes
         >>> clip(messages([[1.0], [2.0], [-9.0]])).update.tolist()
         [[1.0], [2.0], [-2.0]]
     """
-    if not 0 <= radius < math.inf:
-        raise Refusal(
-            f"clip's radius = {radius} must be at least 0, and finite; 0 takes the "
-            "median length of the updates"
-        )
+    must = "at least 0, and finite; 0 takes the median length of the updates"
+    expect(0 <= radius < math.inf, "clip's radius", radius, must)
     if len(messages.update) == 0:
         return messages
     length = numerics.norms(messages.update)

@@ -9,7 +9,8 @@ import torch
 
 from troth import numerics
 from troth.server.filters import _rows
-from troth.types import Messages, Refusal
+from troth.server.rules import expect
+from troth.types import Messages
 
 
 def normalize(messages: Messages, *, length: float = 1.0) -> Messages:
@@ -32,8 +33,7 @@ def normalize(messages: Messages, *, length: float = 1.0) -> Messages:
         >>> normalize(messages([[3.0, 4.0], [0.0, -9.0]]), length=10.0).update.tolist()
         [[6.0, 8.0], [0.0, -10.0]]
     """
-    if not 0 < length < math.inf:
-        raise Refusal(f"normalize's length = {length} must be a positive number")
+    expect(0 < length < math.inf, "normalize's length", length, "a positive number")
     if len(messages.update) == 0:
         return messages
     before = numerics.norms(messages.update)

@@ -7,7 +7,8 @@ import math
 from typing import Literal
 
 from troth import numerics
-from troth.types import Messages, Refusal
+from troth.server.rules import coupled, expect
+from troth.types import Messages
 
 
 def plausible(
@@ -38,15 +39,8 @@ def plausible(
         >>> plausible(messages([[0.5], [-1.0], [3.0]]), radius=1.0).client.tolist()
         [0, 1]
     """
-    if radius == "auto":
-        raise Refusal(
-            "plausible's radius = 'auto' is known only with personalizer 'coupled'; "
-            "set radius to the longest reply that an honest client can send"
-        )
-    if not radius > 0 or not 0 <= slack < math.inf:
-        raise Refusal(
-            f"plausible's radius = {radius} must be above 0 (inf lets everything pass) "
-            f"and its slack = {slack} at least 0, and finite"
-        )
+    radius = coupled("plausible's radius", radius)
+    expect(radius > 0, "plausible's radius", radius, "above 0; inf drops nothing")
+    expect(0 <= slack < math.inf, "plausible's slack", slack, "at least 0, and finite")
     inside = numerics.norms(messages.update) <= radius * (1 + slack)
     return Messages(*(field[inside] for field in messages))

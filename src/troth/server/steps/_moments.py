@@ -5,19 +5,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from troth.types import Refusal
-
-Second = Callable[[Tensor, Tensor], Tensor]
-"""√v and |Δ| → the next √v."""
+from troth.server.rules import expect
 
 
 def moved(w: Tensor, step: Tensor, lr: float) -> Tensor:
     """Return the next model, w + lr·step; w itself if lr is 0."""
-    if not 0 <= lr <= torch.finfo(w.dtype).max:
-        raise Refusal(
-            f"server.lr = {lr} must be a finite number of at least 0; "
-            "1 takes the whole step, 0 none"
-        )
+    must = "a finite number of at least 0; 1 takes the whole step, 0 none"
+    expect(0 <= lr <= torch.finfo(w.dtype).max, "server.lr", lr, must)
     return w.add(step, alpha=lr) if lr else w
 
 
@@ -25,35 +19,29 @@ def adapted(
     w: Tensor,
     step: Tensor,
     memory: Tensor,
-    second: Second,
+    second: Callable[[Tensor, Tensor], Tensor],
     *,
     lr: float,
-    beta1: float,
     tau: float,
+    beta1: float,
+    beta2: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
     """Step as Algorithm 2: m ← β₁m + (1 − β₁)Δ, w ← w + lr·m/(√v + τ).
+
+    `second` makes the next √v from √v and |Δ|.
+
 
     √v is kept, not v: squares of large steps would overflow, and a v that is infinite
     once stops its coordinate for good. The memory is m and √v [2, d]; empty: zeros.
     """
+    must = "a finite number above 0; the paper tries powers of ten from 1e-5 to 0.1"
+    expect(0 < tau < float("inf"), "server.tau", tau, must)
+    for name, beta in (("beta1", beta1), ("beta2", beta2)):
+        must = "in [0, 1]; 0 keeps nothing of the rounds before, 1 nothing of this one"
+        expect(0 <= beta <= 1, f"server.{name}", beta, must)
     limits = torch.finfo(w.dtype)
     m, root = memory if memory.numel() else torch.zeros_like(torch.stack([w, w]))
     m = beta1 * m + (1 - beta1) * step
     root = second(root, step.abs()).clamp(max=limits.max)
     size = (root + tau).clamp(min=limits.tiny)  # τ may vanish in the type of w
     return moved(w, m / size, lr), torch.stack([m, root])
-
-
-def check(tau: float, **betas: float) -> None:
-    """Refuse options that are out of range."""
-    if not 0 < tau < float("inf"):
-        raise Refusal(
-            f"server.tau = {tau} must be a finite number above 0; the paper tries "
-            "powers of ten from 1e-5 to 0.1"
-        )
-    for name, beta in betas.items():
-        if not 0 <= beta <= 1:
-            raise Refusal(
-                f"server.{name} = {beta} must lie in [0, 1]; 0 keeps nothing of the "
-                "rounds before, 1 nothing of this one"
-            )

@@ -6,7 +6,7 @@ References: reddi2021adaptive.
 import torch
 from torch import Tensor
 
-from troth.server.steps._moments import adapted, check
+from troth.server.steps._moments import adapted
 from troth.types import Broadcast
 
 
@@ -43,6 +43,5 @@ def adagrad(
         >>> [round(x, 3) for x in w.tolist()]
         [0.1, -0.099]
     """
-    check(tau, beta1=beta1)
-    given = broadcast.w, step, memory
-    return adapted(*given, torch.hypot, lr=lr, beta1=beta1, tau=tau)
+    options = {"lr": lr, "tau": tau, "beta1": beta1}
+    return adapted(broadcast.w, step, memory, torch.hypot, **options)

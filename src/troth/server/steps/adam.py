@@ -6,7 +6,7 @@ References: reddi2021adaptive.
 import torch
 from torch import Tensor
 
-from troth.server.steps._moments import adapted, check
+from troth.server.steps._moments import adapted
 from troth.types import Broadcast
 
 
@@ -48,10 +48,9 @@ def adam(
         >>> [round(x, 3) for x in w.tolist()]
         [0.1, -0.091]
     """
-    check(tau, beta1=beta1, beta2=beta2)
 
     def second(root: Tensor, size: Tensor) -> Tensor:
         return torch.hypot(beta2**0.5 * root, (1 - beta2) ** 0.5 * size)
 
-    given = broadcast.w, step, memory
-    return adapted(*given, second, lr=lr, beta1=beta1, tau=tau)
+    options = {"lr": lr, "tau": tau, "beta1": beta1, "beta2": beta2}
+    return adapted(broadcast.w, step, memory, second, **options)

@@ -4,8 +4,9 @@ from typing import Any
 
 from torch import Tensor
 
+from troth.server.rules import expect
 from troth.server.steps._moments import moved
-from troth.types import Broadcast, Options, Refusal
+from troth.types import Broadcast, Options
 
 
 def sgd(
@@ -39,10 +40,8 @@ def sgd(
         >>> w.tolist()
         [2.0, 0.0]
     """
-    if not 0 <= momentum < 1:
-        raise Refusal(
-            f"server.momentum = {momentum} must be at least 0 and below 1; 0 keeps none"
-        )
+    must = "at least 0 and below 1; 0 keeps none"
+    expect(0 <= momentum < 1, "server.momentum", momentum, must)
     if momentum:
         step = momentum * memory + step if memory.numel() else step.clone()
         memory = step

@@ -6,7 +6,7 @@ References: reddi2021adaptive.
 import torch
 from torch import Tensor
 
-from troth.server.steps._moments import adapted, check
+from troth.server.steps._moments import adapted
 from troth.types import Broadcast
 
 
@@ -46,7 +46,6 @@ def yogi(
         >>> [round(x, 3) for x in w.tolist()]
         [0.1, -0.091]
     """
-    check(tau, beta1=beta1, beta2=beta2)
 
     def second(root: Tensor, size: Tensor) -> Tensor:
         part = (1 - beta2) ** 0.5 * size
@@ -54,5 +53,5 @@ def yogi(
         more = torch.where(root < size, torch.hypot(root, part), root)
         return torch.where(root > size, less, more)
 
-    given = broadcast.w, step, memory
-    return adapted(*given, second, lr=lr, beta1=beta1, tau=tau)
+    options = {"lr": lr, "tau": tau, "beta1": beta1, "beta2": beta2}
+    return adapted(broadcast.w, step, memory, second, **options)
