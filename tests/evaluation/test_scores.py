@@ -14,19 +14,16 @@ from troth.evaluation.evaluate import score, success
 from troth.types import Refusal
 
 
-def layout(draw, n, gap=0):
-    """Clients of 0 to 40 slots, in any order, with unused slots between them."""
+def sizes(draw, n):
+    """Clients of 0 to 40 examples, some without any, and how many there are in all."""
     size = draw.integers(0, 41, n)
-    size[draw.integers(0, n, max(n // 5, 1))] = 0
-    order, start = draw.permutation(n), np.empty(n, dtype=np.int64)
-    ends = np.cumsum(size[order] + gap)
-    start[order] = ends - size[order] - gap
-    return (start, size), int(ends[-1]) + 1
+    size[draw.integers(0, n, n // 5)] = 0
+    return size, int(size.sum())
 
 
 def one_client(outputs, y, loss, classes):
-    """Scores of a client that has all slots."""
-    return score(outputs, y, loss, np.array([0]), np.array([len(y)]), classes)
+    """Scores of a client that has all examples."""
+    return score(outputs, y, loss, np.array([len(y)]), classes)
 
 
 def plainly(outputs, y, loss, classes):
@@ -39,53 +36,45 @@ def plainly(outputs, y, loss, classes):
     if set(guess) <= set(label) and len(recall) > 1:
         expected = balanced_accuracy_score(label, guess)
         assert np.mean(recall) == pytest.approx(expected)
-    two = classes == 2 and len(recall) == 2
-    return {
-        "accuracy": (guess == label).mean(),
-        "loss": loss.double().mean().item(),
-        "balanced_accuracy": np.mean(recall),
-        **(
-            {"auroc": roc_auc_score(label, margin) if two else np.nan}
-            if classes == 2
-            else {}
-        ),
-    }
+    scores = {"accuracy": (guess == label).mean(), "loss": loss.double().mean().item()}
+    if classes == 2:
+        scores["auroc"] = roc_auc_score(label, margin) if len(recall) == 2 else np.nan
+    return scores | {"balanced_accuracy": np.mean(recall)}
 
 
-def check(ours, plain, arrays, ragged):
-    """Client by client; those without slots have no score."""
-    for k, (first, many) in enumerate(zip(*ragged, strict=True)):
-        parts = (t[first : first + many] for t in arrays)
-        expected = plain(*parts) if many else dict.fromkeys(ours, np.nan)
+def check(ours, plain, arrays, size):
+    """Client by client; those without examples have no score."""
+    columns = [t.split(size.tolist()) for t in arrays]
+    for k, parts in enumerate(zip(*columns, strict=True)):
+        expected = plain(*parts) if size[k] else dict.fromkeys(ours, np.nan)
         found = {name: column[k] for name, column in ours.items()}
         assert found == pytest.approx(expected, rel=1e-12, abs=0, nan_ok=True)
 
 
 @pytest.mark.parametrize(("classes", "k"), [(2, 1), (2, 2), (3, 3), (10, 10)])
-@pytest.mark.parametrize("gap", [0, 3])
-def test_as_a_plain_loop_and_sklearn(classes, k, gap):
-    draw = np.random.default_rng(classes + k + gap)
-    ragged, slots = layout(draw, 120, gap)
+def test_as_a_plain_loop_and_sklearn(classes, k):
+    draw = np.random.default_rng(classes + k)
+    size, m = sizes(draw, 60)
     # quarters: many ties
-    outputs = torch.tensor(draw.integers(-6, 7, (slots, k)) / 4, dtype=torch.float32)
-    y = torch.tensor(draw.integers(0, classes, slots))
-    loss = torch.tensor(draw.random(slots), dtype=torch.float32)
-    ours = score(outputs, y, loss, *ragged, classes)
+    outputs = torch.tensor(draw.integers(-6, 7, (m, k)) / 4, dtype=torch.float32)
+    y = torch.tensor(draw.integers(0, classes, m))
+    loss = torch.tensor(draw.random(m), dtype=torch.float32)
+    ours = score(outputs, y, loss, size, classes)
     assert all(column.dtype == np.float64 for column in ours.values())
-    check(ours, partial(plainly, classes=classes), (outputs, y, loss), ragged)
+    check(ours, partial(plainly, classes=classes), (outputs, y, loss), size)
 
 
 def test_regression_as_a_plain_loop():
     draw = np.random.default_rng(0)
-    ragged, slots = layout(draw, 50, 2)
-    outputs = torch.tensor(draw.normal(size=(slots, 1)))
-    y, loss = torch.tensor(draw.normal(size=slots)), torch.tensor(draw.random(slots))
+    size, m = sizes(draw, 50)
+    outputs = torch.tensor(draw.normal(size=(m, 1)))
+    y, loss = torch.tensor(draw.normal(size=m)), torch.tensor(draw.random(m))
 
     def plain(o, label, losses):
         error = (o[:, 0] - label).square().mean().item()
         return {"error": error, "loss": losses.mean().item()}
 
-    check(score(outputs, y, loss, *ragged, 0), plain, (outputs, y, loss), ragged)
+    check(score(outputs, y, loss, size, 0), plain, (outputs, y, loss), size)
 
 
 def test_by_hand():
@@ -94,7 +83,7 @@ def test_by_hand():
     margin = torch.tensor([[2.0], [-1.0], [1.0], [0.0], [3.0], [3.0]])
     y = torch.tensor([1, 0, 1, 1, 1, 0])
     loss = torch.arange(6.0)
-    got = score(margin, y, loss, np.array([0, 3]), np.array([3, 3]), 2)
+    got = score(margin, y, loss, np.array([3, 3]), 2)
     np.testing.assert_allclose(got["accuracy"], [1, 1 / 3])
     np.testing.assert_allclose(got["loss"], [1, 4])
     np.testing.assert_allclose(got["balanced_accuracy"], [1, 1 / 4])
@@ -106,9 +95,9 @@ def test_two_columns_are_their_difference():
     draw = np.random.default_rng(3)
     columns = torch.tensor(draw.normal(size=(60, 2)))
     y, loss = torch.tensor(draw.integers(0, 2, 60)), torch.zeros(60)
-    start, size = np.arange(0, 60, 20), np.full(3, 20)
-    one = score(columns[:, 1:] - columns[:, :1], y, loss, start, size, 2)
-    two = score(columns, y, loss, start, size, 2)
+    size = np.full(3, 20)
+    one = score(columns[:, 1:] - columns[:, :1], y, loss, size, 2)
+    two = score(columns, y, loss, size, 2)
     for column in one:
         np.testing.assert_array_equal(one[column], two[column])
 
@@ -148,9 +137,9 @@ def test_no_clients_and_no_slots(k, classes, several):
     none, two = np.array([], dtype=np.int64), np.zeros(2, dtype=np.int64)
     y = torch.zeros(0, 3).long() if several else torch.zeros(0)
     nothing = torch.zeros(0, k), y, torch.zeros(0)
-    for values in score(*nothing, none, none, classes).values():
+    for values in score(*nothing, none, classes).values():
         assert values.shape == (0,)
-    for values in score(*nothing, two, two, classes).values():
+    for values in score(*nothing, two, classes).values():
         assert values.shape == (2,) and np.isnan(values).all()
 
 
@@ -158,8 +147,7 @@ def test_ranks_stay_exact_among_many_clients():
     n = 10_000
     outputs = torch.tensor([[0.0], [0.0], [1.0]]).repeat(n, 1)
     y = torch.tensor([0, 1, 1]).repeat(n)
-    start, size = 3 * np.arange(n), np.full(n, 3)
-    got = score(outputs, y, torch.zeros(3 * n), start, size, 2)
+    got = score(outputs, y, torch.zeros(3 * n), np.full(n, 3), 2)
     np.testing.assert_array_equal(got["auroc"], np.full(n, 0.75))
 
 
@@ -183,17 +171,16 @@ def by_sklearn(outputs, labels, loss):
 
 
 @pytest.mark.parametrize("labels", [1, 2, 5])
-@pytest.mark.parametrize("gap", [0, 3])
-def test_several_labels_as_sklearn(labels, gap):
-    draw = np.random.default_rng(labels + gap)
-    ragged, slots = layout(draw, 60, gap)
-    outputs = torch.tensor(draw.integers(-6, 7, (slots, labels)) / 4)
+def test_several_labels_as_sklearn(labels):
+    draw = np.random.default_rng(labels)
+    size, m = sizes(draw, 40)
+    outputs = torch.tensor(draw.integers(-6, 7, (m, labels)) / 4)
     rare = draw.random(labels) ** 2  # some are nearly always there, or never
-    y = torch.tensor((draw.random((slots, labels)) < rare).astype(np.int64))
-    loss = torch.tensor(draw.random(slots))
-    ours = score(outputs, y, loss, *ragged, labels)
+    y = torch.tensor((draw.random((m, labels)) < rare).astype(np.int64))
+    loss = torch.tensor(draw.random(m))
+    ours = score(outputs, y, loss, size, labels)
     assert [*ours] == ["accuracy", "exact", "balanced_accuracy", "auroc", "loss"]
-    check(ours, by_sklearn, (outputs, y, loss), ragged)
+    check(ours, by_sklearn, (outputs, y, loss), size)
 
 
 def test_several_labels_by_hand():
@@ -234,25 +221,24 @@ def test_two_labels_are_not_two_classes():
 def test_success_by_hand():
     outputs = torch.eye(3)[[0, 0, 1, 2, 0, 1]]
     wanted = torch.tensor([0, -1, 0, 2, -1, 1])
-    start, size = np.array([0, 2, 4, 5, 6]), np.array([2, 2, 1, 1, 0])
-    found = success(outputs, wanted, start, size, False)
+    found = success(outputs, wanted, np.array([2, 2, 1, 1, 0]), False)
     assert found.tolist()[:2] == [1.0, 0.5] and found[3] == 1.0
     assert np.isnan(found[[2, 4]]).all()  # none that counts; none at all
 
 
 def test_success_of_a_margin_and_of_several_labels():
-    start, size = np.array([0]), np.array([4])
+    size = np.array([4])
     margin = torch.tensor([[1.0], [-1.0], [2.0], [0.0]])
     wanted = torch.tensor([1, 1, 1, 0])
-    assert success(margin, wanted, start, size, False).tolist() == [0.75]
+    assert success(margin, wanted, size, False).tolist() == [0.75]
     logits = torch.tensor([[-1.0, 2.0], [3.0, -1.0], [3.0, -1.0], [3.0, 0.0]])
     wanted = torch.tensor([1, 1, -1, 1])
-    assert success(logits, wanted, start, size, True).tolist() == [1 / 3]
+    assert success(logits, wanted, size, True).tolist() == [1 / 3]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_is_no_success(value):
     outputs = torch.tensor([[value, 0.0], [1.0, 0.0]])
-    wanted, place = torch.zeros(2, dtype=torch.long), (np.array([0]), np.array([2]))
+    wanted, size = torch.zeros(2, dtype=torch.long), np.array([2])
     for several in (False, True):
-        assert success(outputs, wanted, *place, several).tolist() == [0.5]
+        assert success(outputs, wanted, size, several).tolist() == [0.5]

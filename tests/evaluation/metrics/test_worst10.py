@@ -17,11 +17,6 @@ def test_a_tenth_is_rounded_up(n, expected):
     assert worst10(np.arange(float(n))) == expected
 
 
-def test_the_tenth_is_of_those_that_have_a_value():
-    values = np.concatenate([np.arange(10.0), np.full(10, np.nan)])
-    assert worst10(values) == 0.0
-
-
 def test_one_infinite_loss_is_the_worst():
     assert worst10(np.array([1.0, np.inf]), higher_is_better=False) == np.inf
     assert worst10(np.array([1.0, np.inf])) == 1.0

@@ -9,15 +9,8 @@ A member asks for any of these by name:
 
 import numpy as np
 
-from troth.types import Refusal
-
 
 def defined(values: np.ndarray) -> np.ndarray:
     """Return the values in float64, without the NaN of clients that have none."""
     vector = np.asarray(values, dtype=np.float64)
-    if vector.ndim != 1:
-        raise Refusal(
-            f"a metric takes one number a client, a vector; this has shape "
-            f"{vector.shape}"
-        )
     return vector[~np.isnan(vector)]

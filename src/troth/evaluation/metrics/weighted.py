@@ -3,7 +3,6 @@
 import numpy as np
 
 from troth.evaluation.metrics import defined
-from troth.types import Refusal
 
 
 def weighted(values: np.ndarray, size: np.ndarray) -> float:
@@ -18,19 +17,10 @@ def weighted(values: np.ndarray, size: np.ndarray) -> float:
     Returns:
         The average; NaN without an example.
 
-    Raises:
-        Refusal: sizes that are negative, not finite or not one per client.
-
     Example:
         >>> weighted(np.array([0.5, 1.0]), np.array([30, 10]))
         0.625
     """
-    size = np.asarray(size, dtype=np.float64)
-    if size.shape != np.shape(values) or not (np.isfinite(size) & (size >= 0)).all():
-        raise Refusal(
-            "the metric 'weighted' needs one size ≥ 0 a client, beside "
-            f"{np.size(values)} values"
-        )
     x = defined(values)
     m = defined(np.where(np.isnan(values), np.nan, size))
     x, m = x[m > 0], m[m > 0]  # so that 0 examples of an infinite loss are nothing
