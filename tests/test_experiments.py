@@ -226,7 +226,7 @@ def test_fashion_ditto_says_how_often_noise_repeats_itself():
     """By the numbers of streams, and by all that shuffles use of them."""
     repeated = script("fashion_ditto", "repeated")
     page = " ".join(readme("fashion_ditto").split())
-    draw, sizes = sampling.published(10, repeated.sizes()), repeated.sizes()
+    draw, sizes = sampling.named("ditto", 0, 10, repeated.sizes()), repeated.sizes()
     said = {name: [] for name in ("sent", "other", "sum", "truly", "true sum")}
 
     @cache
@@ -277,7 +277,7 @@ def test_fashion_ditto_says_who_is_hostile_in_the_last_cohorts():
     """Of the authors' cohorts and of ours, in the last three rounds."""
     sizes, page = script("fashion_ditto", "repeated").sizes(), readme("fashion_ditto")
     said = []
-    for whose in (sampling.published(10, sizes), sampling.sampler(0, 500, 10, sizes)):
+    for whose in (sampling.named(how, 0, 10, sizes) for how in ("ditto", "size")):
         for many in (250, 400):
             bad = {*rows.authors(500, many)}
             last = [sum(k in bad for k in whose(r).tolist()) for r in range(4997, 5000)]

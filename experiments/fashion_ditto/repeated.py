@@ -75,7 +75,7 @@ def before(round_: int, ids: Sequence[int]) -> list[int]:
 def asked(rounds: int = 5000) -> list[list[int]]:
     """The rounds in which each client is asked."""
     found: list[list[int]] = [[] for _ in range(CLIENTS)]
-    draw = sampling.published(ASKED, sizes())
+    draw = sampling.named("ditto", 0, ASKED, sizes())
     for r in range(rounds):
         for k in draw(r).tolist():
             found[k].append(r)

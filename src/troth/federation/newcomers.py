@@ -1,8 +1,8 @@
 """Clients that never took part: who they are, and how each gets its own model.
 
-The same for every personalizer: a newcomer's state is what a client makes of the last
-shared model; it goes through some rounds with what the server sent last, which nobody
-hears of, and then through what its personalizer does once, after the last round.
+The same for every personalizer: a newcomer starts from the last shared model, trains
+some rounds with the last broadcast, whose updates nobody receives, and then does what
+its personalizer does once, after the last round.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,11 +19,14 @@ from troth.types import Broadcast, Refusal, Shards
 
 
 def drawn(e: Experiment, hostile: np.ndarray) -> np.ndarray:
-    """Ids of the clients that are never asked, ascending.
+    """Draw the share `evaluate.newcomers` of all clients, rounded up, among the benign.
 
     Args:
-        e: `evaluate.newcomers` is their share of all clients, rounded up.
-        hostile: [n] which clients are hostile; newcomers are drawn among the others.
+        e: the experiment.
+        hostile: [n] which clients are malicious.
+
+    Returns:
+        Their ids, ascending.
 
     Raises:
         Refusal: no benign client would be left to train with.
@@ -41,15 +44,14 @@ def drawn(e: Experiment, hostile: np.ndarray) -> np.ndarray:
 
 
 def others(n: int, newcomers: np.ndarray) -> np.ndarray:
-    """Ids of the clients that take part: all of n but the newcomers, ascending."""
+    """Return the ids of all of n clients but the newcomers, ascending."""
     return np.setdiff1d(np.arange(n), newcomers)
 
 
 def fewer(e: Experiment, shards: Shards, newcomers: np.ndarray) -> Shards:
-    """What clients hold, where newcomers train on `evaluate.newcomer_examples` alone.
+    """Leave newcomers at most `evaluate.newcomer_examples` training examples.
 
-    Which ones is drawn; a smaller number is a part of a larger one. Who has no more
-    keeps all. Validation and test data stay as they are.
+    They are drawn; a smaller number is a part of a larger one.
     """
     most = e.evaluate.newcomer_examples
     if not most:
@@ -64,27 +66,19 @@ def fewer(e: Experiment, shards: Shards, newcomers: np.ndarray) -> Shards:
 
 
 def rounds(e: Experiment, members: int) -> int:
-    """How many rounds a newcomer goes through.
+    """Return how many rounds a newcomer trains: `evaluate.newcomer_rounds`.
 
-    Args:
-        e: `evaluate.newcomer_rounds`; 0: as many as a round asks clients over the run,
-            a member: rounds · cohort / members, rounded, and at least 1.
-        members: how many clients took part.
+    0: as many as a member is asked on average, rounds · cohort / members, at least 1.
     """
     asked = e.train.rounds * (e.train.cohort or members) / members
     return e.evaluate.newcomer_rounds or max(1, round(asked))
 
 
 def scales(scale: Callable[[int], float], run: int, count: int) -> list[float]:
-    """What the schedule makes of learning rates in a newcomer's rounds.
+    """Return the schedule's factors in a newcomer's `count` rounds of a `run`.
 
-    Those of rounds at equal distances over the run, as a client has them that is asked
-    now and then: the last round's alone may be as good as nothing (`cosine`).
-
-    Args:
-        scale: round → factor on every learning rate.
-        run: rounds of the run.
-        count: rounds of the newcomer.
+    Those of rounds at equal distances over the run, as a client has that is asked now
+    and then: in the last rounds alone `cosine` hardly moves.
     """
     return [scale((2 * j + 1) * run // (2 * count)) for j in range(count)]
 
@@ -97,14 +91,17 @@ def join(
     run: int,
     factors: list[float],
 ) -> Tensor:
-    """The states of newcomers, [c, width], from the shared model and their own data.
+    """Train newcomers from the shared model on their own data.
 
     Args:
         engine: steps them.
-        broadcast: what the server sent last; it hears nothing of them.
+        broadcast: what the server sent last.
         ids: who they are.
-        run: rounds that there were: their draws are keyed by rounds after these.
-        factors: on every learning rate, a round of theirs each.
+        run: rounds of the run; their draws are keyed by rounds after these.
+        factors: on every learning rate, one per round of theirs.
+
+    Returns:
+        Their states [c, width].
     """
     start = engine.start(broadcast.w)
     rows = start.expand(len(ids), -1).clone()
@@ -122,16 +119,7 @@ def join(
 
 
 def serve(f: Federation, e: Experiment, chunk: int) -> Iterator[int]:
-    """After the last round: a model for every newcomer of a federation.
-
-    Args:
-        f: all of its rounds are over.
-        e: the experiment.
-        chunk: how many at a time.
-
-    Yields:
-        How many are done with each time.
-    """
+    """Make newcomers' models after the last round; yield how many each time."""
     count = rounds(e, len(f.members)) if len(f.newcomers) else 1
     factors = scales(f.scale, f.rounds, count)
     for ids in f.groups(f.newcomers, chunk):

@@ -21,7 +21,7 @@ from troth.types import Broadcast, Messages, Record
 
 
 class Asked(NamedTuple):
-    """A round that has begun: who was asked, and what they work with."""
+    """A round that has begun: who was asked, and what they start from."""
 
     round: int
     cohort: np.ndarray
@@ -31,7 +31,7 @@ class Asked(NamedTuple):
 
 
 class Federation:
-    """All that a federation is at one moment: a shared model, states, memories."""
+    """A federation at one moment: its shared model, client states and memories."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Federation:
         turnout: Callable[[int, np.ndarray], Turnout] = everyone,
         newcomers: np.ndarray | None = None,
     ) -> None:
-        """A federation before its first round.
+        """Set up a federation before its first round.
 
         Args:
             engine: steps the clients.
@@ -60,7 +60,7 @@ class Federation:
             scale: round → factor on every learning rate.
             hostile: [n] which clients an adversary controls.
             seed: keys the rules' randomness.
-            turnout: round, ids asked → what becomes of them.
+            turnout: round, ids asked → who answers.
             newcomers: ids of clients that take no part, and get models at the end.
         """
         self.engine, self.population = engine, population
@@ -76,13 +76,13 @@ class Federation:
         self.serving = Serving(rules, tail, seed, w0.device, n)
 
     def train(self) -> Iterator[Record]:
-        """Round after round, from wherever it stands."""
+        """Yield the record of every round that is left."""
         while self.round < self.rounds:
             yield self.step()
 
     @torch.no_grad()
     def step(self) -> Record:
-        """One round."""
+        """Run one round."""
         asked = self.ask()
         ids, steps = asked.turnout.ids, asked.turnout.steps
         messages, rows = self.nobody(asked), asked.rows
@@ -90,12 +90,12 @@ class Federation:
             messages, rows = self.engine.run(
                 "local", asked.broadcast, asked.rows, ids, asked.round, steps
             )
-        received = self.receive(asked, self.told(asked, messages), rows)
+        received = self.receive(asked, self.with_losses(asked, messages), rows)
         return self.take(asked, served([(self.serving, received)])[0])
 
     @torch.no_grad()
     def ask(self) -> Asked:
-        """Begin a round: what its clients are to work with."""
+        """Begin a round: draw who is asked and who answers, read their states."""
         r = self.round
         cohort = self.sample(r)
         turnout = self.turnout(r, cohort)
@@ -108,15 +108,15 @@ class Federation:
         self._prefetch(r + 1)
         return Asked(r, cohort, turnout, before, rows)
 
-    def told(self, asked: Asked, messages: Messages) -> Messages:
-        """What clients send, and where a rule asks for it what they lose by w."""
+    def with_losses(self, asked: Asked, messages: Messages) -> Messages:
+        """Add the losses of w to the messages if a rule asks for them."""
         if not self.serving.asks_loss or not len(asked.turnout.ids):
             return messages
         loss = losses(self.engine, asked.broadcast.w, asked.turnout.ids)
         return messages._replace(loss=loss)
 
     def nobody(self, asked: Asked) -> Messages:
-        """What is sent where nobody answers."""
+        """Return the messages of a round in which nobody answers."""
         w, extra = asked.broadcast.w, asked.broadcast.extra
         ids = torch.zeros(0, dtype=torch.long, device=w.device)
         return Messages(
@@ -125,44 +125,36 @@ class Federation:
 
     @torch.no_grad()
     def receive(self, asked: Asked, messages: Messages, rows: Tensor) -> Received:
-        """What clients sent reaches the server; the states that they are left in stay.
-
-        Nothing changes for clients that did not answer.
-        """
+        """Keep the new states of clients that answered; start the server's round."""
         ids = asked.turnout.ids
         if len(ids):
             self.population.write(ids, rows)
         hostile = self._hostile(ids, messages.client.device)
         return self.serving.receive(asked.broadcast, messages, asked.round, hostile)
 
-    def take(self, asked: Asked, found: Served) -> Record:
-        """End a round with what the server made of it."""
+    def take(self, asked: Asked, result: Served) -> Record:
+        """End a round with the server's result."""
         turnout = asked.turnout
-        self.broadcast, self.round = found.broadcast, asked.round + 1
-        return Record(asked.round, asked.cohort, turnout.absent, turnout.cut, *found)
+        self.broadcast, self.round = result.broadcast, asked.round + 1
+        return Record(asked.round, asked.cohort, turnout.absent, turnout.cut, *result)
 
     def _hostile(self, ids: np.ndarray, device: torch.device) -> Tensor | None:
-        """Which of these clients an adversary controls; None where there is neither."""
+        """Return a mask of the malicious clients; None without adversary and attack."""
         if self.serving.rules.attack is None and not self.hostile.any():
             return None
         return devices.sent(torch.from_numpy(self.hostile[ids]), device)
 
     def _prefetch(self, r: int) -> None:
-        """Have the states of those that come next read meanwhile."""
+        """Start reading the states of the next round's clients."""
         if self.population.on_disk and r < self.rounds:
             self.population.prefetch(self.turnout(r, self.sample(r)).ids)
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
-        """After the last round, once: fine-tuning and its kin, for all members.
+        """Run the personalizer's last phase for all members, so many at a time.
 
-        The schedule is that of the rounds; learning rates are the whole ones here.
-
-        Args:
-            chunk: how many at a time.
-
-        Yields:
-            How many are done with each time.
+        It is run once, after the last round, with whole learning rates. Yields how many
+        clients are done each time.
         """
         if self.engine.client.finish is None:
             return
@@ -173,39 +165,36 @@ class Federation:
             yield len(ids)
 
     def last(self, ids: np.ndarray, rows: Tensor) -> Asked:
-        """What some clients, in these states, work with after the last round."""
+        """Return what some clients, in these states, start from in the last phase."""
         if self.redraw is not None:
             self.redraw(self.rounds, ids)
         sent = outgoing(self.engine, self.broadcast, 1.0, self.rounds)
         return Asked(self.rounds, ids, everyone(self.rounds, ids), sent, rows)
 
     def groups(self, ids: np.ndarray, chunk: int) -> list[np.ndarray]:
-        """Clients, so many at a time.
-
-        Those with about as much to do together: a chunk waits for its longest.
-        """
+        """Split clients into chunks of about equal work, which step together."""
         each = self.engine.feed.per_epoch.numpy()[ids]
         order = ids[np.argsort(each, kind="stable")]
         return [order[k : k + chunk] for k in range(0, len(order), chunk)]
 
 
 def first(engine: Engine, w0: Tensor) -> Broadcast:
-    """What a federation begins with: the first shared model."""
+    """Return the first broadcast, of the first shared model."""
     extra = w0.new_zeros(engine.client.extra)
     key = w0.new_zeros((), dtype=torch.long)
     return Broadcast(w0, extra, w0.new_ones(()), key)
 
 
 def dumped(serving: Serving, broadcast: Broadcast) -> dict[str, Tensor]:
-    """What a checkpoint holds of the server: its memories and the shared model."""
-    found = {f"memory.{k}": v for k, v in serving.memories.items()}
-    return found | {"w": broadcast.w, "extra": broadcast.extra}
+    """Return what a checkpoint holds of the server: memories and shared model."""
+    memories = {f"memory.{k}": v for k, v in serving.memories.items()}
+    return memories | {"w": broadcast.w, "extra": broadcast.extra}
 
 
 def restored(
     serving: Serving, broadcast: Broadcast, tensors: Mapping[str, Tensor]
 ) -> Broadcast:
-    """The shared model of a checkpoint; the server has its memories back."""
+    """Restore the server's memories from a checkpoint; return the shared model."""
     device = broadcast.w.device
     serving.memories = {k: tensors[f"memory.{k}"].to(device) for k in serving.memories}
     w, extra = tensors["w"].to(device), tensors["extra"].to(device)
@@ -215,7 +204,7 @@ def restored(
 def outgoing(
     engine: Engine, broadcast: Broadcast, scale: float, round_: int
 ) -> Broadcast:
-    """What a round begins with: w, its learning rates and its common draws."""
+    """Return the broadcast of a round: w, its learning rates and its common draws."""
     factor = torch.full_like(broadcast.scale, scale)
     return broadcast._replace(scale=factor, key=engine.feed.common(round_))
 
@@ -228,15 +217,9 @@ def answer(
     round_: int,
     loss: bool = False,
 ) -> tuple[Messages, Tensor]:
-    """What clients of one site send in a round, and their states after it.
+    """Train the clients of one site for a round; return messages and new states.
 
-    Args:
-        engine: steps them.
-        broadcast: what the server sent.
-        rows: [c, width] their states before.
-        ids: [c] who they are.
-        round_: it keys their batches.
-        loss: whether they also tell the loss of w on all their training data.
+    With `loss` they also report the loss of w on all their training data.
     """
     messages, rows = engine.run("local", broadcast, rows, ids, round_)
     if loss:
@@ -245,6 +228,6 @@ def answer(
 
 
 def losses(engine: Engine, w: Tensor, ids: np.ndarray) -> Tensor:
-    """What clients would report: the loss of w on all their training data."""
+    """Return the losses that clients report: of w on all their training data."""
     feed = engine.feed
     return evaluate.losses(engine, w, feed.data.train, *feed.places(ids)).to(w)

@@ -1,7 +1,7 @@
-"""Who is there in a round, who is asked, who answers, and how far each gets.
+"""Who is present in a round, who is asked, who answers, and how many steps each makes.
 
 All of it is a function of (seed, round, client): a resumed run, another plan and other
-clients in the round change nothing. A round looks only at the clients it is asked for.
+clients in the round change nothing. Only the clients in question are looked at.
 """
 
 import csv
@@ -22,21 +22,21 @@ _NEVER = 2**31 - 1  # a round that no run comes to
 
 
 class Turnout(NamedTuple):
-    """What became of the clients that a round asked."""
+    """Which of the clients that a round asked answer, and with how much work."""
 
     ids: np.ndarray  # whose work counts
     steps: np.ndarray | None  # how many steps each of them makes; None: all of its own
-    absent: np.ndarray  # of whom nothing came
-    cut: np.ndarray  # whom the deadline stopped with a part of its steps made
+    absent: np.ndarray  # who sent nothing
+    cut: np.ndarray  # who had made only a part of its steps at the deadline
 
 
 def everyone(round_: int, cohort: np.ndarray) -> Turnout:
-    """All that are asked answer, with all of their work."""
+    """Let all clients that are asked answer, with all of their work."""
     return Turnout(cohort, None, cohort[:0], cohort[:0])
 
 
 class Attendance:
-    """How the clients of one run come, answer and keep up."""
+    """When the clients of a run are present, answer, and how fast they are."""
 
     def __init__(
         self, settings: Availability, seed: int, work: np.ndarray, rounds: int
@@ -45,8 +45,8 @@ class Attendance:
 
         Args:
             settings: `[availability]`.
-            seed: the experiment's.
-            work: [n] steps that each client makes in a round if nothing stops it.
+            seed: of the experiment.
+            work: [n] steps that each client makes in a round without a deadline.
             rounds: of the run.
         """
         self.settings, self._seed, self._work = settings, seed, work
@@ -56,12 +56,12 @@ class Attendance:
 
     @property
     def varies(self) -> bool:
-        """Whether there are clients that are not there in every round."""
+        """Whether some clients are not present in every round."""
         s = self.settings
         return bool(s.join or s.leave or s.period or s.schedule)
 
     def there(self, round_: int, ids: np.ndarray) -> np.ndarray:
-        """Who can be asked: has joined, has not left, and is on. A mask."""
+        """Return a mask of who is present: has joined, has not left, and is on."""
         s, here = self.settings, np.ones(len(ids), dtype=bool)
         if self._spans is not None:
             first, end = self._spans
@@ -74,7 +74,7 @@ class Attendance:
         return here
 
     def answers(self, round_: int, ids: np.ndarray) -> np.ndarray:
-        """Who answers when asked: a mask.
+        """Return a mask of who answers when asked.
 
         A client's chance to fail is `drop`, or its own: fixed over the run, from the
         Beta distribution with mean `drop` and standard deviation `drop_spread`.
@@ -87,11 +87,10 @@ class Attendance:
             both = p * (1 - p) / spread**2 - 1  # a + b of Beta(a, b)
             u = self._uniform("unreliable", 0, ids)
             chance = special.betaincinv(p * both, (1 - p) * both, u)
-        answering: np.ndarray = self._uniform("drop", round_, ids) >= chance
-        return answering
+        return np.asarray(self._uniform("drop", round_, ids) >= chance)
 
     def steps(self, round_: int, ids: np.ndarray) -> np.ndarray:
-        """How many steps each makes until the deadline, at most all of its own.
+        """Return how many steps each makes until the deadline, at most all of its own.
 
         The deadline lasts `deadline` · median(work) steps of a client of speed 1.
         Speeds are log-normal with median 1: ln speed = speed_spread · z (a client's
@@ -106,11 +105,10 @@ class Attendance:
             + s.speed_noise * self._normal("speed of a round", round_, ids)
         )
         made = np.floor(self._time * speed + 1e-9)  # 0.29 · 100 is 29
-        work = np.minimum(work, made).astype(np.int64)
-        return work
+        return np.asarray(np.minimum(work, made), np.int64)
 
     def turnout(self, round_: int, cohort: np.ndarray) -> Turnout:
-        """What becomes of the clients that a round asks."""
+        """Return who of a round's cohort answers, and with how many steps."""
         steps = np.where(self.answers(round_, cohort), self.steps(round_, cohort), 0)
         cut = (steps > 0) & (steps < self._work[cohort])
         counts = (steps > 0) & ~(cut & (self.settings.partial == "drop"))
@@ -118,7 +116,7 @@ class Attendance:
         return Turnout(cohort[counts], steps[counts], absent, cohort[cut])
 
     def _drawn_spans(self, rounds: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """[n] the round each client joins in, and the first without it."""
+        """Draw the round [n] in which each client joins, and the first without it."""
         s, n = self.settings, len(self._work)
         if not s.join and not s.leave:
             return None
@@ -135,13 +133,11 @@ class Attendance:
 
     def _uniform(self, purpose: str, round_: int, ids: np.ndarray) -> np.ndarray:
         key = seeding.keys(self._seed, purpose, round_, torch.from_numpy(ids))
-        drawn: np.ndarray = seeding.uniform(key, 1, torch.float64)[:, 0].numpy()
-        return drawn
+        return np.asarray(seeding.uniform(key, 1, torch.float64)[:, 0])
 
     def _normal(self, purpose: str, round_: int, ids: np.ndarray) -> np.ndarray:
         key = seeding.keys(self._seed, purpose, round_, torch.from_numpy(ids))
-        drawn: np.ndarray = seeding.normal(key, 1, torch.float64)[:, 0].numpy()
-        return drawn
+        return np.asarray(seeding.normal(key, 1, torch.float64)[:, 0])
 
 
 class _Listed(NamedTuple):
@@ -152,16 +148,15 @@ class _Listed(NamedTuple):
     last: np.ndarray  # client · 2³² + its last round, ascending
 
     def there(self, round_: int, ids: np.ndarray) -> np.ndarray:
-        """Who is in one of its spans: more of them have begun than are over."""
+        """Return who is in one of its spans: more of them have begun than are over."""
         now = (ids << 32) + round_
         begun = np.searchsorted(self.first, now, side="right")
         over = np.searchsorted(self.last, now, side="left")
-        inside: np.ndarray = (begun > over) | ~self.named[ids]
-        return inside
+        return np.asarray((begun > over) | ~self.named[ids])
 
 
 def _read(path: str, n: int) -> _Listed | None:
-    """The schedule in a CSV file, a span a row."""
+    """Read the schedule from a CSV file, one span per row."""
     if not path:
         return None
     try:
@@ -179,7 +174,7 @@ def _read(path: str, n: int) -> _Listed | None:
 
 
 def _spans(path: str, file: Iterator[str], n: int) -> Iterator[tuple[int, int, int]]:
-    """(client, first, last) of every row."""
+    """Yield (client, first, last) of every row."""
     rows = csv.reader(file)
     head = [cell.strip() for cell in next(rows, [])]
     if tuple(head) != _COLUMNS:
@@ -220,28 +215,13 @@ Sampler = Callable[[int], np.ndarray]
 def named(
     how: str, seed: int, cohort: int, size: np.ndarray, there: There | None = None
 ) -> Sampler:
-    """`train.sampling` of clients of these sizes, as `federation.samplers` has it."""
+    """Return the sampler of this name, of clients of these sizes."""
     given = {"seed": seed, "n": len(size), "cohort": cohort, "size": size}
-    options = lookup.check("sampler", how, {})
-    function = lookup.find("sampler", how)
-    found: Sampler = lookup.call(function, options, **given, there=there)
-    return found
+    function, options = lookup.find("sampler", how), lookup.check("sampler", how, {})
+    sampler: Sampler = lookup.call(function, options, **given, there=there)
+    return sampler
 
 
 def by_size(how: str) -> bool:
-    """Whether a sampler needs to know how many examples clients have."""
+    """Return whether a sampler needs to know how many examples clients have."""
     return "size" in lookup.asks(lookup.find("sampler", how))
-
-
-def sampler(
-    seed: int, n: int, cohort: int, size: np.ndarray | None, there: There | None = None
-) -> Sampler:
-    """By size; uniformly where there are none."""
-    if size is None:
-        return named("uniform", seed, cohort, np.broadcast_to(1, n), there)
-    return named("size", seed, cohort, size, there)
-
-
-def published(cohort: int, size: np.ndarray, there: There | None = None) -> Sampler:
-    """Of the Ditto authors' code."""
-    return named("ditto", 0, cohort, size, there)

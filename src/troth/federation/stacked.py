@@ -1,9 +1,8 @@
 """Several federations whose clients step as one matrix.
 
-Their clients do the same work with the same model and personalizer. They differ in what
-the shared model became, by who is hostile, what labels those hold and how the server
-puts updates together; and in the seed, so in who is asked and in the batches. So the
-rows of all are stepped together, each with what its own federation sent.
+Their clients do the same work with the same model and personalizer. The shared models,
+the adversaries, the labels, the server's rules and the seeds may differ. The rows of
+all federations are stepped together, each with what its own federation sent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,11 +29,7 @@ class Stack:
     """Steps the clients of several federations together."""
 
     def __init__(self, federations: Sequence[Federation]) -> None:
-        """Nothing is stepped yet.
-
-        Args:
-            federations: of as many clients, of one model and personalizer.
-        """
+        """Stack federations of as many clients, of one model and personalizer."""
         self.federations = list(federations)
         self._first: Engine = self.federations[0].engine
         self._lifted: dict[str, Lifted] = {}
@@ -50,33 +45,29 @@ class Stack:
 
     @torch.no_grad()
     def launch(self) -> None:
-        """Begin a round of each: their clients step, on a GPU in its own stream.
+        """Begin a round of each: step all clients, on a GPU in a stream of its own.
 
-        Nothing waits for them here, and nothing of a federation changes before `land`.
+        Nothing waits for them here, and no federation changes before `land`.
         """
         if self._stream is not None:  # after all that was done elsewhere meanwhile
             self._stream.wait_stream(torch.cuda.current_stream())
         with self._aside():
             asked = [f.ask() for f in self.federations]
-            found = iter(self._run("local", self.federations, asked))
+            results = iter(self._run("local", self.federations, asked))
             self._flying = []
             for f, a in zip(self.federations, asked, strict=True):
                 messages, rows = f.nobody(a), a.rows
                 if len(a.turnout.ids):
-                    messages, rows = next(found)
-                self._flying.append((f, a, f.told(a, messages), rows))
+                    messages, rows = next(results)
+                self._flying.append((f, a, f.with_losses(a, messages), rows))
 
     @torch.no_grad()
     def land(self) -> list[Record]:
-        """End the round that `launch` began: all wait for the device together."""
+        """End the round that `launch` began; wait for the device once for all."""
         with self._aside():
-            found = served(
-                [
-                    (f.serving, f.receive(asked, messages, rows))
-                    for f, asked, messages, rows in self._flying
-                ]
-            )
-        pairs = zip(self._flying, found, strict=True)
+            ready = [(f.serving, f.receive(a, m, r)) for f, a, m, r in self._flying]
+            results = served(ready)
+        pairs = zip(self._flying, results, strict=True)
         records = [f.take(asked, one) for (f, asked, _, _), one in pairs]
         self._flying = []
         if self._stream is not None:
@@ -84,14 +75,12 @@ class Stack:
         return records
 
     def _aside(self) -> AbstractContextManager[Any]:
-        """In the stack's own stream."""
-        return (
-            nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
-        )
+        """Work in the stack's own stream, if there is one."""
+        return torch.cuda.stream(self._stream) if self._stream else nullcontext()
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
-        """After the last round, as `Federation.finish`: fine-tuning and its kin."""
+        """Run the personalizer's last phase, as `Federation.finish`."""
         if self._first.client.finish is None:
             return
         every = [f.groups(f.members, chunk) for f in self.federations]
@@ -99,15 +88,15 @@ class Stack:
             pairs = zip(self.federations, each, strict=True)
             some = [(f, ids) for f, ids in pairs if ids is not None]
             asked = [f.last(ids, f.population.read(ids)) for f, ids in some]
-            found = self._run("finish", [f for f, _ in some], asked)
-            for (f, ids), (_, rows) in zip(some, found, strict=True):
+            results = self._run("finish", [f for f, _ in some], asked)
+            for (f, ids), (_, rows) in zip(some, results, strict=True):
                 f.population.write(ids, rows)
             yield len(some[0][1])
 
     def _run(
         self, name: str, federations: Sequence[Federation], asked: Sequence[Asked]
     ) -> list[tuple[Messages, Tensor]]:
-        """All rows through a phase at once; of those who ask nobody, nothing."""
+        """Run a phase on all rows at once; skip federations that ask nobody."""
         pairs = zip(federations, asked, strict=True)
         some = [(f.engine, a) for f, a in pairs if len(a.turnout.ids)]
         if not some:
@@ -126,15 +115,15 @@ class Stack:
                 counts,
                 self._batches(phase, some, int(counts.max())),
             )
-        found, end = [], 0
+        results, end = [], 0
         for engine, a in some:
             own = slice(end, end := end + len(a.turnout.ids))
             mine = type(reply)(*(field[own] for field in reply))
-            found.append((engine.messages(mine, a.turnout.ids), rows[own]))
-        return found
+            results.append((engine.messages(mine, a.turnout.ids), rows[own]))
+        return results
 
     def _valid(self, phase: Phase, some: Sequence[tuple[Engine, Asked]]) -> Batch:
-        """What a phase looks at besides, of all rows; where nothing, it is kept."""
+        """Return the validation examples of all rows that a phase reads, if any."""
         if phase.valid:
             ids = [(engine, a.turnout.ids) for engine, a in some]
             return _joined([e.valid(phase, own, few_shapes=True) for e, own in ids])
@@ -144,10 +133,7 @@ class Stack:
         return self._nothing[rows]
 
     def _each(self, sent: Sequence[tuple[Broadcast, int]]) -> Broadcast:
-        """What every row works with: as many of each as it has clients.
-
-        In memory that is kept, so that graphs read it where it lies.
-        """
+        """Repeat each broadcast for its clients, in memory that graphs keep reading."""
 
         def repeated(name: str) -> Tensor:
             every = [(getattr(broadcast, name), rows) for broadcast, rows in sent]
@@ -164,10 +150,9 @@ class Stack:
     def _batches(
         self, phase: Phase, some: Sequence[tuple[Engine, Asked]], steps: int
     ) -> Iterator[tuple[int, Batch]]:
-        """Every step's batch, those of all federations one below the other.
+        """Yield every step's batch, those of all federations one below the other.
 
-        Federations of one seed ask the same clients, who draw the same examples: once
-        is enough, though labels may be others.
+        Federations of one seed draw the same examples, once; labels may differ.
         """
         drawn: dict[Any, Drawn] = {}
         every = []
@@ -181,7 +166,7 @@ class Stack:
             yield each[0][0], _joined([batch for _, batch in each])
 
     def _lift(self, name: str) -> Lifted:
-        """A function of the client by name, each row with a broadcast of its own."""
+        """Lift a function of the client, each row with a broadcast of its own."""
         if name not in self._lifted:
             function, dims = self._first.function(name)
             own = tuple(_SENT if dim is None else dim for dim in dims)
@@ -191,19 +176,17 @@ class Stack:
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:
-    """Batches of several federations one below the other; the step is that of all."""
-    first: Any = batches[0]
-    joined = {
+    """Put batches of the same step of several federations one below the other."""
+    joined: Any = {
         name: torch.cat(_as_wide([getattr(batch, name) for batch in batches]))
         for name in Batch._fields
         if name != "t"
     }
-    found: Batch = first._replace(**joined)
-    return found
+    return batches[0]._replace(**joined)
 
 
 def _as_wide(tensors: list[Tensor]) -> list[Tensor]:
-    """[c, examples, …] each, with examples that do not count up to the most of any."""
+    """Pad tensors [c, examples, …] to the most examples of any of them."""
     if tensors[0].dim() < 2 or len({t.shape[1] for t in tensors}) == 1:
         return tensors
     most = max(t.shape[1] for t in tensors)

@@ -1,12 +1,10 @@
 """What holds of every sampler."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from troth import lookup
-from troth.federation.sampling import named, published, sampler
+from troth.federation.sampling import named
 
 EVERY = pytest.mark.parametrize("how", lookup.names("sampler"))
 KEYED = pytest.mark.parametrize("how", ["uniform", "size"])  # by the run's seed
@@ -66,13 +64,3 @@ def test_only_whoever_is_drawn_is_looked_at(how):
         drawn = draw(r)
         assert len(set(drawn.tolist())) == 20 and (drawn % 10 == 0).all()
     assert sum(looked) < 5 * 2_000
-
-
-def test_names_of_before():
-    size: Any = np.arange(1, 101)
-    for how, same in (
-        ("uniform", sampler(3, 100, 10, None)),
-        ("size", sampler(3, 100, 10, size)),
-        ("ditto", published(10, size)),
-    ):
-        assert named(how, 3, 10, size)(2).tolist() == same(2).tolist()
