@@ -1,9 +1,9 @@
-"""The server's half of a round: what becomes of the messages, and of the shared model.
+"""The server's half of a round: filter the messages, aggregate them, update the model.
 
 A simulation and a deployment go through the same steps: `serve` one round, `served` the
-rounds of several servers at once. Nothing that clients send stops it:
-where no message is left, a rule's condition is broken or the step is no number, w stays
-as it is, and what is given back says why.
+rounds of several servers at once. Nothing that clients send stops it: where no message
+is left, a rule's condition is broken or the step is not finite, w stays as it is, and
+the result says why.
 """
 
 import contextlib
@@ -21,37 +21,37 @@ from troth.types import Broadcast, Messages, Refusal
 
 
 class Served(NamedTuple):
-    """What the server made of a round's messages."""
+    """The result of a round at the server."""
 
-    broadcast: Broadcast  # what the next round starts from
+    broadcast: Broadcast  # of the next round
     messages: Messages  # what reached the aggregator
     dropped: dict[str, list[int]]  # filter → clients it removed
     verdicts: dict[str, list[int]]  # clipped, chosen, downweighted → clients
     moved: float  # ‖w⁺ − w‖
     cosine: float  # of the mean malicious to the mean benign update; NaN: not known
-    why: str  # w stayed for this reason; empty: it did not stay
+    why: str  # the reason for which w stayed; empty: it did not stay
 
 
 class Received(NamedTuple):
-    """What reached the server in a round; whether all are numbers is not known yet."""
+    """The messages of a round; the device may not know yet whether all are finite."""
 
     broadcast: Broadcast  # what was sent to the clients
-    messages: Messages  # their replies, without running statistics; after the attack
+    messages: Messages  # their updates, without running statistics; after the attack
     round: int
-    hostile: Tensor | None  # [n] rows that an adversary controls; None: nobody knows
-    finite: Tensor  # [1] whether all rows are numbers; [0]: the filters are to see
+    hostile: Tensor | None  # [n] rows that an adversary controls; None: not known
+    finite: Tensor  # [1] whether all rows are finite; [0]: the filters will see
 
 
 class Settled(NamedTuple):
-    """A round that has ended but for numbers that lie on the device yet."""
+    """A round that has ended, but for numbers that are still on the device."""
 
     lengths: Tensor  # of the step; [0]: there is none
-    angle: Tensor  # [3] what `cosine` is made of; [0]: it is not known
-    close: Callable[[list[float], list[float]], Served]  # gets both as numbers
+    angle: Tensor  # [3] of `between`; [0]: not known
+    close: Callable[[list[float], list[float]], Served]  # takes both as numbers
 
 
 def cut(messages: Messages, tail: int) -> Messages:
-    """Updates without their tails; these stand at the end of `extra`."""
+    """Move the tails of the updates to the end of `extra`."""
     if tail == 0:
         return messages
     update, end = messages.update[:, :-tail], messages.update[:, -tail:]
@@ -61,7 +61,7 @@ def cut(messages: Messages, tail: int) -> Messages:
 
 
 def cut_broadcast(broadcast: Broadcast, tail: int) -> Broadcast:
-    """What the rules see of it: w without its tail, and an `extra` with it."""
+    """Move the tail of w to the end of `extra`, as the rules see it."""
     if tail == 0:
         return broadcast
     extra = torch.cat([broadcast.extra, broadcast.w[-tail:]])
@@ -69,7 +69,7 @@ def cut_broadcast(broadcast: Broadcast, tail: int) -> Broadcast:
 
 
 def join(broadcast: Broadcast, tail: int) -> Broadcast:
-    """The tail back at the end of w, its variances at least 0."""
+    """Move the tail back to the end of w, its variances at least 0."""
     if tail == 0:
         return broadcast
     means, variances = broadcast.extra[-tail:].chunk(2)
@@ -78,29 +78,29 @@ def join(broadcast: Broadcast, tail: int) -> Broadcast:
 
 
 def apart(messages: Messages, tail: int) -> tuple[Messages, Messages]:
-    """What solvers and what layers sent beside the update, each as an update."""
+    """Split `extra` into the solvers' part and the layers', each as an update."""
     width = messages.extra.shape[1] - tail
     solver, layers = messages.extra[:, :width], messages.extra[:, width:]
     return messages._replace(update=solver), messages._replace(update=layers)
 
 
 def length(vector: Tensor) -> Tensor:
-    """‖vector‖, finite exactly where all of it is (hence in double precision)."""
+    """Return ‖vector‖, finite exactly if all of it is (hence in double precision)."""
     return numerics.norms(vector[None])[0]
 
 
 def step_lengths(before: Broadcast, after: Broadcast, tail: int) -> Tensor:
-    """‖w⁺ − w‖ without running statistics; then of these, and of what is beside."""
+    """Return ‖w⁺ − w‖ without running statistics; then that of these, and ‖extra‖."""
     parts = (*(after.w - before.w).tensor_split([len(before.w) - tail]), after.extra)
     some = (parts[0], *filter(len, parts[1:]))
     return torch.stack([length(part) for part in some])
 
 
 def between(messages: Messages, hostile: Tensor, all_finite: bool) -> Tensor:
-    """[3] inner product and lengths of the mean malicious and the mean benign update.
+    """Return ⟨a, b⟩, ‖a‖ and ‖b‖ of the mean malicious and the mean benign update.
 
-    Over finite rows; NaN where there are none of either kind. Unless all rows are known
-    to be finite, a device is waited for.
+    Over finite rows; NaN where there are none of either kind. Waits for the device
+    unless all rows are known to be finite.
     """
     rows = messages.update
     if not all_finite and not bool((finite := numerics.finite(rows)).all()):
@@ -112,7 +112,7 @@ def between(messages: Messages, hostile: Tensor, all_finite: bool) -> Tensor:
 
 
 def cosine(angle: list[float]) -> float:
-    """Cosine similarity from the output of `between`; NaN if it is empty."""
+    """Return the cosine similarity from the output of `between`; NaN if it is empty."""
     product, *lengths = angle or [math.nan]
     both = math.prod(lengths)
     return float(product / both) if both else math.nan
@@ -122,11 +122,11 @@ NOBODY, INFINITE = "no message was left", "the step is not finite"
 
 
 class Serving:
-    """Rules with their memories; `tail` numbers of w are running statistics.
+    """A server: its rules with their memories.
 
-    What solvers send beside their updates are changes whose mean over all `clients` is
-    wanted, and those who are not heard have changed nothing. (0: all are heard.) A
-    first filter with a function `all_finite` beside it is skipped where that says yes.
+    The last `tail` numbers of w are running statistics. Solvers' extras are averaged
+    over all `clients`, where absent ones count as 0 (0 clients: over those present). A
+    first filter with a function `all_finite` beside it is skipped if that says yes.
     """
 
     def __init__(
@@ -140,13 +140,13 @@ class Serving:
         self.rules, self.tail, self.seed, self.clients = rules, tail, seed, clients
         self._named = rules.named()
         self.memories = {name: no_memory(device) for name in self._named}
-        self.aggregated: Tensor | None = None  # the last step, as the server got it
+        self.aggregated: Tensor | None = None  # the aggregator's last result
         first = [lookup.beside(f.function, "all_finite") for f in rules.filters[:1]]
         self._all_finite = first[0] if first else None
 
     @property
     def asks_loss(self) -> bool:
-        """Whether some rule reads the clients' losses."""
+        """Return whether some rule reads the clients' losses."""
         return any("loss" in rule.asks for rule in self._named.values())
 
     def serve(
@@ -156,13 +156,13 @@ class Serving:
         round_: int,
         hostile: Tensor | None = None,
     ) -> Served:
-        """Filter, aggregate and step; what is not taken is not remembered either.
+        """Filter, aggregate and step; a step not taken leaves no memory either.
 
         Args:
             broadcast: what was sent to the clients.
-            messages: their replies.
+            messages: their updates.
             round_: the number of the round.
-            hostile: [n] rows that an adversary controls; None: nobody knows.
+            hostile: [n] rows that an adversary controls; None: not known.
         """
         return served([(self, self.receive(broadcast, messages, round_, hostile))])[0]
 
@@ -173,25 +173,20 @@ class Serving:
         round_: int,
         hostile: Tensor | None = None,
     ) -> Received:
-        """Start the round: apply the attack, ask whether all rows are finite."""
+        """Apply the attack and ask the device whether all rows are finite."""
         seen = cut_broadcast(broadcast, self.tail)
         sent = cut(messages, self.tail)
         finite = broadcast.w.new_zeros(0, dtype=torch.bool)
         if len(sent.client):
             if hostile is not None:
-                with contextlib.suppress(Refusal):  # who cannot attack sends its own
+                with contextlib.suppress(Refusal):  # then it sends its own update
                     sent = self.attacked(seen, sent, hostile, round_)
             if self._all_finite is not None:
                 finite = self._all_finite(seen, sent)
         return Received(broadcast, sent, round_, hostile, finite)
 
     def settle(self, received: Received, finite: bool) -> Settled:
-        """Filter, aggregate and step; wait for a device only where a rule does.
-
-        Args:
-            received: the round, from `receive`.
-            finite: all of its rows are known to be numbers.
-        """
+        """Filter, aggregate and step; wait for the device only where a rule does."""
         broadcast, sent, round_, hostile, _ = received
         seen = cut_broadcast(broadcast, self.tail)
         verdicts, memories = Verdicts(), self.memories
@@ -216,19 +211,18 @@ class Serving:
             stays = why or ("" if finite else INFINITE)
             if stays:
                 self.memories = memories
-            said = {name: sorted(who) for name, who in verdicts.clients().items()}
-            moved = 0.0 if stays else lengths[0]
-            new = broadcast if stays else after
-            return Served(new, left, dropped, said, moved, cosine(angle), stays)
+            clients = {name: sorted(who) for name, who in verdicts.clients().items()}
+            new, moved = (broadcast, 0.0) if stays else (after, lengths[0])
+            return Served(new, left, dropped, clients, moved, cosine(angle), stays)
 
         return Settled(lengths, angle, close)
 
     def attacked(
         self, broadcast: Broadcast, messages: Messages, hostile: Tensor, round_: int
     ) -> Messages:
-        """What hostile clients send in place of what they computed.
+        """Replace what malicious clients send.
 
-        The adversary may rehearse the defence, with all that the server remembers.
+        The adversary may try out the defence, with all that the server remembers.
         """
         strength = self.rules.strength
         if self.rules.attack is None or strength == 0:
@@ -245,13 +239,13 @@ class Serving:
     def _rehearsed(
         self, broadcast: Broadcast, messages: Messages, round_: int
     ) -> Tensor:
-        """The aggregator's step on these messages; 0 where w would stay."""
+        """Return the aggregator's step on these messages; 0 where w would stay."""
         before, nothing = dict(self.memories), torch.zeros_like(broadcast.w)
         try:
             messages, _ = self._filtered(broadcast, messages, round_, Verdicts())
             if len(messages.client) == 0:
                 return nothing
-            step = self._heard("aggregator", broadcast, messages, round_)
+            step = self._reading("aggregator", broadcast, messages, round_)
             return step if math.isfinite(float(length(step))) else nothing
         except Refusal:
             return nothing
@@ -259,7 +253,7 @@ class Serving:
             self.memories = before
 
     def _apply(self, name: str, broadcast: Broadcast, round_: int, **more: Any) -> Any:
-        """The result of a rule, which gets its memory and its own random key."""
+        """Apply a rule with its memory and its own random key."""
         rule = self._named[name]
         if "key" in rule.asks:
             where = broadcast.w.device
@@ -269,12 +263,13 @@ class Serving:
         )
         return result
 
-    def _heard(
+    def _reading(
         self, name: str, broadcast: Broadcast, sent: Messages, round_: int, **more: Any
     ) -> Any:
-        """The result of a filter or aggregator, which may read the losses."""
-        given = {"messages": sent, "loss": sent.loss}
-        return self._apply(name, broadcast, round_, **given, **more)
+        """Apply a filter or an aggregator, which may read messages and losses."""
+        return self._apply(
+            name, broadcast, round_, messages=sent, loss=sent.loss, **more
+        )
 
     def _filtered(
         self,
@@ -284,14 +279,14 @@ class Serving:
         verdicts: Verdicts,
         skip: int = 0,
     ) -> tuple[Messages, dict[str, list[int]]]:
-        """Apply all filters but the first few; return whom each of them removed."""
+        """Apply all filters but the first few; return whom each of them dropped."""
         dropped: dict[str, list[int]] = {}
         for i, rule in [*enumerate(self.rules.filters)][skip:]:
             before, within = messages.client, verdicts.within
             if len(before) == 0:
                 break
-            note = verdicts.of(before)
-            messages = self._heard(f"filter{i}", broadcast, messages, round_, note=note)
+            more = {"note": verdicts.of(before)}
+            messages = self._reading(f"filter{i}", broadcast, messages, round_, **more)
             if len(messages.client) < len(before):
                 left = behind(messages.client.tolist(), verdicts.within)
                 gone = sorted(behind(before.tolist(), within) - left)
@@ -302,9 +297,9 @@ class Serving:
     def _stepped(
         self, broadcast: Broadcast, messages: Messages, round_: int, verdicts: Verdicts
     ) -> Broadcast:
-        """The next shared model, and what travels beside it."""
+        """Return the next shared model and the next extra."""
         note = verdicts.of(messages.client)
-        step = self._heard("aggregator", broadcast, messages, round_, note=note)
+        step = self._reading("aggregator", broadcast, messages, round_, note=note)
         self.aggregated = step
         w = self._apply("server", broadcast, round_, step=step)
         extra = broadcast.extra
@@ -312,7 +307,7 @@ class Serving:
             heard = len(behind(messages.client.tolist(), verdicts.within))
             counts = {"extra": heard / (self.clients or heard), "statistics": 1.0}
             steps = [
-                counts[name] * self._heard(name, broadcast, part, round_)
+                counts[name] * self._reading(name, broadcast, part, round_)
                 for name, part in zip(counts, apart(messages, self.tail), strict=True)
                 if part.update.shape[1]
             ]
@@ -321,23 +316,20 @@ class Serving:
 
 
 def served(every: Sequence[tuple[Serving, Received]]) -> list[Served]:
-    """End the rounds of several servers, which wait for a device together.
+    """End the rounds of several servers, which wait for the device together.
 
-    Once for whether rows are numbers, once for how the rounds ended; beside these wait
-    only rules that have to, and whoever reads what rules noted.
+    Twice: for whether rows are finite, and for how the rounds ended.
     """
     known = _read([received.finite for _, received in every])
-    settled = [
-        serving.settle(received, any(finite))
-        for (serving, received), finite in zip(every, known, strict=True)
-    ]
+    pairs = zip(every, known, strict=True)
+    settled = [server.settle(got, any(finite)) for (server, got), finite in pairs]
     ends = _read([part for one in settled for part in one[:2]])
-    pairs = zip(ends[::2], ends[1::2], strict=True)
-    return [one.close(*pair) for one, pair in zip(settled, pairs, strict=True)]
+    closing = zip(settled, ends[::2], ends[1::2], strict=True)
+    return [one.close(lengths, angle) for one, lengths, angle in closing]
 
 
 def _read(every: Sequence[Tensor]) -> list[list[Any]]:
-    """The numbers of several short tensors, at once."""
+    """Return the numbers of several short tensors, read at once."""
     ends = [0, *accumulate(map(len, every))]
     values = torch.cat([*every]).tolist() if every else []
     return [values[a:b] for a, b in pairwise(ends)]

@@ -14,10 +14,10 @@ def median(rows: Tensor, kept: int) -> Tensor:
     each. Distances are from the lower and the upper of the middle two: they compare the
     same, and exactly where values are nearly equal.
     """
-    found = torch.empty_like(rows[0])
+    mean = torch.empty_like(rows[0])
     for block, column in numerics.sorted_blocks(rows):
-        found[block] = _closest(column, kept)
-    return found
+        mean[block] = _closest(column, kept)
+    return mean
 
 
 def _closest(column: Tensor, kept: int) -> Tensor:

@@ -20,8 +20,8 @@ def moved(center: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
     """
     middle = center.double()
     weight = weight.to(middle)
-    found = rows.new_empty(rows.shape[1])
+    result = rows.new_empty(rows.shape[1])
     for block in numerics.blocks(rows):  # a list of parts would scatter the memory
         away = rows[:, block] - middle[block]
-        found[block] = (middle[block] + weight @ away).to(rows.dtype)
-    return found
+        result[block] = (middle[block] + weight @ away).to(rows.dtype)
+    return result

@@ -69,8 +69,7 @@ def nearest(between: Tensor) -> tuple[Tensor, Tensor]:
     The row itself comes last, infinitely far: it is no neighbor of its own.
     """
     apart = between.clone().fill_diagonal_(torch.inf)
-    found = apart.sort(dim=1, stable=True)
-    return found.values, found.indices
+    return torch.sort(apart, dim=1, stable=True)
 
 
 def scores(near: Tensor, others: int) -> Tensor:

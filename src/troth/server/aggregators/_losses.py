@@ -15,6 +15,4 @@ def numbers(loss: Tensor) -> Tensor:
     known = ~wide.isnan()
     filled = wide.nan_to_num(nan=0.0)
     mean = (filled / known.sum().clamp(min=1)).sum()  # the sum alone might overflow
-    return torch.where(
-        known, filled, mean.nan_to_num()
-    )  # and, by rounding, so may this
+    return torch.where(known, filled, mean.nan_to_num())  # rounding may overflow too

@@ -14,8 +14,7 @@ from troth.server.aggregators.mean import mean
 from troth.server.rules import Note, expect, silent
 from troth.types import Messages
 
-LEAST = 1e-10
-"""The smallest loss that counts, as in the authors' code: F^(q−1) is infinite at 0."""
+LEAST = 1e-10  # loss that counts, as in the authors' code: F^(q−1) is infinite at 0
 
 
 def qffl(

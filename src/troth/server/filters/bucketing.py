@@ -8,8 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from troth import seeding
-from troth.server.filters import _rows
+from troth import numerics, seeding
 from troth.server.rules import Note, expect, silent
 from troth.types import Messages
 
@@ -66,18 +65,19 @@ def _each(
 ) -> Tensor:
     """Merge a field [n, …] bucket by bucket: `merge` gets [buckets, s, …]."""
     whole = len(order) // s * s
-    found = merge(field[order[:whole]].reshape(whole // s, s, *field.shape[1:]))
+    merged = merge(field[order[:whole]].reshape(whole // s, s, *field.shape[1:]))
     if whole == len(order):
-        return found
-    return torch.cat([found, merge(field[order[whole:]].unsqueeze(0))])
+        return merged
+    return torch.cat([merged, merge(field[order[whole:]].unsqueeze(0))])
 
 
 def _means(rows: Tensor, order: Tensor, s: int) -> Tensor:
     """Average buckets of rows, in double precision lest they overflow."""
-    found = rows.new_empty(-(-len(order) // s), rows.shape[1])
-    for part, there in _rows.blocks(rows, found):
-        there.copy_(_each(part, order, s, lambda x: x.mean(dim=1, dtype=torch.float64)))
-    return found
+    means = rows.new_empty(-(-len(order) // s), rows.shape[1])
+    for block in numerics.blocks(rows):
+        mean = _each(rows[:, block], order, s, lambda x: x.mean(1, dtype=torch.float64))
+        means[:, block] = mean.to(rows.dtype)
+    return means
 
 
 def _sums(sizes: Tensor) -> Tensor:
