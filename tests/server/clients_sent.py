@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 import troth
 from troth import lookup, seeding
 from troth.server import rules
-from troth.types import Broadcast, Messages
+from troth.server.rules import broadcast
+from troth.types import Messages
 
 DENORMAL = st.integers(-9, 9).map(lambda steps: steps * 2.0**-149)
 FLOATS = st.floats(-(2.0**100), 2.0**100, width=32) | DENORMAL
@@ -36,12 +37,6 @@ def messages(update, client=None, loss=None, size=None, extra=0):
 def column(*values, dtype=torch.float32, **more):
     """Messages of a model with one parameter."""
     return messages(torch.tensor(values, dtype=dtype)[:, None], **more)
-
-
-def broadcast(w, extra=0):
-    """A shared model, with so many zeros beside it."""
-    w = torch.as_tensor(w)
-    return Broadcast(w, w.new_zeros(extra), w.new_ones(()))
 
 
 def drawn(n, d, seed=0, dtype=torch.float64):
@@ -103,16 +98,6 @@ def walked(server, steps, **options):
         w, memory = server(broadcast(w), step, memory, **options)
         found.append(w.numpy())
     return np.stack(found)
-
-
-def members(kind):
-    """Member → its options with their defaults, and the keys of its papers."""
-    found = {}
-    for name in lookup.names(kind):
-        about = lookup.about(kind, name)
-        keys = [c[c.index("{") + 1 : c.index(",")] for c in about.citations]
-        found[name] = about.options, keys
-    return found
 
 
 def natural(file, split, /, **arrays):

@@ -3,7 +3,7 @@ from statistics import median
 
 import pytest
 import torch
-from clients_sent import RANDOM, column, drawn, matrices, messages, noted
+from clients_sent import RANDOM, column, matrices, messages, noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,13 +65,6 @@ def test_as_defined(rows, f, random):
     expected = [around(values, beta) for values in columns]
     assert found.tolist() == pytest.approx(expected, abs=1e-12)
     assert {client[i] for i in said["chosen"].nonzero().flatten()} == {*chosen}
-
-
-def test_many_columns_as_few_do():
-    """Blocks of columns leave no seam."""
-    few, repeats = drawn(11, 5, dtype=torch.float32), 30_000
-    found = bulyan(messages(few.repeat(1, repeats)), f=2)
-    assert torch.equal(found, bulyan(messages(few), f=2).repeat(repeats))
 
 
 HOSTILE = st.floats(-1e30, 1e30) | st.floats(-12, 12)

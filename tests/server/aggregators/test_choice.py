@@ -79,16 +79,6 @@ def test_equal_rows_go_by_client_id(name):
     assert who == ({2} if name == "k_loss" else {*lowest[:count]})
 
 
-@EVERY
-@pytest.mark.parametrize("n", [1, 5, 30])
-def test_without_hostile_rows_all_are_chosen_or_one_is(name, n):
-    sent = messages(drawn(n, 4))
-    found, who = call(name, sent, f=0)
-    assert len(who) == (1 if name in ("krum", "k_loss") else n)
-    if len(who) == 1:
-        assert torch.equal(found, sent.update[who.pop()])
-
-
 @BY_DISTANCE
 def test_near_equal_rows_are_told_apart(name):
     """Forty float32 rows around 1000, of which three lie ten times as far off.

@@ -135,14 +135,6 @@ def test_f_rows_move_it_no_farther_than_promised(f, more, seed):
     assert vector_norm(z - center) <= limit * (1 + 1e-4)
 
 
-@pytest.mark.parametrize("shape", [(7, 3), (9, 200)])
-@pytest.mark.parametrize("unit", [1e-30, 1e25])
-def test_scales_and_shifts_with_the_rows(shape, unit):
-    update, shift = drawn(*shape), drawn(1, shape[1], seed=4)
-    torch.testing.assert_close(of(unit * update), unit * of(update), rtol=1e-9, atol=0)
-    torch.testing.assert_close(of(update + shift), of(update) + shift[0])
-
-
 def test_says_the_weights_of_which_it_is_the_mean():
     update = torch.cat([drawn(8, 50), 1e6 * drawn(2, 50, seed=1)])
     z, said = noted(geometric_median, messages(update))

@@ -1,23 +1,10 @@
 import pytest
 import torch
-from clients_sent import RANDOM, column, matrices, messages, noted
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from clients_sent import column, messages, noted
 
 from troth.server.aggregators.krum import krum
 
-OTHERS = {"blanchard": 2, "byzfl": 1}
 LINE = [0.0, 1.0, 3.0, 7.0, 100.0]
-
-
-def scores(rows, others):
-    """By the definition, in whole numbers."""
-    found = []
-    for i, row in enumerate(rows):
-        rest = rows[:i] + rows[i + 1 :]
-        far = [sum((a - b) ** 2 for a, b in zip(row, o, strict=True)) for o in rest]
-        found.append(sum(sorted(far)[: max(0, others)]))
-    return found
 
 
 @pytest.mark.parametrize(("neighbors", "chosen"), [("blanchard", 1.0), ("byzfl", 3.0)])
@@ -50,24 +37,7 @@ def test_the_nearest_two_tie_and_the_lower_id_or_the_first_wins(
     assert krum(sent, f=2, ties=ties, strict=False).item() == chosen
 
 
-@settings(max_examples=150, deadline=None)
-@given(
-    matrices(st.integers(-4, 4), 12),
-    st.integers(0, 12) | st.just(100),
-    st.sampled_from([*OTHERS]),
-    RANDOM,
-)
-def test_as_defined(rows, f, neighbors, random):
-    """Without neighbors, too: the lowest id."""
-    client = random.sample(range(50), len(rows))
-    found = scores(rows, len(rows) - f - OTHERS[neighbors])
-    _, _, expected = min(zip(found, client, rows, strict=True))
-    sent = messages(torch.tensor(rows, dtype=torch.float32), client)
-    got = krum(sent, f=f, neighbors=neighbors, strict=False)
-    assert got.tolist() == expected
-
-
-@pytest.mark.parametrize(("neighbors", "others"), OTHERS.items())
+@pytest.mark.parametrize(("neighbors", "others"), [("blanchard", 2), ("byzfl", 1)])
 @pytest.mark.parametrize("f", [2, 3, 6])
 def test_hostile_rows_beyond_its_reach_are_never_chosen(neighbors, others, f):
     """Benign rows all 1 apart, f equal rows as far from all of them as is still near.

@@ -38,13 +38,6 @@ def test_by_hand():
     assert mda(sent, f=3, strict=False).item() == 0.5
 
 
-def test_by_hand_in_the_plane():
-    """A square and its center: two corners side by side, and the center."""
-    update = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0], [2.0, 2.0]])
-    assert chosen(messages(update), f=2) == {0, 1, 4}
-    assert chosen(messages(update, [9, 8, 3, 2, 1]), f=2) == {1, 2, 3}
-
-
 @settings(max_examples=200, deadline=None)
 @given(matrices(st.integers(-4, 4), 9), st.integers(0, 10), RANDOM)
 def test_as_all_subsets_say(rows, f, random):

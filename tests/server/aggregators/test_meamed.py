@@ -69,14 +69,6 @@ def test_as_its_definition_exactly(values, f):
     assert found == pytest.approx(expected, rel=1e-6, abs=small)
 
 
-@pytest.mark.parametrize("f", [1, 2, 4])
-def test_neither_order_nor_sign_matters_to_ties(f):
-    every = [*itertools.permutations([0.0, 1.0, 1.0, 2.0, 4.0])]
-    found = {of(f, *order, strict=False) for order in every}
-    back = {-of(f, *(-v for v in order), strict=False) for order in every}
-    assert found == back and len(found) == 1
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 4), st.data())
 def test_nothing_farther_than_the_farthest_benign_counts(f, data):

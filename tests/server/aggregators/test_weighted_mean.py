@@ -7,7 +7,6 @@ from clients_sent import column, drawn, messages, noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth.server.aggregators.mean import mean
 from troth.server.aggregators.weighted_mean import weighted_mean
 
 MOST = 2**63 - 1
@@ -37,12 +36,6 @@ def test_as_numpy_does(size, d):
     expected = np.average(update, axis=0, weights=size if any(size) else None)
     found = weighted_mean(messages(update, size=size))
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-13)
-
-
-@pytest.mark.parametrize("size", [0, 5, -3])
-def test_without_sizes_and_with_equal_ones_it_is_the_mean(size):
-    sent = messages(drawn(7, 3), size=[size] * 7)
-    torch.testing.assert_close(weighted_mean(sent), mean(sent))
 
 
 @pytest.mark.parametrize("size", [[MOST] * 5, [MOST, MOST, 1, 0, -1]])

@@ -24,12 +24,6 @@ def test_the_own_update_does_not_matter():
     assert torch.equal(a, b) and a.isfinite().all()
 
 
-def test_without_spread_it_is_the_mean():
-    sent, hostile = messages(torch.zeros(2, 3)), torch.tensor([True, False])
-    found = gaussian(sent, hostile, key(), mean=1.5, std=0.0).update
-    assert found.tolist() == [[1.5] * 3, [0.0] * 3]
-
-
 @pytest.mark.parametrize(("mean", "std"), [(1e30, 1e30), (0.0, 1e300), (-1e300, 0.0)])
 def test_beyond_the_range_it_stops(mean, std):
     sent, hostile = messages(torch.zeros(1, 100)), torch.tensor([True])

@@ -1,14 +1,13 @@
 """What holds of every attack in the folder: it has its own rows, and only those."""
 
 import contextlib
-import inspect
 import math
 
 import clients_sent
 import numpy as np
 import pytest
 import torch
-from clients_sent import applied, broadcast, drawn, key, members, mixed, same
+from clients_sent import applied, broadcast, drawn, key, mixed, same
 
 from troth import lookup
 from troth.server import rules
@@ -20,28 +19,6 @@ EVERY = pytest.mark.parametrize("name", NAMES)
 OPTIONS = {  # for members that cannot do without
     "counter_gradient": {"target": "{d}.npy"},
     "frozen_model": {"target": "{d}.npy", "lam": 0.7},
-}
-TARGET, AUTO = inspect.Parameter.empty, "auto"
-COUNTER = {"target": TARGET, "aim": "shared", "eta": AUTO, "over": AUTO}
-COUNTER |= {"radius": AUTO, "lam": AUTO, "knows": "history", "infers": AUTO}
-EFFORT = {"evaluations": 20}
-SEARCHED = ["shejwalkar2021manipulating", "allouah2023fixing"]
-EQUIVALENCE = ["farhadkhani2022equivalence"]
-MEMBERS = {
-    "alie": ({"z": 0.0}, ["baruch2019little"]),
-    "counter_gradient": ({**COUNTER, "pace": 1.0}, EQUIVALENCE),
-    "frozen_model": ({"target": TARGET, "lam": AUTO, "regularizer": AUTO}, EQUIVALENCE),
-    "gaussian": ({"mean": 0.0, "std": 1.0}, ["blanchard2017machine"]),
-    "infinite": ({"value": "inf"}, []),
-    "ipm": ({"epsilon": 0.5}, ["xie2020fall"]),
-    "mimic": ({"client": -1}, ["karimireddy2022byzantine"]),
-    "min_max": ({"direction": "std"}, ["shejwalkar2021manipulating"]),
-    "min_sum": ({"direction": "std"}, ["shejwalkar2021manipulating"]),
-    "model_replacement": ({"factor": 0.0}, ["bagdasaryan2020backdoor"]),
-    "optimal_alie": (EFFORT, ["baruch2019little", *SEARCHED]),
-    "optimal_ipm": (EFFORT, ["xie2020fall", *SEARCHED]),
-    "random_update": ({"scale": 1.0, "std": 0.0}, ["li2021ditto"]),
-    "sign_flip": ({"factor": 1.0, "of": "own"}, ["allenzhu2021byzantine"]),
 }
 NAN, INF = math.nan, math.inf
 AT_LEAST_0 = "must be a finite number of at least 0"
@@ -106,10 +83,6 @@ def attacked(name, sent, hostile=HOSTILE, **given):
     result, _, _ = applied("attack", name, sent, **given)
     assert isinstance(result, Messages)
     return result
-
-
-def test_options_and_papers():
-    assert members("attack") == MEMBERS
 
 
 @pytest.mark.parametrize(("name", "option", "values", "words"), REFUSED)

@@ -22,12 +22,6 @@ def test_any_factor(factor):
     torch.testing.assert_close(found, update[hostile] * factor, rtol=rtol, atol=0)
 
 
-def test_alone_in_the_round_it_is_no_attack():
-    sent = messages(drawn(1, 3))
-    found = model_replacement(sent, torch.tensor([True]))
-    assert torch.equal(found.update, sent.update)
-
-
 def test_what_would_be_infinite_stops_at_the_largest_number():
     """Lest the server drop it: an adversary would not want that."""
     sent = messages([[1e30, 0.0, -2.0], [1.0, 0.0, 1.0]])

@@ -68,7 +68,7 @@ def test_whole_numbers_with_ties(n, f, seed):
 
 
 def test_wide_rows():
-    update = drawn(6, 400_000).float()
+    update = drawn(6, 200_000).float()
     expected = by_definition(update.double(), range(6), 2)
     np.testing.assert_allclose(of(update, f=2), expected, rtol=1e-5, atol=1e-6)
 

@@ -7,9 +7,6 @@ from clients_sent import broadcast, walked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth import build
-from troth.config import reader
-from troth.engine.engine import Plan
 from troth.server.steps.adam import adam
 from troth.server.steps.sgd import sgd
 
@@ -44,20 +41,6 @@ def test_with_its_moments_off_it_is_sgd_exactly(numbers, lr, dtype):
         w, memory = adam(broadcast(w), factor * numbers, memory, lr=lr, **OFF)
         v, _ = sgd(broadcast(v), factor * numbers, torch.zeros(0), lr=lr)
         assert torch.equal(w, v)
-
-
-@pytest.mark.slow("two federations on the default data set")
-def test_over_a_whole_federation_too():
-    found, lr = [], 0.3
-    for server in ({"name": "sgd", "lr": lr}, {"name": "adam", "lr": lr, **OFF}):
-        tree = {
-            "partition": {"name": "classes", "clients": 10, "per_client": 3},
-            "train": {"rounds": 5, "cohort": 5, "steps": 2, "lr": 0.1},
-            "server": server,
-        }
-        f = build.build(reader.from_dict(tree), plan=Plan("vmap", 5)).federation
-        found.append([record.broadcast.w for record in f.train()])
-    assert all(map(torch.equal, *found))
 
 
 def test_a_tau_too_small_for_the_type_divides_by_no_zero():
