@@ -100,12 +100,6 @@ def test_speeds_are_log_normal_with_median_one():
     assert stats.pearsonr(logs(both, 2, n, work), found).pvalue < ALPHA  # its own part
 
 
-def test_the_widest_speeds_are_no_trouble():
-    a = attendance(1_000, deadline=1.0, speed_spread=10.0, speed_noise=10.0)
-    made = a.steps(0, np.arange(1_000))
-    assert made.min() == 0 and made.max() == 10
-
-
 # Who answers
 
 
@@ -180,14 +174,6 @@ def test_joining_and_leaving_are_drawn_apart():
     assert stats.fisher_exact(table).pvalue > ALPHA
 
 
-@pytest.mark.parametrize("rounds", [1, 2])
-def test_short_runs(rounds):
-    first, *rest = matrix(
-        attendance(20, join=0.5, leave=0.5, rounds=rounds), 20, rounds
-    )
-    assert first.sum() == 10 and all((here & ~first).sum() == 10 for here in rest)
-
-
 def test_day_and_night():
     n, period, on = 2_400, 24, 7
     here = matrix(attendance(n, period=period, on=on), n, 3 * period)
@@ -257,14 +243,8 @@ def test_there_is_who_all_keys_say_is(tmp_path):
     assert (found == np.logical_and.reduce(each)).all() and found.any()
 
 
-BUSY = {
-    "drop": 0.3,
-    "drop_spread": 0.2,
-    "join": 0.3,
-    "leave": 0.3,
-    "period": 5,
-    "on": 3,
-}
+BUSY = {"drop": 0.3, "drop_spread": 0.2, "join": 0.3, "leave": 0.3}
+BUSY |= {"period": 5, "on": 3}
 BUSY |= {"deadline": 0.8, "speed_spread": 0.5, "speed_noise": 0.5}
 
 
@@ -292,32 +272,19 @@ def test_seeds_and_rounds_differ_and_repeat():
     ("keys", "sentence"),
     [
         ({"drop": 1.0}, "availability.drop = 1.0 is out of range; it must be at least"),
-        ({"drop": -0.1}, "availability.drop = -0.1 is out of range"),
         ({"drop": math.nan}, "availability.drop = nan is out of range"),
-        ({"drop": "often"}, "availability.drop = 'often' is a text; it must be a num"),
         ({"join": 1.1}, "availability.join = 1.1 is out of range; it must be at least"),
         ({"leave": math.nan}, "availability.leave = nan is out of range"),
         ({"deadline": math.inf}, "availability.deadline = inf is out of range"),
-        ({"deadline": -1}, "availability.deadline = -1.0 is out of range"),
-        (
-            {"deadline": 1, "speed_spread": 11},
-            "availability.speed_spread = 11.0 is out of range; it must be at least 0 "
-            "and at most 10",
-        ),
+        ({"deadline": 1, "speed_spread": 11}, "spread = 11.0 is out of range; it must"),
         ({"drop_spread": 0.1}, "drop_spread = 0.1 is too much for availability.drop ="),
         ({"drop": 0.5, "drop_spread": 0.5}, "spread so far: it must be below 0.5"),
-        ({"drop": 0.5, "drop_spread": math.nan}, "drop_spread = nan is out of range"),
         ({"period": 5}, "availability.on = 0 of availability.period = 5 is no pattern"),
         ({"on": 5}, "availability.on = 5 of availability.period = 0 is no pattern"),
         ({"period": 5, "on": 6}, "set on to at least 1 and at most period"),
-        ({"period": 5, "on": -1}, "availability.on = -1 is out of range"),
-        ({"period": 2.5, "on": 1}, "availability.period = 2.5 is a number; it must be"),
         ({"speed_spread": 0.5}, "speed_spread = 0.5 does nothing without a deadline"),
         ({"speed_noise": 0.5}, "speed_noise = 0.5 does nothing without a deadline"),
         ({"partial": "drop"}, "partial = 'drop' does nothing without a deadline; set"),
-        ({"partial": "half"}, "availability.partial = 'half' is not one of 'count',"),
-        ({"dropp": 0.1}, "[availability] has no key 'dropp' (did you mean 'drop'?)"),
-        ({"start": 0.1}, "[availability] has no key 'start'"),
     ],
 )
 def test_settings_that_make_no_sense(keys, sentence):
@@ -330,25 +297,19 @@ def test_settings_that_make_no_sense(keys, sentence):
     ("text", "sentence"),
     [
         ("", "begins with the line ''; it must be a CSV file whose first line is"),
-        ("client,first\n0,1\n", "begins with the line 'client,first'"),
-        ("0,1,2\n", "begins with the line '0,1,2'"),
         ("client;first;last\n0;1;2\n", "begins with the line 'client;first;last'"),
         ("client,first,last\n", "names no client"),
-        ("client,first,last\n0,1\n", "has 2 cells in line 2"),
         ("client,first,last\n0,1,2,3\n", "has 4 cells in line 2"),
         ("client,first,last\n0,1,2\n\nx,1,2\n", "has client = 'x' in line 4"),
         ("client,first,last\n,1,2\n", "has client = '' in line 2"),
         ("client,first,last\n0,-1,2\n", "has first = '-1' in line 2"),
-        ("client,first,last\n0,1.5,2\n", "has first = '1.5' in line 2"),
-        ("client,first,last\n0,1_0,20\n", "has first = '1_0' in line 2"),
         ("client,first,last\n0,1,٣\n", "has last = '٣' in line 2"),
         (f"client,first,last\n0,1,{'9' * 5000}\n", "in line 2"),
         ("client,first,last\n0,5,2\n", "ends before it begins in line 2 (5 to 2)"),
         (
             "client,first,last\n5,0,2\n",
-            "names client 5 in line 2, and there are 5; the first is 0 and the last 4",
+            "names client 5 in line 2, and there are 5;",
         ),
-        ("client,first,last\n99999999999999,0,2\n", "names client 99999999999999"),
         ("client,first,last\n0,1,2\0\n", "schedule.csv"),
         ('client,first,last\n"0,1,2\n', "cells in line 2"),
     ],
@@ -434,18 +395,6 @@ def test_when_nobody_makes_a_step_everything_stays(built, partial):
     assert len(f.population.visited) == 0
 
 
-def test_partial_drop_keeps_only_those_that_finish(built):
-    keys = {"deadline": 1.0, "speed_spread": 1.0, "partial": "drop"}
-    train = {"cohort": 0, "steps": 4}
-    f = built(**DITTO, train=train, availability=keys).federation
-    whole = built(**DITTO, train=train).federation
-    rows = whole.population.read(np.arange(N))
-    everybody, _ = whole.engine.run("local", f.broadcast, rows, np.arange(N), 0)
-    messages = f.step().messages
-    assert 0 < len(messages.client) < N
-    assert torch.equal(messages.update, everybody.update[messages.client])
-
-
 @pytest.mark.parametrize("sampling", ["uniform", "size"])
 @pytest.mark.parametrize("cohort", [0, 2, 4])
 def test_only_those_that_are_there_are_asked(built, tmp_path, sampling, cohort):
@@ -494,19 +443,6 @@ def test_nobody_there_troubles_no_rule(built, tmp_path, monkeypatch):
     assert memories == [[2.0], [2.0]]
 
 
-def test_a_newcomer_starts_from_the_first_shared_model(built, tmp_path):
-    keys = {"schedule": schedule(tmp_path, "client,first,last\n4,3,\n")}
-    f = built(**DITTO, train={"cohort": 0}, availability=keys).federation
-    w0, late = f.broadcast.w.clone(), np.array([4])
-    for r in range(4):
-        before = f.broadcast
-        assert torch.equal(f.population.read(late)[0], w0)
-        assert (4 in f.step().cohort) == (r == 3)
-    assert not torch.equal(before.w, w0)
-    _, row = f.engine.run("local", before, w0[None], late, 3)
-    assert torch.equal(f.population.read(late), row)
-
-
 def test_a_personal_budget_is_cut_with_the_rest(built):
     """2 shared and 6 personal steps: at the third, w is done and v is not."""
     found = []
@@ -523,17 +459,11 @@ def test_zeros_are_as_nothing(built):
     """And so is a deadline that nobody misses, with clients that are always there."""
 
     def trained(f):
-        return [
-            (
-                r.cohort.tolist(),
-                r.absent.tolist(),
-                r.cut.tolist(),
-                r.broadcast.w.tolist(),
-            )
-            for r in f.train()
-        ]
+        whole = [(r.cohort, r.absent, r.cut, r.broadcast.w) for r in f.train()]
+        return [[x.tolist() for x in fields] for fields in whole]
 
     plain = trained(built(**DITTO).federation)
+    assert all(absent == cut == [] for _, absent, cut, _ in plain)
     zeros = {k: 0 for k in ("drop", "join", "leave", "period", "on", "deadline")}
     late = {"deadline": 1e6, "speed_spread": 0.5, "period": 3, "on": 3}
     for keys in (zeros, late, {"drop": 1e-12}):
@@ -596,12 +526,6 @@ def test_what_happened_is_written_down(tree, tmp_path):
         assert line["stayed"] == (absent == set(line["cohort"]))
     again = reader.from_dict(reader.read(run.path / files.EXPERIMENT))
     assert again.availability == Availability(**BUSY)
-
-
-def test_without_it_nothing_is_absent_or_cut(tree, tmp_path):
-    [run] = troth.run(tree(**DITTO, engine=THREADS), out=tmp_path / "run")
-    assert all(line["absent"] == line["cut"] == [] for line in run.rounds)
-    assert run.clients["absent"].sum() == run.clients["cut"].sum() == 0
 
 
 def test_a_schedule_for_other_clients_is_refused_before_anything_is_written(

@@ -512,13 +512,10 @@ def test_loop_vmap_and_threads_agree(data):
     ("evaluate", "words"),
     [
         ({"newcomers": 1.0}, "evaluate.newcomers = 1.0 is out of range.*below 1"),
-        ({"newcomers": -0.1}, "evaluate.newcomers = -0.1 is out of range"),
-        ({"newcomers": float("nan")}, "evaluate.newcomers = nan is out of range"),
         ({"newcomers": 0.1, "newcomer_rounds": -1}, "newcomer_rounds = -1 is out of"),
         ({"newcomers": 0.1, "newcomer_examples": -1}, "newcomer_examples = -1 is out"),
         ({"newcomer_rounds": 3}, "newcomer_rounds = 3 does nothing without newcomers"),
         ({"newcomer_examples": 3}, "newcomer_examples = 3 does nothing without"),
-        ({"newcomer": 0.1}, "has no key 'newcomer'.*newcomers"),
     ],
 )
 def test_refused_settings(evaluate, words):

@@ -1,11 +1,9 @@
 """Messages as a server gets them, and its members called as a round calls them."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import strategies as st
 
-import troth
 from troth import lookup, seeding
 from troth.server import rules
 from troth.server.rules import broadcast
@@ -105,19 +103,3 @@ def natural(file, split, /, **arrays):
     np.savez(file, **arrays)
     data = {"name": "npz", "path": str(file)}
     return {"data": data, "partition": {"name": "natural", "split": split}}
-
-
-def resumes(tree, folder, done, names):
-    """Assert that a run killed after so many rounds ends with the bytes of a whole."""
-
-    def watch(progress):
-        if progress.done >= done:
-            raise KeyboardInterrupt
-
-    troth.run(tree, out=folder / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        troth.run(tree, out=folder / "cut", watch=watch)
-    troth.resume(folder / "cut")
-    for name in names:
-        whole, cut = ((folder / run / name).read_bytes() for run in ("whole", "cut"))
-        assert whole == cut, name

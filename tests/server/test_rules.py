@@ -3,6 +3,7 @@ import torch
 from clients_sent import broadcast, messages
 
 from troth import lookup
+from troth.config.schema import Experiment, Train
 from troth.server import rules
 from troth.server.rules import Verdicts, silent
 from troth.types import Refusal
@@ -120,7 +121,8 @@ def test_the_share_of_a_cohort_is_rounded_down():
         (7, 0, 9, 0),
         (9, 3, 9, 3),
     ]:
-        assert rules.share(cohort, hostile, clients) == f
+        e = Experiment(train=Train(cohort=cohort))
+        assert rules.expected(e, clients, hostile) == f
         assert int(cohort * hostile / clients) == f
 
 

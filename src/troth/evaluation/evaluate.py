@@ -52,29 +52,24 @@ def score(
     Outputs that are not finite count as wrong: for the accuracies the example is
     missed, for the AUROC it is ranked on the wrong end, and its squared error is
     infinite. Otherwise a diverged model would drop out of the averages as undefined.
-    The loss stays what it is.
 
     Args:
         outputs: [m, k] one logit per class; with two classes one column is a margin,
             class 1 when > 0; for regression one column, the prediction.
         y: [m] labels 0 … classes−1, or targets; [m, classes] of 0 and 1 where an
-            example may have several labels: it has those of a logit > 0.
+            example may have several labels: predicted are those of a logit > 0.
         loss: [m] the loss of each example.
         size: [n] how many examples each client has; without any, all scores are NaN.
         classes: how many classes; 0 is regression.
 
     Returns:
-        Vectors [n]. With classes: `accuracy`, `loss` (its mean), `balanced_accuracy`
+        Vectors [n]: always the mean `loss`. Classes: `accuracy`, `balanced_accuracy`
         (mean recall over the classes that the client's examples have) and, with two
-        classes, `auroc` (NaN for a client that has one class only). For regression:
-        `error` (mean squared error) and `loss`. With several labels an example:
-        `accuracy` (share of labels that are right, 1 − Hamming loss), `exact` (share of
-        examples with all labels right), `loss`, `balanced_accuracy` (mean recall of
+        classes, `auroc` (NaN for a client with one class only). Regression: `error`
+        (mean squared error). Several labels: `accuracy` (1 − Hamming loss), `exact`
+        (share of examples with all labels right), `balanced_accuracy` (mean recall of
         having and of lacking each label, over those that occur) and `auroc` (its mean
         over the labels that some of the client's examples have and some lack).
-
-    Raises:
-        Refusal: outputs and labels that do not fit each other.
     """
     expect_outputs(outputs, y, classes)
     clients = _clients(size)

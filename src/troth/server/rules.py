@@ -126,11 +126,6 @@ def count(
     return f
 
 
-def share(cohort: int, hostile: int, clients: int) -> int:
-    """Return `f = "auto"`: the malicious share of a cohort, rounded down."""
-    return cohort * hostile // max(1, clients)
-
-
 Note = Callable[..., None]
 """A rule that asks for `note` reports by it what it did, one value per row it got:
 
@@ -235,8 +230,8 @@ def _shape(value: Any) -> list[int] | str:
 
 
 def expected(e: Experiment, clients: int, hostile: int) -> int:
-    """Return `f = "auto"` in an experiment, for so many malicious of all clients."""
-    return share(e.train.cohort or clients, hostile, clients)
+    """Return `f = "auto"`: the malicious share of a cohort, rounded down."""
+    return (e.train.cohort or clients) * hostile // max(1, clients)
 
 
 def of(e: Experiment, f: int) -> Rules:

@@ -6,11 +6,12 @@ import re
 import numpy as np
 import pytest
 import torch
-from clients_sent import broadcast, drawn, natural, resumes, walked
+from clients_sent import broadcast, drawn, natural, walked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth import files, lookup
+import troth
+from troth import lookup
 from troth.server import rules
 from troth.types import Refusal
 
@@ -156,14 +157,18 @@ REST = [pytest.param(*one, marks=SLOW) for one in SERVERS if one[0] != "yogi"]
 
 
 @pytest.mark.parametrize(("name", "options"), [("yogi", {}), *REST], ids=str)
-def test_memory_goes_through_a_checkpoint(tmp_path, name, options):
+def test_memory_goes_through_a_checkpoint(tmp_path, killed, contents, name, options):
     """A run that was killed ends with the bytes of one that was not."""
     draw, owner = np.random.default_rng(0), np.repeat(np.arange(5), 8)
     arrays = {"x": draw.random((40, 3)), "y": draw.integers(0, 2, 40), "owner": owner}
     tree = natural(tmp_path / "data.npz", [0.6, 0.1, 0.3], **arrays) | {
         "train": {"rounds": 4, "cohort": 3},
+        "personalizer": "ditto",
         "server": {"name": name, **options},
         "engine": {"how": "threads", "device": "cpu"},
         "checkpoint": {"every": 1},
     }
-    resumes(tree, tmp_path, 3, (files.ROUNDS, files.CLIENTS, files.SHARED))
+    troth.run(tree, out=tmp_path / "whole")
+    killed(tree, 3, tmp_path / "cut")
+    troth.resume(tmp_path / "cut")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")

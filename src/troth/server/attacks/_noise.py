@@ -17,6 +17,8 @@ def noise(
     The draws of a client come from its id: neither the order of the rows nor who else
     is there changes them. Draws take the memory of one row at most. `std` is [f].
     """
+    if len(rows) == 0:
+        return messages
     update = messages.update.clone(memory_format=torch.contiguous_format)
     d, dtype = update.shape[1], update.dtype
     drawn_in = torch.promote_types(dtype, torch.float32)

@@ -48,7 +48,5 @@ def gaussian(
     _crowd.finite("gaussian", "mean", mean)
     _crowd.finite("gaussian", "std", std, 0, "0 sends the mean everywhere")
     rows = hostile.nonzero().flatten()
-    if len(rows) == 0:
-        return messages
     each = torch.full((len(rows),), std, dtype=torch.float64, device=rows.device)
     return _noise.noise(messages, rows, key, mean, each)

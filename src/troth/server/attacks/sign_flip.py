@@ -47,8 +47,6 @@ def sign_flip(
     if of == "benign":
         return _crowd.replaced(messages, hostile, lambda mean, _: -factor * mean)
     rows = (hostile & numerics.finite(messages.update)).nonzero().flatten()
-    if len(rows) == 0:
-        return messages
     update = messages.update.clone()
     for row in rows.tolist():  # in float64 a factor may be larger than float32 holds
         update[row] = _crowd.narrow(-factor * update[row].double(), update.dtype)
