@@ -91,17 +91,6 @@ def test_by_hand():
     np.testing.assert_allclose(got["auroc"], [1, 1 / 4])
 
 
-def test_two_columns_are_their_difference():
-    draw = np.random.default_rng(3)
-    columns = torch.tensor(draw.normal(size=(60, 2)))
-    y, loss = torch.tensor(draw.integers(0, 2, 60)), torch.zeros(60)
-    size = np.full(3, 20)
-    one = score(columns[:, 1:] - columns[:, :1], y, loss, size, 2)
-    two = score(columns, y, loss, size, 2)
-    for column in one:
-        np.testing.assert_array_equal(one[column], two[column])
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("k", [1, 2])
 def test_outputs_that_are_not_finite_are_wrong(bad, k):

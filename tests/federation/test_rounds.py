@@ -252,15 +252,6 @@ def test_an_aggregator_with_memory_keeps_it(made, mod):
     assert all(memories[k].numel() == 0 for k in ("extra", "filter0", "server"))
 
 
-def test_a_server_with_memory_keeps_it(made, mod):
-    federation = made(server="guests.mod:heavy_ball")
-    w, m = federation.broadcast.w.clone(), torch.zeros(())
-    for record in federation.train():
-        m = 0.5 * m + record.messages.update.mean(0)
-        w = w + m
-        assert torch.allclose(record.broadcast.w, w, 0, 1e-14)
-
-
 @pytest.mark.parametrize("server", ["sgd", "guests.mod:heavy_ball"])
 def test_a_step_to_infinity_is_not_taken_and_not_remembered(made, mod, server):
     huge = {"attack": "guests.mod:sometimes_huge", "adversary": {"count": 1}}
@@ -351,7 +342,3 @@ def test_finish_works_on_every_client_once(built, mod, plan, chunk, sizes):
     assert torch.equal(federation.broadcast.w, w)
     expected = torch.stack([finetuned(ready, k, 3, 2) for k in range(N)])
     assert torch.allclose(federation.population.read(np.arange(N)), expected, 0, 1e-12)
-
-
-def test_without_a_last_phase_nothing_happens(made):
-    assert list(made(personalizer="ditto").finish(3)) == []

@@ -85,18 +85,17 @@ def score(
 def success(
     outputs: Tensor, wanted: Tensor, size: np.ndarray, several: bool
 ) -> np.ndarray:
-    """Return how often each client's model predicts what an attacker wants.
+    """Return how often each client's model predicts what an attacker wants, [n].
+
+    The share of examples that count; NaN without any. Outputs that are not finite are
+    no success; where an example may have `several` labels, the wanted one must be among
+    the predicted ones.
 
     Args:
         outputs: [m, k] as `score` takes them.
         wanted: [m] the label that is wanted; −1: the example does not count.
         size: [n] how many examples each client has.
-        several: whether an example may have several labels: then the wanted one must be
-            among the predicted ones.
-
-    Returns:
-        [n] a share of the examples that count; NaN for a client without any. Outputs
-        that are not finite are no success.
+        several: whether an example may have several labels.
     """
     clients, label = _clients(size), np.asarray(wanted.detach().cpu().long())
     guess, finite = _predicted(outputs)
@@ -211,11 +210,9 @@ def summarise(
 ) -> dict[str, float | list[float]]:
     """Compute every metric of every column, over benign clients.
 
-    A metric is a file in `metrics/`: a new one adds its numbers here. Benign clients
-    only, as in Ditto's Definitions 1 (robustness) and 2 (fairness).
-
+    Benign clients only, as in Ditto's Definitions 1 (robustness) and 2 (fairness).
     Where a client has an accuracy (or error) but its loss is NaN, its model has
-    diverged, and the loss counts as infinite; NaN means that there is no value.
+    diverged, and the loss counts as infinite.
 
     Args:
         table: column → [n] one value per client, as `score` gives it.

@@ -21,15 +21,7 @@ from troth.types import Broadcast, Refusal, Shards
 def drawn(e: Experiment, hostile: np.ndarray) -> np.ndarray:
     """Draw the share `evaluate.newcomers` of all clients, rounded up, among the benign.
 
-    Args:
-        e: the experiment.
-        hostile: [n] which clients are malicious.
-
-    Returns:
-        Their ids, ascending.
-
-    Raises:
-        Refusal: no benign client would be left to train with.
+    `hostile` is a mask [n] of the malicious clients. Returns ids, ascending.
     """
     n, benign = len(hostile), np.flatnonzero(~hostile)
     count = rounded_up(e.evaluate.newcomers, n)
@@ -91,17 +83,14 @@ def join(
     run: int,
     factors: list[float],
 ) -> Tensor:
-    """Train newcomers from the shared model on their own data.
+    """Train newcomers from the last broadcast on their own data; return their states.
 
     Args:
         engine: steps them.
         broadcast: what the server sent last.
-        ids: who they are.
+        ids: of the newcomers.
         run: rounds of the run; their draws are keyed by rounds after these.
         factors: on every learning rate, one per round of theirs.
-
-    Returns:
-        Their states [c, width].
     """
     start = engine.start(broadcast.w)
     rows = start.expand(len(ids), -1).clone()

@@ -53,7 +53,7 @@ class Federation:
         Args:
             engine: steps the clients.
             population: keeps their states.
-            rules: attack, filters, aggregator and server.
+            rules: of the server.
             w0: [d] the first shared model.
             rounds: how many there will be.
             sample: round → ids of the clients asked.

@@ -58,20 +58,6 @@ def test_clients_are_drawn_one_after_another(sizes, cohort, present):
     assert stats.chisquare(cells[:, 1], cells[:, 0]).pvalue > ALPHA
 
 
-@pytest.mark.parametrize("cohort", [2, 5])
-def test_clients_are_asked_as_often_as_by_numpys_choice(cohort):
-    """Six differences of two binomials: 6 · 1e-6."""
-    size, rounds = np.array([3, 2, 3, 4, 10, 20]), 2_000
-    random, draw = np.random.default_rng(0), by_size(5, cohort, size)
-    ours, theirs = np.zeros(6), np.zeros(6)
-    for r in range(rounds):
-        ours[draw(r)] += 1
-        theirs[random.choice(6, cohort, replace=False, p=size / size.sum())] += 1
-    share = (ours + theirs) / (2 * rounds)
-    z = (ours - theirs) / np.sqrt(2 * rounds * share * (1 - share))
-    assert np.abs(z).max() < stats.norm.isf(ALPHA / 2)
-
-
 @pytest.mark.parametrize("cohort", [5, 60])
 def test_one_client_with_nearly_all_data(cohort):
     size: Any = np.array([10**9] + [1] * 99)

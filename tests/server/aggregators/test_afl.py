@@ -82,14 +82,6 @@ def test_lr_0_is_the_mean():
         torch.testing.assert_close(step, rows.mean(dim=0), rtol=1e-12, atol=1e-14)
 
 
-def test_what_losses_that_are_no_numbers_count_as():
-    assert after(NEW, {0: INF, 1: 1.0, 2: INF})[1] == {0: 0.5, 1: 0, 2: 0.5}
-    assert after(NEW, {0: -INF, 1: 1.0})[1] == {0: 0, 1: 1}
-    assert after(NEW, {0: NAN, 1: NAN})[1] == {0: 0.5, 1: 0.5}
-    known = after(NEW, {0: 2.0, 1: 1.0, 2: 3.0})[1]
-    assert after(NEW, {0: NAN, 1: 1.0, 2: 3.0})[1] == pytest.approx(known)
-
-
 @pytest.mark.parametrize(
     ("centres", "more", "where", "value"),
     [

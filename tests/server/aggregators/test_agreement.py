@@ -3,13 +3,11 @@
 byzfl computes in float64 for numpy arrays alone (tensors become float32), so it gets
 arrays. Rows are spread around a common one, widely or hardly at all, and errors count
 in units of that spread: 1e-6 of it (1e-4 for the geometric median, which byzfl
-approaches slowly). Where byzfl's definition differs, or it is wrong, the test says so
-and decides by brute force.
+approaches slowly). Where byzfl's definition differs, the test says so.
 """
 
 import math
 import runpy
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -117,29 +115,6 @@ def test_ours_is_theirs(byzfl, name):
         assert name != "krum" or np.array_equal(found, theirs)
 
 
-def exact_scores(rows, f):
-    """Krum's scores as byzfl defines them, without rounding."""
-    table = [[*map(Fraction, row)] for row in rows.tolist()]
-    found = []
-    for a in table:
-        far = [sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) for b in table]
-        found.append(sum(sorted(far)[1 : len(rows) - f]))
-    return found
-
-
-def test_krum_where_byzfl_is_wrong(byzfl):
-    """On near-equal float32 tensors it chooses by noise: `torch.cdist` is off there."""
-    rows = 1 + 1e-5 * np.random.default_rng(0).standard_normal((40, 20))
-    narrow = torch.from_numpy(rows).float()
-    scores = exact_scores(narrow.double(), 8)
-    best = scores.index(min(scores))
-    found = troth.aggregate("krum", narrow, f=8, neighbors="byzfl")
-    assert torch.equal(found, narrow[best])
-    theirs = byzfl.aggregators.Krum(f=8)(narrow)
-    (row,) = (narrow == theirs).all(dim=1).nonzero().flatten().tolist()
-    assert scores[row] > Fraction(11, 10) * scores[best]
-
-
 def sum_of_distances(rows, z):
     return float(np.linalg.norm(rows - z, axis=1).sum())
 
@@ -159,22 +134,6 @@ def test_geometric_median(byzfl, seed):
         close(found, theirs, spread, share=1e-4)
     best = sum_of_distances(rows, theirs) * (1 + 1e-9 + 1e-14 / spread)
     assert sum_of_distances(rows, found) <= best
-
-
-def test_geometric_median_where_byzfl_is_the_mean(byzfl):
-    """byzfl's ν = 0.1 has a unit: where rows are closer than that, nothing is left.
-
-    (Ours is in units of the rows' own distances.) The optimum: no way leads down.
-    """
-    rows = 1e-3 * np.random.default_rng(2).standard_normal((20, 30))
-    rows[:9] += 0.01
-    theirs = byzfl.aggregators.GeometricMedian(T=300)(rows)
-    close(theirs, rows.mean(axis=0), 1e-3)
-    found = ours("geometric_median", rows)
-    assert sum_of_distances(rows, found) < 0.99 * sum_of_distances(rows, theirs)
-    steps = np.concatenate([np.eye(30), -np.eye(30)])
-    near = [sum_of_distances(rows, found + 1e-5 * step) for step in steps]
-    assert sum_of_distances(rows, found) < min(near)
 
 
 @FEW

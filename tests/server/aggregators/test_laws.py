@@ -300,3 +300,17 @@ def test_corners_stay_numbers_within_the_rows(name, n, different):
         slack = 1e-5 * rows.abs().amax(0) + n * TINY  # what rounding may take
         assert (rows.amin(0) - slack <= found).all()
         assert (found <= rows.amax(0) + slack).all()
+
+
+@pytest.mark.parametrize("name", ["afl", "qffl", "term"])
+def test_losses_that_are_no_numbers(name):
+    """NaN counts as the mean of the others, infinity as the largest number."""
+    for strange, plain in (
+        ([NAN, 1.0, 3.0], [2.0, 1.0, 3.0]),
+        ([INF, 1.0, INF], [1e300, 1.0, 1e300]),
+    ):
+        each = []
+        for loss in (strange, plain):
+            sent = messages((3, 2))._replace(loss=torch.tensor(loss).double())
+            each.append(aggregated(name, sent, 2))
+        torch.testing.assert_close(*each, msg=str(strange))

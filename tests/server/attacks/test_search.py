@@ -131,16 +131,6 @@ def test_stays_just_below_what_is_seen(attack, defence):
         assert harm(attack(sent, HOSTILE, defence), defence) >= 0.97 * max(grid)
 
 
-def test_the_row_is_of_its_own_kind():
-    sent = rows(3)
-    benign = sent.update[~HOSTILE]
-    away = benign.mean(dim=0) - optimal_alie(sent, HOSTILE, watchful).update[8:]
-    z = away / benign.std(dim=0, correction=0)
-    back = optimal_ipm(sent, HOSTILE, watchful).update[8:] / benign.mean(dim=0)
-    for each in (z, back):
-        torch.testing.assert_close(each, each[:1, :1].expand(3, 5))
-
-
 @BOTH
 def test_asks_the_defence_no_more_than_it_may(attack):
     asked = []

@@ -54,14 +54,6 @@ def test_by_hand():
     assert said["into"].tolist() == [6, 6]
 
 
-@pytest.mark.parametrize("n", [1, 2, 9])
-def test_buckets_of_one_change_the_order_alone(n):
-    sent = messages(n)
-    found = bucketing(sent, key(), s=1)
-    back = mixed(found, found.client.argsort()), mixed(sent, sent.client.argsort())
-    assert all(map(torch.equal, *back))
-
-
 def test_buckets_are_drawn_anew_by_round_and_evenly():
     """Of 6 rows in pairs, each pair has probability 1/5.
 

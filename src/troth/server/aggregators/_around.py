@@ -1,4 +1,6 @@
-"""The mean of the values around a median, for the two rules that take it."""
+"""Values around a center, a block of columns at a time."""
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -32,3 +34,23 @@ def _closest(column: Tensor, kept: int) -> Tensor:
     column[: n - kept] = torch.where(below == above, low / 2 + high / 2, closer)
     middle = numerics.average(column[:kept], torch.float64)
     return middle.to(column.dtype).clamp(least, most)
+
+
+def blocks(rows: Tensor, center: Tensor) -> Iterator[Tensor]:
+    """Yield rows − center, [n, columns], block by block, in the wider type of both."""
+    for block in numerics.blocks(rows):
+        yield rows[:, block] - center[block]
+
+
+def moved(center: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
+    """Return center + Σ_i weight_i·(rows_i − center), in the rows' own precision.
+
+    Sums are in float64: a far row counts in full, however small its weight.
+    """
+    middle = center.double()
+    weight = weight.to(middle)
+    result = rows.new_empty(rows.shape[1])
+    for block in numerics.blocks(rows):  # a list of parts would scatter the memory
+        away = rows[:, block] - middle[block]
+        result[block] = (middle[block] + weight @ away).to(rows.dtype)
+    return result

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server.aggregators import _centred
+from troth.server.aggregators import _around
 from troth.server.rules import Count, Note, count, expect, silent
 from troth.types import Messages
 
@@ -78,11 +78,11 @@ def _distances(rows: Tensor, v: Tensor, tau: float) -> Tensor:
 
     The first try is in the rows' own type, whose squares may leave its range.
     """
-    parts = [torch.linalg.vector_norm(b, dim=1) for b in _centred.blocks(rows, v)]
+    parts = [torch.linalg.vector_norm(b, dim=1) for b in _around.blocks(rows, v)]
     found = numerics.norms(torch.stack(parts, dim=1))
     if tau > 1e-15 and float(found.max()) < 1e15:
         return found
-    parts = [numerics.norms(b) for b in _centred.blocks(rows, v)]
+    parts = [numerics.norms(b) for b in _around.blocks(rows, v)]
     # NaN: beyond what float64 holds; finite rows have no other
     return numerics.norms(torch.stack(parts, dim=1)).nan_to_num(torch.inf, torch.inf)
 
@@ -90,5 +90,5 @@ def _distances(rows: Tensor, v: Tensor, tau: float) -> Tensor:
 def _moved(v: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
     """Return v + Σ_i weight_i·(rows_i − v)."""
     if rows.dtype.itemsize < 8 and float(weight.min()) < 1e-30:
-        return _centred.moved(v, weight, rows)  # float32 hardly holds such weights
+        return _around.moved(v, weight, rows)  # float32 hardly holds such weights
     return (1 - weight.sum()).to(v) * v + numerics.combine(weight, rows)

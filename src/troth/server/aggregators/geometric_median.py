@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server.aggregators import _centred
+from troth.server.aggregators import _around
 from troth.server.rules import Count, Note, count, expect, silent
 from troth.types import Messages, Refusal
 
@@ -87,7 +87,7 @@ def geometric_median(
             )
     weight = weight / weight.sum()
     note(weight=weight)
-    return _centred.moved(center, weight, rows)
+    return _around.moved(center, weight, rows)
 
 
 def _directions(rows: Tensor, center: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,7 +106,7 @@ def _directions(rows: Tensor, center: Tensor) -> tuple[Tensor, Tensor]:
         length = torch.linalg.vector_norm(away, dim=1)
     else:
         product = rows.new_zeros(n, n, dtype=torch.float64)
-        for block in _centred.blocks(rows, center.double()):
+        for block in _around.blocks(rows, center.double()):
             block /= unit
             product += block @ block.T
         length = product.diagonal().sqrt()
