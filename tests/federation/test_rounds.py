@@ -31,12 +31,6 @@ def everyone_nan(messages):
     return messages._replace(update=messages.update * float("nan"))
 
 
-def sometimes_huge(messages, round_, *, when: int = 1):
-    if round_ != when:
-        return messages
-    return messages._replace(update=torch.full_like(messages.update, 1e308))
-
-
 def jealous(messages, loss):
     return messages._replace(update=messages.update * (1 + loss[:, None]))
 
@@ -49,21 +43,8 @@ def look(messages):
     return messages
 
 
-def drop_lowest(messages):
-    keep = messages.client != messages.client.min()
-    return type(messages)(*(field[keep] for field in messages))
-
-
 def nobody(messages):
     return type(messages)(*(field[:0] for field in messages))
-
-
-def running(messages, memory):
-    mean = messages.update.mean(0)
-    if memory.numel() == 0:
-        memory = torch.zeros_like(mean)
-    memory = memory + mean
-    return memory, memory
 
 
 def heavy_ball(broadcast, step, memory):
@@ -211,18 +192,6 @@ def test_what_is_no_number_never_reaches_the_model(made, mod, value):
     assert dropped > 0
 
 
-def test_every_filter_names_whom_it_removed(made, mod):
-    lowest = "guests.mod:drop_lowest"
-    federation = made(adversary={"count": 2}, attack="guests.mod:nan", filter=[lowest])
-    for record in federation.train():
-        bad, good = hostile_in(federation, record)
-        assert record.dropped[lowest] == good[:1]
-        assert record.dropped.get("drop_invalid", []) == bad
-        assert record.messages.client.tolist() == good[1:]
-    for record in made(filter=[lowest] * 2).train():  # named twice, it names both
-        assert sorted(sum(record.dropped.values(), [])) == record.cohort[:2].tolist()
-
-
 @pytest.mark.parametrize(
     "sections",
     [
@@ -240,25 +209,6 @@ def test_when_all_are_dropped_the_model_stays_exactly(made, mod, sections):
         assert sum(map(len, record.dropped.values())) == COHORT
         rows = federation.population.read(record.cohort)  # personal work went on
         assert (rows - w0).abs().amax(1).min() > 0
-
-
-def test_an_aggregator_with_memory_keeps_it(made, mod):
-    federation = made(aggregator="guests.mod:running")
-    memories, plain = federation.serving.memories, 0
-    for record in federation.train():
-        plain = plain + record.messages.update.mean(0)
-        memories = federation.serving.memories
-        assert torch.equal(memories["aggregator"], plain)
-    assert all(memories[k].numel() == 0 for k in ("extra", "filter0", "server"))
-
-
-@pytest.mark.parametrize("server", ["sgd", "guests.mod:heavy_ball"])
-def test_a_step_to_infinity_is_not_taken_and_not_remembered(made, mod, server):
-    huge = {"attack": "guests.mod:sometimes_huge", "adversary": {"count": 1}}
-    first, second, *rest = made(**huge, server=server).train()
-    assert torch.equal(second.broadcast.w, first.broadcast.w)
-    assert len(rest) == 2 and all(record.moved > 0 for record in rest)  # it goes on
-    assert all(r.broadcast.w.isfinite().all() for r in (first, *rest))
 
 
 def test_losses_are_those_of_the_shared_model_on_all_training_data(made, built, mod):

@@ -147,14 +147,6 @@ def test_with_adversaries_it_lies_between(f, some, times):
     assert all(at <= other * (1 + slack) for other in others)  # as the theorems say
 
 
-def test_lemma_8_is_the_pooled_variance():
-    f = (12, 7, 1.1, 0.4, 3, 1.5)
-    lam = theory.best_lam_regression_attacked(*f)
-    w = theory.least_error(*f, d=4) / 4
-    assert theory.variance_pooled(lam, *f, d=4) == pytest.approx(2 * 4 * w**2)
-    assert theory.variance_within(lam, *f, d=4) < 2 * 4 * w**2
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

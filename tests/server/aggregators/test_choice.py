@@ -53,7 +53,7 @@ def test_finite_for_any_count_without_its_condition(name, kind):
 
 
 @EVERY
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     n=st.integers(1, 14), d=st.integers(1, 4), f=st.integers(0, 6), seed=st.integers(0)
 )

@@ -56,7 +56,7 @@ def test_by_hand():
     assert of(1, -3e38, 0.0, 3e38) == 0.0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(FLOATS, min_size=1, max_size=9), st.integers(1, 11))
 def test_as_its_definition_exactly(values, f):
     _, far = middle_and_distances(values)

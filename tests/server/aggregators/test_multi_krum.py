@@ -31,7 +31,7 @@ def test_without_neighbors_the_first_two_clients(options, expected):
     assert multi_krum(sent, **options, strict=False).item() == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     matrices(st.integers(-4, 4), 12),
     st.integers(0, 12) | st.just(100),

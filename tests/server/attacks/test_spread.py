@@ -52,7 +52,7 @@ def sent(attack, rows, direction):
     return attack(messages(update), hostile, direction=direction).update[-1]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from([*FITS]),
     st.integers(2, 9),

@@ -28,7 +28,7 @@ def groups(sent, s, drawn):
     return [row.nonzero().flatten().tolist() for row in found]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 15), st.integers(1, 17), st.integers(0, 99))
 def test_every_row_is_in_one_bucket_and_a_bucket_its_mean(n, s, seed):
     sent = messages(n)
