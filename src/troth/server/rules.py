@@ -316,7 +316,7 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
         context = {"broadcast": broadcast(zero(d)), "key": key, "round_": 0}
         return rule(no_memory(w0.device), **context, **more)[0]
 
-    def heard(rule: Rule) -> Any:
+    def reading(rule: Rule) -> Any:
         note = Verdicts().of(left.client)
         return call(rule, messages=left, loss=left.loss, note=note)
 
@@ -327,11 +327,11 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
             attacked = call(every.attack, d, hostile=hostile, **given)
             _rows(every.attack, attacked, cohort)
     for rule in every.filters:
-        filtered = heard(rule)
+        filtered = reading(rule)
         _rows(rule, filtered)
         if len(filtered.client):
             left = filtered  # where it drops all zeros, the next rule still tries them
-    steps = heard(every.aggregator), call(every.server, step=zero(2))
+    steps = reading(every.aggregator), call(every.server, step=zero(2))
     for rule, step in zip((every.aggregator, every.server), steps, strict=True):
         if _shape(step) != [2]:
             raise Refusal(

@@ -304,8 +304,8 @@ class Serving:
         w = self._apply("server", broadcast, round_, step=step)
         extra = broadcast.extra
         if extra.shape[0]:
-            heard = len(behind(messages.client.tolist(), verdicts.within))
-            counts = {"extra": heard / (self.clients or heard), "statistics": 1.0}
+            present = len(behind(messages.client.tolist(), verdicts.within))
+            counts = {"extra": present / (self.clients or present), "statistics": 1.0}
             steps = [
                 counts[name] * self._reading(name, broadcast, part, round_)
                 for name, part in zip(counts, apart(messages, self.tail), strict=True)

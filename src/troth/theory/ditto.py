@@ -115,7 +115,7 @@ def best_lam_regression_attacked(
 
     Guarantee: the least E‖w_k − v_k(λ)‖² of a benign client k over all λ ≥ 0, for
     X_iᵀX_i = βI. It is the best use of ŵ_k and of the plain mean of the others, not of
-    all that was observed: whoever knew the adversaries would weigh them down.
+    all that was observed: if the adversaries were known they would count less.
 
     Departs: the ½ of the loss, as in `best_lam_regression`. Definition 3 asks for
     τ_a > τ; the formula holds for any τ_a ≥ 0, and that is allowed here, since the

@@ -39,15 +39,15 @@ def size(
         return lambda r: present(there, r, np.arange(n))
 
     def draw(r: int) -> np.ndarray:
-        found: list[int] = []
+        asked: list[int] = []
         for i in range(0 if 2 * cohort > n else 8):
             count = 2 * cohort << (i if there else 0)  # more, where few may be there
             u = _uniform(seed, r, i, count)
             drawn = np.searchsorted(edges, u * edges[-1], side="right")
-            found += present(there, r, drawn).tolist()
-            found = list(dict.fromkeys(found))[:cohort]  # drawn twice counts once
-            if len(found) == cohort:
-                return np.sort(np.array(found))
+            asked += present(there, r, drawn).tolist()
+            asked = list(dict.fromkeys(asked))[:cohort]  # drawn twice counts once
+            if len(asked) == cohort:
+                return np.sort(np.array(asked))
             if count > n:
                 break
         ids = present(there, r, np.arange(n))
@@ -55,7 +55,7 @@ def size(
         u = seeding.uniform(key, 1, torch.float64)[:, 0].numpy()
         with np.errstate(divide="ignore"):
             times = -np.log(u) / size[ids]
-        times[np.isin(ids, found)] = -1.0
+        times[np.isin(ids, asked)] = -1.0
         return np.sort(ids[np.argsort(times, kind="stable")[:cohort]])
 
     return draw
@@ -65,5 +65,4 @@ def size(
 def _uniform(seed: int, r: int, i: int, count: int) -> np.ndarray:
     """Draw numbers in [0, 1); once for all runs of a seed that are trained together."""
     key = seeding.key(seed, "cohort", r, i)
-    found: np.ndarray = seeding.uniform(key, count, torch.float64).numpy()
-    return found
+    return np.asarray(seeding.uniform(key, count, torch.float64))

@@ -37,11 +37,11 @@ def uniform(
 
     def draw(r: int) -> np.ndarray:
         key = seeding.key(seed, "cohort", r).numpy()[None]
-        found, last = np.zeros(0, np.int64), 0
-        while len(found) < cohort and last < n:
+        asked, last = np.zeros(0, np.int64), 0
+        while len(asked) < cohort and last < n:
             first, last = last, min(n, 2 * last or cohort)
             drawn = seeding.permute(key, np.arange(first, last), np.array([n]))
-            found = np.append(found, present(there, r, drawn))
-        return np.sort(found[:cohort])
+            asked = np.append(asked, present(there, r, drawn))
+        return np.sort(asked[:cohort])
 
     return draw

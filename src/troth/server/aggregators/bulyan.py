@@ -65,13 +65,13 @@ def _chosen(between: Tensor, f: int, theta: int) -> Tensor:
     Distances are sorted once; a chosen row leaves the lists of the others.
     """
     near, whose = _choice.nearest(between)
-    left, found = torch.arange(len(between)), []
+    left, chosen = torch.arange(len(between)), []
     for _ in range(theta):
         best = int(_choice.scores(near, len(left) - f - 2).argmin())
         stay = left != left[best]
-        found.append(left[best])
+        chosen.append(left[best])
         keep = (whose != left[best]) & stay[:, None]
         left = left[stay]
         near = near[keep].view(len(left), len(left))
         whose = whose[keep].view(len(left), len(left))
-    return torch.stack(found)
+    return torch.stack(chosen)

@@ -79,9 +79,9 @@ def _distances(rows: Tensor, v: Tensor, tau: float) -> Tensor:
     The first try is in the rows' own type, whose squares may leave its range.
     """
     parts = [torch.linalg.vector_norm(b, dim=1) for b in _around.blocks(rows, v)]
-    found = numerics.norms(torch.stack(parts, dim=1))
-    if tau > 1e-15 and float(found.max()) < 1e15:
-        return found
+    lengths = numerics.norms(torch.stack(parts, dim=1))
+    if tau > 1e-15 and float(lengths.max()) < 1e15:
+        return lengths
     parts = [numerics.norms(b) for b in _around.blocks(rows, v)]
     # NaN: beyond what float64 holds; finite rows have no other
     return numerics.norms(torch.stack(parts, dim=1)).nan_to_num(torch.inf, torch.inf)

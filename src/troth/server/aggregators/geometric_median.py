@@ -120,8 +120,7 @@ def _coordinates(product: Tensor) -> Tensor:
     value, vector = torch.linalg.eigh(product)
     noise = len(value) * torch.finfo(value.dtype).eps * value[-1]
     real = value > noise
-    found: Tensor = vector[:, real] * value[real].sqrt()
-    return found
+    return torch.mul(vector[:, real], value[real].sqrt())
 
 
 def _weights(

@@ -83,15 +83,15 @@ def _closest(between: np.ndarray, f: int, steps: Iterator[int]) -> int:
     n = len(between)
     everyone = (1 << n) - 1
     diameters = np.unique(between)
-    low, high, found = 0, len(diameters) - 1, everyone
+    low, high, peaceful = 0, len(diameters) - 1, everyone
     while low < high:
         middle = (low + high) // 2
         left = _peaceful(_conflicts(between, diameters[middle]), everyone, f, steps)
         if left is None:
             low = middle + 1
         else:
-            high, found = middle, left
-    return _first(_conflicts(between, diameters[high]), found, f, steps)
+            high, peaceful = middle, left
+    return _first(_conflicts(between, diameters[high]), peaceful, f, steps)
 
 
 def _conflicts(between: np.ndarray, diameter: float) -> list[int]:
@@ -137,10 +137,10 @@ def _peaceful(
     return None
 
 
-def _first(conflicts: list[int], found: int, f: int, steps: Iterator[int]) -> int:
+def _first(conflicts: list[int], peaceful: int, f: int, steps: Iterator[int]) -> int:
     """Return the n − f rows without a conflict that come first, row by row.
 
-    `found` are rows without a conflict, all but at most f.
+    `peaceful` are rows without a conflict, all but at most f.
     """
     n = len(conflicts)
     rows, spare, kept = (1 << n) - 1, f, 0
@@ -151,13 +151,13 @@ def _first(conflicts: list[int], found: int, f: int, steps: Iterator[int]) -> in
             continue
         gone = conflicts[v] & rows
         left = spare - gone.bit_count()
-        if not found >> v & 1:
+        if not peaceful >> v & 1:
             other = (
                 _peaceful(conflicts, rows & ~gone, left, steps) if left >= 0 else None
             )
             if other is None:
                 rows, spare = rows ^ (1 << v), spare - 1
                 continue
-            found = other
+            peaceful = other
         rows, spare, kept = rows & ~gone, left, kept | 1 << v
     return kept

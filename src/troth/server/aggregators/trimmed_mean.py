@@ -40,9 +40,9 @@ def trimmed_mean(
     cut = min(f, (n - 1) // 2)
     if cut == 0:
         return mean(messages)
-    found = torch.empty_like(messages.update[0])
+    result = torch.empty_like(messages.update[0])
     for block, column in numerics.sorted_blocks(messages.update):
         kept = column[cut : n - cut]
         middle = numerics.average(kept, torch.float64).to(kept.dtype)
-        found[block] = middle.clamp(kept[0], kept[-1])  # rounding leads nowhere
-    return found
+        result[block] = middle.clamp(kept[0], kept[-1])  # despite rounding
+    return result

@@ -26,7 +26,7 @@ def frozen_model(
     lam: float | Literal["auto"] = "auto",
     regularizer: Distance | Literal["auto"] = "auto",
 ) -> Messages:
-    """Keep the model θ♠ in every round, do all else as told (Section 2.2).
+    """Keep the model θ♠ in every round, and follow the protocol (Section 2.2).
 
     Malicious clients of a federation of personalizer `coupled` reply −λ∇_ρR(ρ, θ♠). Any
     plausible gradient attack that converges has such a θ♠ (Lemma 3):
