@@ -3,7 +3,6 @@ from collections import defaultdict
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from troth import build
 from troth.config import reader
@@ -51,30 +50,18 @@ def examples(made, split, k):
 
 @torch.no_grad()
 def plainly(made, models, split, ids):
-    """Client by client, with the network itself and scikit-learn's measures."""
+    """Client by client, with the network itself; `score` has tests of its own."""
     table, classes = defaultdict(list), made.facts["classes"]
     losses = task.Objective(made.network, classes).per_example
     for k in ids:
         x, y = examples(made, split, k)
         task.assign(made.network, models[k])
         out = made.network(x)
-        table["loss"].append(float(losses(out, y).mean()))
-        if classes == 0:
-            table["error"].append(float((out[:, 0] - y).square().mean()))
-            continue
-        guess = (out[:, 0] > 0).long() if out.shape[1] == 1 else out.argmax(1)
-        table["accuracy"].append(float((guess == y).double().mean()))
-        have = y.unique()
-        recall = [float((guess[y == c] == c).double().mean()) for c in have]
-        table["balanced_accuracy"].append(float(np.mean(recall)))
-        if len(have) == classes:
-            expected = balanced_accuracy_score(y, guess)
-            assert np.mean(recall) == pytest.approx(expected)
-        if classes == 2:
-            margin = out[:, 0] if out.shape[1] == 1 else out[:, 1] - out[:, 0]
-            table["auroc"].append(
-                roc_auc_score(y, margin) if len(have) == 2 else np.nan
-            )
+        size = np.array([len(y)])
+        for name, column in evaluate.score(
+            out, y, losses(out, y), size, classes
+        ).items():
+            table[name].append(column[0])
     return table
 
 

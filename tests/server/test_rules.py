@@ -8,42 +8,29 @@ from troth.server import rules
 from troth.server.rules import Verdicts, silent
 from troth.types import Refusal
 
-OWN = '''
-"""Rules of someone else."""
-
-import torch
+NONE = rules.no_memory()
 
 
 def counting(messages, memory, *, start: int = 0):
-    """Remembers how often it was asked."""
+    """Remember how often it was asked."""
     memory = torch.cat([memory, torch.tensor([float(start + len(memory))])])
     return messages.update.sum(dim=0), memory
 
 
 def greedy(messages, loss, key, round_, broadcast):
-    """Takes all that a round has."""
+    """Take all that a round has."""
     return loss, key, round_, broadcast
 
 
 def lost(messages, nowhere):
-    """Asks for what no round has."""
+    """Ask for what no round has."""
     return nowhere
-'''
-NONE = rules.no_memory()
 
 
-@pytest.fixture
-def own(tmp_path, monkeypatch):
-    """Lifts a rule of someone else."""
-    (tmp_path / "rules_of_someone.py").write_text(OWN)
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def lift(name, **options):
-        full = f"rules_of_someone:{name}"
-        checked = lookup.check("aggregator", full, options)
-        return rules.lift("aggregator", full, checked)
-
-    return lift
+def own(function, **options):
+    """Make a rule of a function."""
+    asks = frozenset(lookup.asks(function))
+    return rules.Rule(function.__name__, function, options, asks)
 
 
 def context():
@@ -62,17 +49,17 @@ def test_a_member_by_its_name():
     assert NONE.shape == (0,) and NONE.device == torch.device("cpu")
 
 
-def test_only_what_it_asks_for_is_given(own):
+def test_only_what_it_asks_for_is_given():
     given = context()
-    result, _ = own("greedy")(NONE, **given, hostile=None, step=None)
+    result, _ = own(greedy)(NONE, **given, hostile=None, step=None)
     asked = [given[k] for k in ("loss", "key", "round_", "broadcast")]
     assert all(a is b for a, b in zip(result, asked, strict=True))
     with pytest.raises(Refusal, match="'nowhere'"):
-        own("lost")(NONE, **given)
+        own(lost)(NONE, **given)
 
 
-def test_memory_goes_to_those_who_ask(own):
-    rule, memory = own("counting", start=5), NONE
+def test_memory_goes_to_those_who_ask():
+    rule, memory = own(counting, start=5), NONE
     assert "memory" in rule.asks
     for count in range(1, 4):
         step, memory = rule(memory, **context())
