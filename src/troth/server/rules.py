@@ -15,6 +15,7 @@ from torch import Tensor
 
 from troth import lookup
 from troth.config.schema import Experiment, Part
+from troth.server.options import expect
 from troth.types import Broadcast, Messages, Options, Refusal
 
 
@@ -67,20 +68,6 @@ def lift(kind: str, name: str, options: Options) -> Rule:
 def no_memory(device: torch.device | str = "cpu") -> Tensor:
     """Return the memory of a rule without one."""
     return torch.zeros(0, device=device)
-
-
-def expect(fits: bool, option: str, value: object, must: str) -> None:
-    """Refuse an option whose value does not fit; say what it must be."""
-    if not fits:
-        raise Refusal(f"{option} = {value} must be {must}")
-
-
-def coupled(option: str, value: float | Literal["auto"]) -> float:
-    """Return an option that only an experiment with personalizer `coupled` fills in."""
-    if value == "auto":
-        remedy = "is known only with personalizer 'coupled'; set it to a number"
-        raise Refusal(f"{option} = 'auto' {remedy}")
-    return value
 
 
 Count = int | Literal["auto"]

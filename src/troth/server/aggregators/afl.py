@@ -10,7 +10,8 @@ from torch import Tensor
 
 from troth import numerics
 from troth.server.aggregators._losses import numbers
-from troth.server.rules import Note, expect, silent
+from troth.server.options import expect
+from troth.server.rules import Note, silent
 from troth.types import Messages
 
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from troth import numerics
 from troth.server.aggregators import _min_norm
-from troth.server.rules import Note, expect, silent
+from troth.server.options import expect
+from troth.server.rules import Note, silent
 from troth.types import Messages, Refusal
 
 ACCURACY = 1e-6  # of the optimality conditions, for rows of length 1

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from troth import numerics
 from troth.server.aggregators import _around
-from troth.server.rules import Count, Note, count, expect, silent
+from troth.server.options import expect
+from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages, Refusal
 
 _FAR = 1e100  # distances beyond it (nearest half = 1): only the direction counts

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from troth import numerics
 from troth.server.aggregators import _choice
-from troth.server.rules import Count, Note, count, expect, silent
+from troth.server.options import expect
+from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages, Refusal
 
 

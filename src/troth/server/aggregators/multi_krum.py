@@ -6,7 +6,8 @@ References: blanchard2017machine.
 from torch import Tensor
 
 from troth.server.aggregators import _choice
-from troth.server.rules import Count, Note, count, expect, silent
+from troth.server.options import expect
+from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages
 
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from troth import numerics
 from troth.server.aggregators._losses import numbers
 from troth.server.aggregators.mean import mean
-from troth.server.rules import Note, expect, silent
+from troth.server.options import expect
+from troth.server.rules import Note, silent
 from troth.types import Messages
 
 LEAST = 1e-10  # loss that counts, as in the authors' code: F^(q−1) is infinite at 0

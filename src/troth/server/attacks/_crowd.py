@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server.rules import expect
+from troth.server.options import expect
 from troth.types import Messages
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from troth.networks import target_model
 from troth.server.attacks import _crowd
-from troth.server.rules import coupled, expect
+from troth.server.options import coupled, expect
 from troth.types import Broadcast, Messages
 
 Auto = Literal["auto"]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from troth.networks import target_model
 from troth.server.attacks import _crowd
-from troth.server.rules import coupled
+from troth.server.options import coupled
 from troth.types import Broadcast, Messages
 
 Distance = Literal["l2sq", "l2", "smooth_l2"]

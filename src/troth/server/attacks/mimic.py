@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from troth.server.attacks import _crowd
-from troth.server.rules import expect
+from troth.server.options import expect
 from troth.types import Messages
 
 

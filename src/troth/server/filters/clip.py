@@ -9,7 +9,8 @@ import torch
 
 from troth import numerics
 from troth.server.filters import _rows
-from troth.server.rules import Note, expect, silent
+from troth.server.options import expect
+from troth.server.rules import Note, silent
 from troth.types import Messages
 
 

@@ -9,7 +9,7 @@ import torch
 
 from troth import numerics
 from troth.server.filters import _rows
-from troth.server.rules import expect
+from troth.server.options import expect
 from troth.types import Messages
 
 

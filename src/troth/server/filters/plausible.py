@@ -7,7 +7,7 @@ import math
 from typing import Literal
 
 from troth import numerics
-from troth.server.rules import coupled, expect
+from troth.server.options import coupled, expect
 from troth.types import Messages
 
 

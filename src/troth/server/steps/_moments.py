@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from troth.server.rules import expect
+from troth.server.options import expect
 
 
 def moved(w: Tensor, step: Tensor, lr: float) -> Tensor:
