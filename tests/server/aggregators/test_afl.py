@@ -50,14 +50,6 @@ def test_newcomers_join_with_an_equal_share():
     assert lam == pytest.approx(expected)
 
 
-def test_until_losses_tell_clients_apart_all_are_equal():
-    memory = NEW
-    for cohort in ([0, 4], [2], [4, 7, 5], [1, 0]):
-        step, lam, memory = after(memory, dict.fromkeys(cohort, 2.3))
-        assert step == pytest.approx([1 / len(cohort)] * len(cohort))
-        assert list(lam.values()) == pytest.approx([1 / len(lam)] * len(lam))
-
-
 def test_being_absent_costs_nothing():
     """The mean loss of those present: what one gains is another's, not that of all."""
     _, _, memory = after(NEW, dict.fromkeys(range(5), 1.0))

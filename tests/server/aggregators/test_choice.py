@@ -34,25 +34,6 @@ def within(found, rows, slack=0.0):
 
 
 @EVERY
-@pytest.mark.parametrize("kind", ["random", "equal", "large", "small", "mixed"])
-def test_finite_for_any_count_without_its_condition(name, kind):
-    counts = range(16) if kind == "random" else (0, 1, 2, 8, 15)
-    for n in range(1, 13) if kind == "random" else (1, 2, 3, 7, 12):
-        random = drawn(n, 3, dtype=torch.float32)
-        update = {
-            "random": random,
-            "equal": torch.full((n, 3), -2.5),
-            "large": 3.4e38 * random.sign(),
-            "small": 1.4e-45 * (4 * random).round(),
-            "mixed": torch.where(torch.arange(n)[:, None] % 2 == 0, 1e30, random),
-        }[kind]
-        for f in counts:
-            found, who = call(name, messages(update), f=f, strict=False)
-            assert (found.shape, found.dtype) == ((3,), update.dtype)
-            assert who and found.isfinite().all() and within(found, update, 1e-6)
-
-
-@EVERY
 @settings(max_examples=40, deadline=None)
 @given(
     n=st.integers(1, 14), d=st.integers(1, 4), f=st.integers(0, 6), seed=st.integers(0)

@@ -259,10 +259,12 @@ def test_it_reads_what_the_table_says(name):
 @pytest.mark.parametrize("name", [n for n in NAMES if takes(n, "strict")])
 def test_beyond_its_condition_it_still_gives_a_vector(name):
     """The papers' tables go to 80 % malicious clients."""
-    for n, dtype in itertools.product((1, 2, 3, 5, 10), DTYPES):
+    for n, dtype, unit in itertools.product((1, 2, 3, 5, 10), DTYPES, (1.0, 3e37)):
+        sent = messages((n, 3), dtype)
+        sent = sent._replace(update=unit * sent.update)
         for f in (0, 1, 2, n // 2, n - 1, n, n + 3):
-            found = aggregated(name, messages((n, 3), dtype), f=f, strict=False)
-            assert found.dtype == dtype and found.isfinite().all(), (n, f)
+            found = aggregated(name, sent, f=f, strict=False)
+            assert found.dtype == dtype and found.isfinite().all(), (n, f, unit)
 
 
 @EVERY

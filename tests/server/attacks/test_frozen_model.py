@@ -10,7 +10,6 @@ from clients_sent import broadcast, messages
 
 from troth import lookup
 from troth.server.attacks.frozen_model import frozen_model
-from troth.types import Refusal
 
 F64 = torch.float64
 THETA = torch.tensor([3.0, 4.0], dtype=F64)
@@ -55,10 +54,3 @@ def test_it_is_what_a_client_with_that_model_reports(target, regularizer):
 
 def test_lam_0_sends_zeros(target):
     assert not sent(target, [1.0, 1.0], lam=0.0, regularizer="l2")[1].any()
-
-
-def test_a_target_of_the_wrong_size_or_none(target):
-    with pytest.raises(Refusal, match="has 2 numbers, and this model has 3"):
-        sent(target, [0.0, 0.0, 0.0], lam=1.0)
-    with pytest.raises(Refusal, match="there is no target"):
-        sent("none.npy", [0.0, 0.0], lam=1.0)
