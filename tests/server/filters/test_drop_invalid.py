@@ -6,11 +6,10 @@ from troth.server.filters.drop_invalid import all_finite, drop_invalid
 
 BAD = pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 ROWS = torch.arange(1.0, 13.0).reshape(4, 3)
-ONE, TWO = torch.ones(1), torch.ones(2)
 
 
 def messages(update, extra=None):
-    """`update` and `extra` may be lists of vectors; clients are 40, 41, …"""
+    """Messages of clients 40, 41, …"""
     n = len(update)
     beside = torch.zeros(n, 0) if extra is None else extra
     made = column(*[0.0] * n, client=torch.arange(n) + 40)
@@ -20,10 +19,6 @@ def messages(update, extra=None):
 def left(update, extra=None, e=0):
     """What passes for a model of 3 parameters, and e numbers beside."""
     return drop_invalid(broadcast(torch.zeros(3), e), messages(update, extra))
-
-
-def listed(*update):
-    return left([*update], [torch.zeros(0)] * len(update))
 
 
 def test_good_messages_pass_as_they_are():
@@ -64,7 +59,6 @@ def none_left():
             yield torch.ones(4, width), torch.ones(4, e), e
     for e, given in ((0, 1), (2, 1), (2, 3)):  # a wrong width takes all along
         yield ROWS, torch.ones(4, given), e
-    yield [TWO], [TWO], 2
 
 
 @pytest.mark.parametrize(("update", "extra", "e"), [*none_left()])
@@ -73,42 +67,8 @@ def test_none_left(update, extra, e):
     assert shapes == [(0, 3), (0, e), (0,), (0,), (0,)]
 
 
-def test_lists_become_a_matrix_in_the_precision_of_the_model():
-    """What overflows in it goes."""
-    found = listed(*ROWS.double())
-    assert torch.equal(found.update, ROWS) and found.extra.shape == (4, 0)
-    wide = torch.ones(3, dtype=torch.float64)
-    found = listed(wide * 1e300, wide, wide.long())
-    assert found.update.dtype == torch.float32
-    assert found.client.tolist() == [41, 42]
-
-
-@BAD
-def test_wrong_lengths_and_wrong_numbers_in_a_list_go(bad):
-    deep, point, empty = torch.ones(1, 3), torch.ones(()), torch.ones(0)
-    wrong = torch.tensor([1.0, bad, 2.0])
-    found = listed(ROWS[0], TWO, torch.ones(4), ROWS[1], deep, point, empty, wrong)
-    assert torch.equal(found.update, ROWS[:2])
-    assert found.client.tolist() == [40, 43] and found.size.tolist() == [1, 4]
-
-
-@pytest.mark.parametrize(
-    ("update", "extra", "clients"),
-    [
-        ([*ROWS], [TWO, ONE, TWO, torch.ones(0)], [40, 42]),
-        ([*ROWS], torch.ones(4, 2), [40, 41, 42, 43]),
-        (ROWS, [TWO, ONE, TWO, TWO], [40, 42, 43]),
-    ],
-)
-def test_lists_beside(update, extra, clients):
-    found = left(update, extra, e=2)
-    assert found.client.tolist() == clients
-    assert torch.equal(found.update, ROWS[found.client - 40])
-    assert torch.equal(found.extra, torch.ones(len(clients), 2))
-
-
 def test_it_says_beforehand_whether_all_rows_are_numbers():
-    """Without a look at the device; of lists it cannot say."""
+    """Without waiting for the device; of rows of another length it cannot say."""
 
     def said(update, extra=None, e=0):
         sent = broadcast(torch.zeros(3), e)
@@ -117,4 +77,4 @@ def test_it_says_beforehand_whether_all_rows_are_numbers():
     bad, beside = ROWS.clone(), torch.tensor([[0.0], [torch.nan], [0.0], [0.0]])
     bad[1, 2] = torch.inf
     assert [said(ROWS), said(bad), said(ROWS, beside, 1)] == [[True], [False], [False]]
-    assert said([*ROWS]) == said(torch.ones(4, 2)) == []
+    assert said(torch.ones(4, 2)) == []

@@ -84,5 +84,4 @@ def _means(rows: Tensor, order: Tensor, s: int) -> Tensor:
 def _sums(sizes: Tensor) -> Tensor:
     """Add up sizes; absurd ones stay below where whole numbers overflow."""
     limit = (2**63 - 1) // sizes.shape[1]
-    wide = sizes if sizes.is_floating_point() else sizes.long()
-    return wide.clamp(-limit, limit).sum(dim=1).to(sizes.dtype)
+    return sizes.clamp(-limit, limit).sum(dim=1)
