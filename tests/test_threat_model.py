@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from troth import lookup
+from troth.config.schema import Experiment, Train
 from troth.server import rules
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -43,6 +44,6 @@ def test_every_attack_states_what_it_knows_and_controls(name):
 
 
 def test_the_chance_of_more_than_f_in_a_round():
-    assert rules.share(10, 20, 100) == 2
+    assert rules.expected(Experiment(train=Train(cohort=10)), 100, 20) == 2
     more = stats.hypergeom(100, 20, 10).sf(2)
     assert f"in {more:.0%}".replace("%", " %") in PAGE.replace("\n", " ")

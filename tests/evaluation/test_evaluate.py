@@ -57,10 +57,8 @@ def plainly(made, models, split, ids):
         x, y = examples(made, split, k)
         task.assign(made.network, models[k])
         out = made.network(x)
-        size = np.array([len(y)])
-        for name, column in evaluate.score(
-            out, y, losses(out, y), size, classes
-        ).items():
+        mine = evaluate.score(out, y, losses(out, y), np.array([len(y)]), classes)
+        for name, column in mine.items():
             table[name].append(column[0])
     return table
 
