@@ -35,7 +35,7 @@ ORDER = [
     networks.layers networks.models networks.losses networks
     client.optimizers client.schedules client.regularizers client.adversarial
     client.solvers client.personalizers client
-    server.options server.rules
+    server.rules
     server.attacks server.filters server.aggregators server.steps
     evaluation.metrics federation.samplers theory
     engine certificates evaluation server federation data build

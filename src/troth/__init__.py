@@ -25,11 +25,12 @@ __all__ = [
 
 if TYPE_CHECKING:
     from troth import plot as plot
-    from troth.api import aggregate, cost, personalize, resume, run
+    from troth.api import aggregate, cost, resume, run
     from troth.certificates.certify import certify
     from troth.examine.audit import audit
     from troth.reports import report
     from troth.runs.load import Run, load
+    from troth.runs.personalize import personalize
     from troth.types import Refusal
 else:
     _HOMES = {
@@ -40,7 +41,7 @@ else:
         "certify": "certificates.certify",
         "cost": "api",
         "load": "runs.load",
-        "personalize": "api",
+        "personalize": "runs.personalize",
         "report": "reports",
         "resume": "api",
         "run": "api",

@@ -19,7 +19,6 @@ from troth.engine import plan as plans
 from troth.engine.engine import Plan
 from troth.runs import train, train_many
 from troth.runs.load import Run, read_experiment
-from troth.runs.personalize import personalize as personalize
 from troth.runs.train import Watch
 from troth.server import rules
 from troth.types import Broadcast, Messages, Refusal

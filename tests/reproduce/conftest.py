@@ -1,9 +1,14 @@
 """Results made up: of cells of Table 8, and files such as scripts leave."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+# The page of results is made by scripts beside them.
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "reproduce"))
 
 from troth.reproduce import judging, listing
 from troth.reproduce.entry import Cell, Entry

@@ -1,8 +1,7 @@
 """The two sentences of the paper."""
 
+import headlines
 import pytest
-
-from troth.reproduce import headlines
 
 
 def numbers(robust, ditto):

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from troth.reproduce import judging, listing, misses
+import misses
+
+from troth.reproduce import judging, listing
 from troth.reproduce.store import Store
 
 ROUNDS = [1000 * k for k in range(1, 6)]

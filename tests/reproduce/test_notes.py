@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 
+import notes
 import pytest
 
-from troth.reproduce import judging, kept, listing, notes
+from troth.reproduce import judging, kept, listing
 
 ROOT = Path(__file__).parents[2] / "experiments"
 

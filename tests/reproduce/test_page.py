@@ -6,9 +6,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import notes
+import page
 import pytest
 
-from troth.reproduce import SEEDS, judging, kept, listing, notes, page, papers, scripts
+from troth.reproduce import SEEDS, judging, kept, listing, papers, scripts
 from troth.reproduce.entry import key
 from troth.reproduce.store import TABLE, Store, named
 
@@ -24,7 +26,7 @@ def made():
 
 
 def test_the_page_is_made_from_the_files(made):
-    assert PAGE.read_text("utf-8") == made, "write it anew: troth reproduce --page"
+    assert PAGE.read_text("utf-8") == made, "experiments/reproduce/page.py writes it"
 
 
 def test_every_table_is_committed_and_nothing_is_loose():

@@ -1,8 +1,8 @@
-"""Refuse settings that are out of range, do nothing, or exclude each other."""
+"""Refuse settings and options that do not fit, do nothing, or exclude each other."""
 
 import math
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal
 
 from troth.types import Refusal
 
@@ -47,3 +47,17 @@ def alone(section: str, **values: Any) -> None:
             f"{both} exclude each other; keep one of {', '.join(given)} "
             "and leave the others out"
         )
+
+
+def expect(fits: bool, option: str, value: object, must: str) -> None:
+    """Refuse an option whose value does not fit; say what it must be."""
+    if not fits:
+        raise Refusal(f"{option} = {value} must be {must}")
+
+
+def coupled(option: str, value: float | Literal["auto"]) -> float:
+    """Return an option that only an experiment with personalizer `coupled` fills in."""
+    if value == "auto":
+        remedy = "is known only with personalizer 'coupled'; set it to a number"
+        raise Refusal(f"{option} = 'auto' {remedy}")
+    return value

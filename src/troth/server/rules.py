@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from troth import lookup
+from troth.config.checks import expect
 from troth.config.schema import Experiment, Part
-from troth.server.options import expect
 from troth.types import Broadcast, Messages, Options, Refusal
 
 

@@ -14,6 +14,7 @@ from troth.data import load
 from troth.federation import newcomers
 from troth.networks import task
 from troth.runs.load import Run
+from troth.runs.personalize import personalize
 from troth.types import Refusal
 
 NAMES = lookup.names("personalizer")
@@ -97,7 +98,7 @@ def test_a_model_is_made_written_and_predicts(troth, run, mine):
     ask = ("predict", run, "--model", out, "--data", mine, "--json")
     told = json.loads(troth(*ask).stdout)
     assert told["model"] == str(out) and "client" not in told
-    made = api.personalize(run, mine)
+    made = personalize(run, mine)
     with torch.no_grad():
         labels = made.model(torch.from_numpy(given["x"])).argmax(1).tolist()
     assert told["predictions"] == labels == Run(run).predict(out, given["x"]).tolist()
@@ -118,10 +119,10 @@ def test_nothing_is_written_unasked(troth, run, mine):
 def test_more_rounds_lead_further(run, mine):
     """And twice the same rounds lead to the same model."""
     w, arrays = task.flatten(Run(run).shared()), dict(np.load(mine))
-    found = [api.personalize(run, mine, rounds=r) for r in (1, 3, 9)]
+    found = [personalize(run, mine, rounds=r) for r in (1, 3, 9)]
     away = [float((vector(each) - w).norm()) for each in found]
     assert 0 < away[0] < away[1] < away[2]
-    again = api.personalize(Run(run), arrays, rounds=9)
+    again = personalize(Run(run), arrays, rounds=9)
     assert torch.equal(vector(again), vector(found[2]))
     assert again.personal == found[2].personal
 
@@ -160,7 +161,7 @@ def test_every_personalizer_as_in_a_run(place, name):
     more = {"model": "normed3:net"} if name == "fedbn" else {}
     more |= {"adversarial": {"name": "pgd", "bounds": []}}  # inputs of any size
     run, mine = newcomer(place, name, **more)
-    found = api.personalize(run, mine)
+    found = personalize(run, mine)
     assert (vector(found) - task.flatten(run.model(0))).abs().max() < 1e-10
     assert found.personal["accuracy"] == run.clients["accuracy"][0]
     assert found.shared["accuracy"] == run.clients["shared_accuracy"][0]
@@ -173,14 +174,14 @@ def test_every_personalizer_as_in_a_run(place, name):
 def test_inputs_are_prepared_as_in_the_run(place, features, tmp_path):
     """And a missing value is filled in."""
     run, mine = newcomer(place, "ditto", features=features)
-    found = api.personalize(run, mine)
+    found = personalize(run, mine)
     found.save(tmp_path / "me.safetensors")
     nets = found.model, run.newcomer(tmp_path / "me.safetensors"), run.model(0)
     with torch.no_grad():
         own, again, expected = (net(torch.from_numpy(mine["x"])) for net in nets)
     assert torch.equal(own, again) and (own - expected).abs().max() < 1e-9
     mine["x"][3, 1] = np.nan
-    found = api.personalize(run, mine)
+    found = personalize(run, mine)
     with torch.no_grad():
         assert found.model(torch.from_numpy(mine["x"])).isfinite().all()
 
@@ -203,7 +204,7 @@ def test_pictures_in_whole_batches(tmp_path):
     for k in np.flatnonzero(run.clients["newcomer"]).tolist():
         rows = np.concatenate([part[k] for part in shards[:3]])
         split = np.repeat([0, 1, 2], [len(part[k]) for part in shards[:3]])
-        found = api.personalize(run, {"x": x[rows], "y": y[rows], "split": split})
+        found = personalize(run, {"x": x[rows], "y": y[rows], "split": split})
         assert (vector(found) - task.flatten(run.model(k))).abs().max() < 1e-10
         found.save(tmp_path / f"{k}.safetensors")
         again = run.predict(tmp_path / f"{k}.safetensors", x[rows][:, None])
@@ -212,10 +213,10 @@ def test_pictures_in_whole_batches(tmp_path):
 
 def test_one_class_alone_or_a_single_example_will_do(run):
     x = examples(np.full(12, 9))["x"]
-    found = api.personalize(run, {"x": x, "y": np.full(12, 2)})
+    found = personalize(run, {"x": x, "y": np.full(12, 2)})
     assert found.examples == {"train": 10, "valid": 0, "test": 2}
     assert found.personal["accuracy"] >= found.shared["accuracy"]
-    found = api.personalize(run, {"x": np.ones((1, 3)), "y": np.array([1])})
+    found = personalize(run, {"x": np.ones((1, 3)), "y": np.array([1])})
     assert found.examples == {"train": 1, "valid": 0, "test": 0}
     assert found.personal == {} and vector(found).isfinite().all()
 
@@ -223,19 +224,19 @@ def test_one_class_alone_or_a_single_example_will_do(run):
 def test_examples_that_are_divided_already(run, mine):
     arrays = dict(np.load(mine))
     split = np.array(["train"] * 5 + ["test"] * 40 + ["valid"] * 5)
-    found = api.personalize(run, {**arrays, "split": split}, test=0.9)
+    found = personalize(run, {**arrays, "split": split}, test=0.9)
     assert found.examples == {"train": 5, "valid": 5, "test": 40}
-    expected = api.personalize(run, {k: v[:5] for k, v in arrays.items()}, test=0)
+    expected = personalize(run, {k: v[:5] for k, v in arrays.items()}, test=0)
     assert torch.equal(vector(found), vector(expected))
 
 
 def test_lam_is_chosen(place, mine):
     auto = {"name": "ditto", "lam": "auto", "candidates": [0.0, 1.0]}
     (run,) = api.run(experiment(place, personalizer=auto), out=place / "auto")
-    found = api.personalize(run, mine)
+    found = personalize(run, mine)
     assert found.examples == {"train": 30, "valid": 10, "test": 10}
     with pytest.raises(Refusal, match="of 2 examples none is left for that; give more"):
-        api.personalize(run, {"x": np.ones((2, 3)), "y": np.array([1, 0])})
+        personalize(run, {"x": np.ones((2, 3)), "y": np.array([1, 0])})
 
 
 def test_names_of_classes(tmp_path):
@@ -249,18 +250,18 @@ def test_names_of_classes(tmp_path):
     x = np.array([[i % 7, i % 5] for i in range(20)], np.float32)
     well = x[:, 0] > 3
     named, plain, signs = (
-        vector(api.personalize(run, {"x": x, "y": np.where(well, yes, no)}))
+        vector(personalize(run, {"x": x, "y": np.where(well, yes, no)}))
         for yes, no in (("well", "ill"), (1, 0), (1, -1))
     )
     assert torch.equal(named, plain) and torch.equal(signs, plain)
     with pytest.raises(Refusal, match="y holds 'fine', which is no class.*: ill, well"):
-        api.personalize(run, {"x": x, "y": np.where(well, "fine", "ill")})
+        personalize(run, {"x": x, "y": np.where(well, "fine", "ill")})
 
 
 def refuses(run, x, *cases):
     for y, words in cases:
         with pytest.raises(Refusal, match=words):
-            api.personalize(run, {"x": x, "y": y})
+            personalize(run, {"x": x, "y": y})
 
 
 def test_a_regression(troth, tmp_path):
@@ -276,7 +277,7 @@ def test_a_regression(troth, tmp_path):
     assert found["personal"]["error"] < found["shared"]["error"]
     assert "error " in result.stderr
     whole_numbers = {"x": x[:30], "y": np.arange(30)}
-    assert api.personalize(run, whole_numbers).personal["error"] > 0
+    assert personalize(run, whole_numbers).personal["error"] > 0
     refuses(
         *(run, x[:30]),
         (np.full(30, np.nan), "y is NaN or infinite in 30 of 30"),
@@ -292,7 +293,7 @@ def test_several_labels(tmp_path):
     np.savez(tmp_path / "d.npz", x=x, y=y, owner=owner)
     (run,) = api.run(experiment(tmp_path), out=tmp_path / "run")
     x, y = x[:20], y[:20]
-    assert {"accuracy", "exact"} <= {*api.personalize(run, {"x": x, "y": y}).personal}
+    assert {"accuracy", "exact"} <= {*personalize(run, {"x": x, "y": y}).personal}
     refuses(
         *(run, x),
         (y + 1, "y holds 2, which this run does not know"),
@@ -356,9 +357,9 @@ def test_refused_files_and_numbers(refused, run, mine, place, tmp_path):
 
 def test_models_of_other_runs(refused, place, run, mine):
     out = mine.with_name("me.safetensors")
-    api.personalize(run, mine).save(out)
+    personalize(run, mine).save(out)
     with pytest.raises(Refusal, match="exists already"):
-        api.personalize(run, mine).save(out)
+        personalize(run, mine).save(out)
     (other,) = api.run(experiment(place, seed=5), out=place / "other")
     for words, path, *more in (
         ("is not a newcomer's model of the run in", other.path, "--model", out),

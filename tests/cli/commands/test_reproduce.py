@@ -77,11 +77,6 @@ MANY = "x" * 300
         (["ditto/figure1", "--cells", "x"], "leave --cells out"),
         (["ditto/figure7", "--scale", "small"], "has no --scale small"),
         ([*SMALL, "--out", __file__], "cannot be written (File exists); give another"),
-        (["--page", "nowhere/results.md"], "a folder that exists"),
-        (["--page", ""], "a file to write in a folder that exists"),
-        (["--page", MANY], "x cannot be written; give another file"),
-        (["--page", "p.md", TABLE], "leave TARGET out"),
-        (["--page", "p.md", "--cells", "x"], "leave --cells out"),
         (["--pack", TABLE], "leave TARGET out"),
         (["--list", TABLE, "--cells", "x"], "leave --cells out"),
         (["--cells", "x", "--show"], "leave --cells, --show out"),
@@ -112,15 +107,6 @@ def test_what_is_refused_leaves_no_folder(troth, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
     shown = troth("reproduce", "ditto/table6", *out, "--show", "--json")
     assert shown.exit_code == 0 and len(json.loads(shown.stdout)["cells"]) == 130
-
-
-@pytest.mark.slow("makes the page of all results anew")
-def test_the_page(troth, tmp_path):
-    file = tmp_path / "results.md"
-    result = troth("reproduce", "--page", file, "--json")
-    assert result.exit_code == 0 and file.read_text().startswith("# Results")
-    assert json.loads(result.stdout) == {"page": str(file)}
-    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_file_that_cannot_be_written(troth, tmp_path):

@@ -32,12 +32,12 @@ def personalize(
     as_json: Json = False,
 ) -> None:
     """Train a model for a new client from the shared model and its own data."""
-    from troth import api
     from troth.cli import tables
+    from troth.runs import personalize
 
     run = opened(path)
     check_free(out)
-    made = api.personalize(run, data, rounds=rounds, test=test, device=device)
+    made = personalize.personalize(run, data, rounds=rounds, test=test, device=device)
     lines = _words(made, run.experiment.personalizer.name)
     if out is None:
         lines.append("The model was not saved. Save it with --out FILE.safetensors")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,9 +46,6 @@ def reproduce(
     apart: Annotated[
         bool, Flag("--apart", help="Train runs one after another, never stacked.")
     ] = False,
-    page: Annotated[
-        Path | None, Flag(help="Write the page of committed results to this file.")
-    ] = None,
     pack: Annotated[
         bool, Flag("--pack", help="Pack the results in --out into one table.")
     ] = False,
@@ -63,10 +59,7 @@ def reproduce(
     idle: dict[str, Any] = {"--cells": cells, "--seeds": seeds, "--show": show}
     idle |= {"--apart": apart, "--scale": scale != "full"}
     try:
-        if page is not None:
-            _refuse("--page", idle | {"TARGET": target, "--list": list_})
-            _page(page, as_json)
-        elif pack:
+        if pack:
             _refuse("--pack", idle | {"TARGET": target, "--list": list_})
             _pack(out, as_json)
         elif target is None or list_:
@@ -96,23 +89,6 @@ def _refuse(what: str, flags: dict[str, Any]) -> None:
     """Refuse flags that would change nothing."""
     if idle := ", ".join(flag for flag, value in flags.items() if value):
         refuse(f"{idle} would not change {what}; leave {idle} out")
-
-
-def _page(file: Path, as_json: bool) -> None:
-    from troth import files
-    from troth.cli import tables
-    from troth.reproduce import kept, page
-
-    root = kept.experiments()
-    if root is None or os.path.isdir(file) or not os.path.isdir(file.parent):
-        refuse(
-            f"--page {file} needs a checkout with experiments/ beside the source, and "
-            "a file to write in a folder that exists"
-        )
-    if len(os.fsencode(file.name)) > 255 or not os.access(file.parent, os.W_OK):
-        refuse(f"--page {file} cannot be written; give another file")
-    files.write(file, page.page(root))
-    tables.show(None, [f"{file} is written"], {"page": str(file)}, as_json)
 
 
 def _pack(out: Path, as_json: bool) -> None:

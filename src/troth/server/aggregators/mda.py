@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from troth import numerics
+from troth.config.checks import expect
 from troth.server.aggregators import _choice
-from troth.server.options import expect
 from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages, Refusal
 

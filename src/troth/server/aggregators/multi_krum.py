@@ -5,8 +5,8 @@ References: blanchard2017machine.
 
 from torch import Tensor
 
+from troth.config.checks import expect
 from troth.server.aggregators import _choice
-from troth.server.options import expect
 from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from troth import numerics
+from troth.config.checks import expect
 from troth.server.aggregators._losses import numbers
 from troth.server.aggregators.mean import mean
-from troth.server.options import expect
 from troth.server.rules import Note, silent
 from troth.types import Messages
 

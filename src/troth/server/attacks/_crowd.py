@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server.options import expect
+from troth.config.checks import expect
 from troth.types import Messages
 
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from troth import numerics
+from troth.config.checks import expect
 from troth.server.attacks import _crowd
-from troth.server.options import expect
 from troth.types import Messages
 
 Defence = Callable[[Messages], Tensor]

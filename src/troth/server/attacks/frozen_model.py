@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from troth.config.checks import coupled
 from troth.networks import target_model
 from troth.server.attacks import _crowd
-from troth.server.options import coupled
 from troth.types import Broadcast, Messages
 
 Distance = Literal["l2sq", "l2", "smooth_l2"]

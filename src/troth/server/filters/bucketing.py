@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from troth import numerics, seeding
-from troth.server.options import expect
+from troth.config.checks import expect
 from troth.server.rules import Note, silent
 from troth.types import Messages
 

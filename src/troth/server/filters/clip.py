@@ -8,8 +8,8 @@ import math
 import torch
 
 from troth import numerics
+from troth.config.checks import expect
 from troth.server.filters import _rows
-from troth.server.options import expect
 from troth.server.rules import Note, silent
 from troth.types import Messages
 

@@ -7,7 +7,7 @@ import math
 from typing import Literal
 
 from troth import numerics
-from troth.server.options import coupled, expect
+from troth.config.checks import coupled, expect
 from troth.types import Messages
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from troth.server.options import expect
+from troth.config.checks import expect
 
 
 def moved(w: Tensor, step: Tensor, lr: float) -> Tensor:

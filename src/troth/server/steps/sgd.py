@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from troth.server.options import expect
+from troth.config.checks import expect
 from troth.server.steps._moments import moved
 from troth.types import Broadcast, Options
 

@@ -1,26 +1,22 @@
-"""The page of results: what reproduces and what does not, from committed results alone.
+"""Write the page of results: what reproduces and what does not, by committed results.
+
+    python experiments/reproduce/page.py
 
 `results.md.j2` is the page; here is what it shows.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
+import headlines
 import jinja2
+import misses
+import notes
 
-from troth.reproduce import (
-    SEEDS,
-    headlines,
-    judging,
-    misses,
-    notes,
-    papers,
-    scripts,
-    tables,
-)
+from troth import files
+from troth.reproduce import SEEDS, judging, papers, scripts, tables
 from troth.reproduce.entry import Entry
 from troth.reproduce.kept import Shelf, spent
 from troth.reproduce.listing import entries
@@ -44,9 +40,7 @@ def page(root: Path) -> str:
         for cell, text in why.get(entry.name, {}).items():
             yield cell, notes.filled(text, entry.name, shelf, SEEDS)
 
-    text = (
-        resources.files("troth.reproduce").joinpath("results.md.j2").read_text("utf-8")
-    )
+    text = Path(__file__).with_name("results.md.j2").read_text("utf-8")
     environment = jinja2.Environment(
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
@@ -140,3 +134,10 @@ def _headlines(shelf: Shelf) -> Iterator[list[str]]:
             least, most = (f"{100 * value:.0f}" for value in found.between)
             less += f" (by rounding {least} to {most} %)"
         yield [name, gain, less, tables.number(found.more_accuracy, sign=True)]
+
+
+if __name__ == "__main__":
+    EXPERIMENTS = Path(__file__).parents[1]
+    PAGE = EXPERIMENTS.parent / "docs" / "reference" / "results.md"
+    files.write(PAGE, page(EXPERIMENTS))
+    print(f"{PAGE} is written")
