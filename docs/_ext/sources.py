@@ -49,15 +49,16 @@ def shown(cell: dict) -> str:
     if cell["cell_type"] != "code":
         return text
     shell = text.startswith(("!", "%%sh", "%%bash"))
-    outputs = [_output(output) for output in cell["outputs"]]
+    alt = cell["metadata"].get("alt", "output of the cell above")
+    outputs = [_output(output, alt) for output in cell["outputs"]]
     return "\n\n".join([_fenced("sh" if shell else "python", text), *outputs])
 
 
-def _output(output: dict) -> str:
+def _output(output: dict, alt: str) -> str:
     data = output.get("data", {})
     if "image/png" in data:
         image = "".join(data["image/png"]).replace("\n", "")
-        return f"![output of the cell above](data:image/png;base64,{image})"
+        return f"![{alt}](data:image/png;base64,{image})"
     text = "".join(output.get("text") or data.get("text/plain") or "")
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
     return _fenced("{code-block} text\n:class: output\n", text) if text else ""
