@@ -66,7 +66,7 @@ def executed(path: Path, timeout: int = 600) -> Any:
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if "text" in output:
-                output["text"] = re.sub(r"\x1b\[[0-9;]*m", "", output["text"])
+                output["text"] = re.sub(r"\x1b\[[0-9;]*m|\r", "", output["text"])
             data = output.get("data", {})
             if "image/png" in data:
                 data["image/png"] = smaller(data["image/png"])
