@@ -21,7 +21,7 @@ from nbclient import NotebookClient
 from PIL import Image
 
 HERE = Path(__file__).resolve().parent
-COLORS, WIDTH = 64, 1000
+COLORS, WIDTH = 128, 1000
 """Colors and pixels that a committed figure has at most."""
 METADATA = {
     "kernelspec": {
@@ -78,7 +78,10 @@ def smaller(png: str) -> str:
     image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
     image.thumbnail((WIDTH, WIDTH))
     out = io.BytesIO()
-    image.quantize(COLORS, dither=Image.Dither.NONE).save(out, "png", optimize=True)
+    exact = Image.Quantize.MAXCOVERAGE  # rare colors stay what they are
+    image.quantize(COLORS, exact, dither=Image.Dither.NONE).save(
+        out, "png", optimize=True
+    )
     return base64.b64encode(out.getvalue()).decode()
 
 
