@@ -538,9 +538,8 @@ def test_a_schedule_for_other_clients_is_refused_before_anything_is_written(
 
 
 def test_the_example_of_the_manual(tmp_path):
-    page = Path(__file__).parents[2] / "docs" / "how-to" / "usage.md"
-    page = page.read_text("utf-8")
-    text = page.partition("\n## Clients that come and go\n")[2].partition("\n## ")[0]
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "availability.md"
+    text = page.read_text("utf-8")
     example, shown = (
         text.partition(f"```{language}\n")[2].partition("```")[0]
         for language in ("toml", "csv")
