@@ -148,7 +148,7 @@ def vectors():
 class TestIndex:
     def test_the_sort(self, name):
         made = typing.get_type_hints(lookup.find("personalizer", name))["return"]
-        sorts = {Personal: "beside a solver", Client: "owns its reply"}
+        sorts = {Personal: "with a solver", Client: "replaces the solver"}
         assert table()[name]["sort"] == sorts[made]
         alone = "No solver is named" in " ".join(page(name).split())
         assert alone == (made is Client)
@@ -191,9 +191,9 @@ class TestIndex:
         one, _ = client(name)
         w0, w = vectors()
         model, said = one.model(w, one.init(w0)), table()[name]["never asked"]
-        assert (said == "served after") == (one.finish is not None)
+        assert (said == "trained after") == (one.finish is not None)
         assert ("after" in table()[name]["gradients"]) == (one.finish is not None)
-        if said in ("w", "served after"):
+        if said in ("w", "trained after"):
             assert torch.equal(model, w)
         elif said == "w⁰":
             assert torch.equal(model, w0)
