@@ -115,6 +115,8 @@ def test_links_lead_somewhere():
     for file in HERE.glob("*.md"):
         for link in re.findall(r"\]\(([^)]+)\)", file.read_text("utf-8")):
             path, _, anchor = link.partition("#")
+            if path.endswith(".rst"):
+                continue  # test_docs.py follows links to pages that the site generates
             assert (HERE / path).exists(), f"{file.name}: {link}"
             if anchor:
                 text = (HERE / path).read_text("utf-8")
