@@ -36,6 +36,13 @@ class Page(HTMLParser):
             self.loads.add(values[LOADS[tag]])
 
 
+def test_a_newcomer_finds_each_task_on_the_front_page():
+    page = (DOCS / "index.md").read_text("utf-8")
+    guides = {*re.findall(r"\(how-to/([\w-]+)\.md\)", page)}
+    found = {"install", "first-run", "own-data", "own-network", "own-method"}
+    assert found | {"resume", "certificates", "deployment"} <= guides
+
+
 @pytest.mark.slow("builds the documentation")
 def test_the_site(tmp_path):
     """One test, because each of its parts needs the whole site."""
