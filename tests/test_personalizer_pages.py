@@ -152,7 +152,7 @@ class TestIndex:
         made = typing.get_type_hints(lookup.find("personalizer", name))["return"]
         sorts = {Personal: "with a solver", Client: "replaces the solver"}
         assert table()[name]["sort"] == sorts[made]
-        alone = "No solver is named" in " ".join(page(name).split())
+        alone = "It replaces the `[solver]`." in " ".join(page(name).split())
         assert alone == (made is Client)
 
     def test_what_the_server_learns(self, name):
