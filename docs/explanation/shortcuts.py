@@ -1,4 +1,4 @@
-"""Draw shortcuts.png: test pictures of three clients, and the same, recoloured.
+"""Draw shortcuts.png: test images of three clients, and the same, recolored.
 
 `python docs/explanation/shortcuts.py` needs MNIST, as `data = "colored"` does.
 """
@@ -18,7 +18,7 @@ CLIENTS = (0, 2, 5)
 
 
 def main() -> None:
-    """A row a client: a picture of each of its classes, twice."""
+    """Draw one row per client: an image of each of its classes, twice."""
     tree = {
         "data": "colored",
         "partition": {"name": "classes", "clients": 50, "per_client": 5},

@@ -1,7 +1,7 @@
 """Draw the picture of augments.md: what every augment makes of one image.
 
 `python docs/reference/augments/picture.py` needs CIFAR-10 and MNIST (`troth data` says
-where from) and writes `picture.png` beside itself.
+where from) and writes `picture.png` next to itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EDGE = ((0, 0), (1, 1), (1, 1))  # a grey line around every image
 
 
 def strip(image: np.ndarray, name: str, options: dict[str, Any]) -> np.ndarray:
-    """The image as it is and changed `TIMES` times: [h, (TIMES + 1)·w, 3]."""
+    """Return the image as it is and changed `TIMES` times: [h, (TIMES + 1)·w, 3]."""
     x = torch.from_numpy(image).expand(TIMES, *image.shape)
     key = seeding.keys(0, "picture", 0, torch.arange(TIMES))
     given = lookup.check("augment", name, options)
@@ -53,7 +53,7 @@ def strip(image: np.ndarray, name: str, options: dict[str, Any]) -> np.ndarray:
 
 
 def draw() -> Figure:
-    """A row an augment; left the image as it is."""
+    """Draw one row per augment, with the image as it is on the left."""
     figure = Figure(figsize=(11, 9.6), dpi=120, layout="constrained")
     axes: Any = figure.subplots(len(ROWS), len(PICKED))
     for column, (data, which) in enumerate(PICKED.items()):

@@ -1,8 +1,8 @@
 """Draw the picture of every personalizer's page: how well each client is served.
 
 `python docs/reference/personalizers/plots.py` trains the example of every page on one
-small federation, a few seconds each, and writes the pictures beside the pages; with
-names, only these.
+small federation, a few seconds each, and writes the pictures next to the pages. Names
+of personalizers as arguments train only these.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ SETTINGS: dict[str, Any] = {
     "train": {"rounds": 30, "cohort": 10, "epochs": 2, "batch": 8, "lr": 0.1},
     "evaluate": {"every": 30},
 }
-"""What all of them have in common; a model with a normalisation layer, for `fedbn`."""
+"""Settings of all runs; the model has a normalization layer, for `fedbn`."""
 
 GROUPED = ("upweight", "group_dro")
-"""Those that need groups: they get colours as a shortcut, and are shown by how well
-they do where the shortcut misleads."""
+"""Personalizers that need groups. Their data have colors as a shortcut, and their
+pictures show the accuracy where the shortcut misleads."""
 
 SHORTCUT = SETTINGS | {
     "data": {"name": "colored", "base": "digits", "correlation": 0.9},
@@ -52,7 +52,7 @@ STYLES = {
 
 
 def example(name: str) -> dict[str, Any]:
-    """The `[personalizer]` of the example on a method's page."""
+    """Return the `[personalizer]` of the example on a method's page."""
     page = (HERE / f"{name}.md").read_text("utf-8")
     (block,) = re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S)
     section: dict[str, Any] = tomllib.loads(block)["personalizer"]
@@ -60,7 +60,7 @@ def example(name: str) -> dict[str, Any]:
 
 
 def accuracies(name: str, grouped: bool) -> np.ndarray:
-    """[n] of every client's own model on its own test data, ascending."""
+    """Return every client's test accuracy with its own model, [n], sorted."""
     settings = SHORTCUT if grouped else SETTINGS
     experiment = settings | {"personalizer": example(name)}
     with tempfile.TemporaryDirectory() as folder:
@@ -69,7 +69,7 @@ def accuracies(name: str, grouped: bool) -> np.ndarray:
 
 
 def draw(name: str, found: dict[str, np.ndarray]) -> None:
-    """Write a method's picture: its clients, those of the shared model, and alone."""
+    """Write a method's picture, with the shared model and local training."""
     figure = Figure(figsize=(4, 2.6), dpi=110, layout="constrained")
     axes = figure.subplots()
     at = np.arange(1, len(found[name]) + 1)
@@ -87,7 +87,7 @@ def draw(name: str, found: dict[str, np.ndarray]) -> None:
 
 
 def main(names: list[str]) -> None:
-    """Train and draw; the two that all are compared with are always trained."""
+    """Train and draw. The two baselines are always trained."""
     names = names or lookup.names("personalizer")
     for grouped in (False, True):
         some, found = [n for n in names if (n in GROUPED) == grouped], {}
