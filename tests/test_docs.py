@@ -43,6 +43,13 @@ def test_a_newcomer_finds_each_task_on_the_front_page():
     assert found | {"resume", "certificates", "deployment"} <= guides
 
 
+def test_pages_that_docstrings_name_exist():
+    root = DOCS.parent
+    for file in (root / "src").rglob("*.py"):
+        for page in re.findall(r"\bdocs/[\w/-]+\.md", file.read_text("utf-8")):
+            assert (root / page).exists(), f"{file}: {page}"
+
+
 @pytest.mark.slow("builds the documentation")
 def test_the_site(tmp_path):
     """One test, because each of its parts needs the whole site."""

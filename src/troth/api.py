@@ -85,7 +85,7 @@ def run(
     (2, 4)
     >>> folder.cleanup()
 
-    Read on: `docs/how-to/usage.md`.
+    Read on: `docs/how-to/experiment.md`.
     """
     sections = tree(experiment, settings)
     planned = plan(sections, device)
@@ -151,7 +151,7 @@ def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
     2
     >>> folder.cleanup()
 
-    Read on: `checkpoint` in the experiment file, and `docs/how-to/usage.md`.
+    Read on: `checkpoint` in the experiment file, and `docs/how-to/resume.md`.
     """
     root = Path(path)
     if not (root / files.GRID).exists():
@@ -217,7 +217,7 @@ def cost(
     >>> one.client_steps, one.disk  # 4 clients, 3 rounds of 5 steps
     (60, 0)
 
-    Read on: `troth cost --help`, and `docs/how-to/usage.md`.
+    Read on: `troth run --dry-run` in `docs/how-to/first-run.md`.
     """
     costs = []
     for one in plan(tree(experiment, settings), device):
