@@ -180,9 +180,8 @@ def build(
     net = net.to(where, dtype)
     how = corrupt.corruption(e.corruption, arrays, hostile)
     aim = corrupt.aim(e.corruption, arrays)
-    data, prepared, redraw = preprocess.deal(
-        e.features, arrays, shards, dtype, where, hostile, how, e.seed, late
-    )
+    raw = preprocess.Raw(arrays, shards, dtype, where, hostile, how, e.seed)
+    data, prepared, redraw = preprocess.deal(e.features, raw, late)
     engine = make_engine(e, net, data, arrays, n - len(late), plan)
     check_validation(engine, data)
     net, w0 = engine.objective.net, task.flatten(engine.objective.net)

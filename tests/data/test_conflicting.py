@@ -153,14 +153,6 @@ def test_every_test_set_is_reported(run):
     assert "accuracy_mean" in last["evaluation"]["tests"]["conflicting"]["shared"]
 
 
-def test_without_further_sets_nothing_is_new(run, path, tmp_path):
-    (old,) = troth.run(tree(path, partition="natural"), out=tmp_path / "old")
-    assert "tests" not in old.summary and "conflicting" not in old.clients
-    for column in {*old.clients} & {*run.clients}:
-        assert np.array_equal(old.clients[column], run.clients[column], True), column
-    assert old.summary["personal"] == run.summary["personal"]
-
-
 def test_newcomers_have_them_too_and_a_resumed_run(path, tmp_path, resumed):
     (run,) = troth.run(tree(path, evaluate={"newcomers": 0.5}), out=tmp_path / "run")
     late = np.flatnonzero(run.clients["newcomer"])

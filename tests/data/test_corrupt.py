@@ -277,19 +277,6 @@ def test_only_who_takes_part_corrupts_anew_and_only_if_asked():
     assert torch.equal(made.data.train.y, before)
 
 
-def test_a_round_trains_on_what_was_drawn_for_it():
-    """Round 2 from the same state is the same, whatever was drawn in between."""
-    f = built(corruption=REDRAWN[0]).federation
-    for _ in range(2):
-        f.step()
-    start, rows = f.broadcast, f.population.read(np.arange(8))
-    once = f.step().broadcast.w
-    f.redraw(99, np.arange(8))
-    f.round, f.broadcast = 2, start
-    f.population.write(np.arange(8), rows)
-    assert torch.equal(f.step().broadcast.w, once)
-
-
 def test_inputs_that_change_late_are_refused(write, refuses):
     """In place and not at first: there is no room for what would be another's too."""
     strange = write(
@@ -303,28 +290,12 @@ def test_inputs_that_change_late_are_refused(write, refuses):
     refuses(words, made.federation.redraw, 4, np.arange(8))
 
 
-TUNE = """
-from troth.types import Budget, Personal, Phase, Reply
-
-def tune(task, descent):
-    def step(broadcast, carry, batch, valid):
-        return (carry[0] - 0.5 * task.grad(carry[0], batch),)
-
-    def end(broadcast, carry, state, valid):
-        return Reply(carry[0] - broadcast.w, broadcast.extra), carry
-
-    keep = lambda state, anchor, batch, valid, scale: state
-    last = Phase(lambda broadcast, state: (broadcast.w,), step, end, (Budget(3),))
-    return Personal(lambda w0: (w0,), keep, lambda w, v: v[0], last, idle=True)
-"""
-
-
-def test_the_last_phase_has_data_of_its_own(write):
+def test_the_last_phase_has_data_of_its_own():
     """All clients tune on what is drawn for the round after the last."""
-    write(TUNE)
+    tune = {"name": "finetune", "steps": 3}
     ends, train = [], TREE["train"] | {"rounds": 2}
     for meanwhile in (0, 99):
-        made = built(corruption=REDRAWN[0], personalizer="strange:tune", train=train)
+        made = built(corruption=REDRAWN[0], personalizer=tune, train=train)
         f, everyone = made.federation, np.arange(8)
         trained(made)
         f.redraw(meanwhile, everyone)

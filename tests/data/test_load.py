@@ -70,7 +70,9 @@ def test_names_of_features_are_written_down(own, tmp_path):
         data = {"name": "csv", "path": str(path), "label": "ill"}
         return load.deal(experiment(data=data), None)[2]
 
-    assert facts("age,sex,ill")["features"] == ["age", "sex=f", "sex=m"]
+    named = facts("age,sex,ill")
+    assert named["features"] == ["age", "sex=f", "sex=m"]
+    assert named["labels"] == ["False", "True"]
     assert "features" not in facts("sex=f,sex,ill")  # it would name two things
 
 

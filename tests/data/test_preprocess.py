@@ -1,9 +1,7 @@
 """Features fitted on training data, prepared for training, and again for predicting."""
 
-import os
 import sys
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,7 +46,8 @@ def deal(shards):
             np.array([False, bool(how), False]),
             Part(name, least | dict(options)),
         )
-        return preprocess.deal(part, given, shards, dtype, CPU, hostile, how, 0)
+        raw = preprocess.Raw(given, shards, dtype, CPU, hostile, how, 0)
+        return preprocess.deal(part, raw)
 
     return dealt
 
@@ -92,9 +91,8 @@ def test_every_split_is_prepared_by_what_training_data_gave(
 def test_an_example_that_two_clients_hold_is_prepared_for_each(held):
     given, both = arrays(holes=0.0), np.arange(5)
     who = Shards([both, np.append(both, 9)], [both[:0]] * 2, [both[:1], both[:1]])
-    data, found, _ = preprocess.deal(
-        Part("own"), given, who, torch.float64, CPU, np.zeros(2, bool), None, 0
-    )
+    raw = preprocess.Raw(given, who, torch.float64, CPU, np.zeros(2, bool), None, 0)
+    data, found, _ = preprocess.deal(Part("own"), raw)
     a, b = (held(data, data.test, client)[0].numpy() for client in (0, 1))
     assert (a != b).all()
     s = found.statistics
@@ -272,6 +270,7 @@ def test_refusals_before_anything_is_written(tree, tmp_path, name):
     refused({"model": {"name": "linear", "normalize": "pixel"}}, "= 'pixel' goes by")
     scaled = tree["data"] | {"scale": 255.0}
     refused({"data": scaled}, r"'unit' goes by .*\(scale 255\).*normalize = 'none'")
+    refused({"corruption": "backdoor"}, "'backdoor' shows test inputs as the data set")
     plain = {"model": {"name": "linear", "normalize": "none"}}
     troth.cost(tree | plain | {"features": name, "data": scaled})
     if name == "federated":
@@ -313,26 +312,6 @@ def test_features_of_ones_own(tree, tmp_path, mine, refuses):
         refuses(words, troth.cost, tree | {"features": name})
 
 
-@pytest.mark.slow("trains forty rounds, twice")
-@pytest.mark.data
-def test_four_hospitals(tmp_path, refuses):
-    """Logistic regression at the hospitals of the heart disease data."""
-    real = os.environ.get("TROTH_DATA", "")
-    if not real or not (Path(real) / "heart_disease").is_dir():
-        pytest.skip("no heart_disease under $TROTH_DATA")
-    tree = {
-        "data": "heart_disease",
-        "partition": "natural",
-        "train": {"rounds": 40, "lr": 0.1, "precision": "float64"},
-        "engine": {"how": "loop", "chunk": 1},
-    }
-    refuses("set features.name = 'own' or 'federated'", troth.cost, tree, data_dir=real)
-    for name in ("own", "federated"):
-        [run] = troth.run(tree | {"features": name}, out=tmp_path / name, data_dir=real)
-        assert (run.clients["imputed"] > 0).all()
-        assert run.summary["shared"]["accuracy_weighted"] > 0.7  # the larger class: .55
-
-
 def relabelled(x, y, key):
     """Labels by the raw inputs, so that these must come in."""
     return x, ((x.nan_to_num().abs().flatten(1).sum(1) * 1e3).long() + key) % 2
@@ -354,16 +333,3 @@ def test_labels_are_drawn_anew_from_raw_inputs(name, deal, shards, refuses):
     assert torch.equal(data.x, clean.x)
     words = f"'corrupt' changes inputs, to which features '{name}' are fitted once"
     refuses(words, deal, name, given, brighter, redraw=True)
-
-
-def test_no_trigger_is_shown_where_inputs_are_prepared(tmp_path):
-    x = np.random.default_rng(0).random((80, 1, 4, 4))
-    np.savez(tmp_path / "data.npz", x=x, y=np.arange(80) % 2)
-    tree = {
-        "data": {"name": "npz", "path": str(tmp_path / "data.npz")},
-        "features": "own",
-        "corruption": "backdoor",
-    }
-    with pytest.raises(Refusal, match="'backdoor' shows test inputs as the data set"):
-        build.build(reader.from_dict(tree))
-    assert build.build(reader.from_dict(tree | {"features": "none"})).aim is not None

@@ -15,15 +15,19 @@ from troth.networks import layers
 from troth.types import Arrays, Data, Refusal, Shards, Split, Statistics
 
 
-def as_tensors(
-    arrays: Arrays,
-    shards: Shards,
-    dtype: torch.dtype,
-    device: torch.device,
-    hostile: np.ndarray,
-    how: Corruption | None,
-    seed: int,
-) -> Data:
+class Raw(NamedTuple):
+    """What the clients hold, before anything is laid out or prepared."""
+
+    arrays: Arrays
+    shards: Shards
+    dtype: torch.dtype  # of the model
+    device: torch.device
+    hostile: np.ndarray  # [n] who corrupts its data
+    how: Corruption | None  # what these do
+    seed: int  # keys their draws
+
+
+def as_tensors(raw: Raw) -> Data:
     """Lay everything out; malicious clients have poisoned their training data already.
 
     Bytes stay bytes; other numbers take the precision of the model. Poisoned labels
@@ -32,17 +36,16 @@ def as_tensors(
     of those that were chosen, they follow those that were not. Where one has fractions
     among bytes, all inputs are held in the precision of the model, with the values
     that they had; where one has shares of the classes, all training labels are rows.
-    `hostile` [n] says which clients corrupt, `how` what they do; `seed` keys the draws.
     """
-    x, y = corrupt.tensors(arrays, dtype)
-    unmarked = np.zeros(0, np.int64)
-    group = torch.from_numpy(unmarked if arrays.group is None else arrays.group)
+    shards, marks = raw.shards, raw.arrays.group
+    x, y = corrupt.tensors(raw.arrays, raw.dtype)
+    group = torch.from_numpy(np.zeros(0, np.int64) if marks is None else marks)
     train, valid, test = (_ragged(part, y) for part in shards[:3])
     tests = {name: _ragged(part, y) for name, part in shards.tests.items()}
     data = Data(x, train, valid, test, tests, group)
-    if how is not None and hostile.any():
-        data = _corrupted(data, dtype, hostile, how, seed)
-    return _placed(data, device)
+    if raw.how is not None and raw.hostile.any():
+        data = _corrupted(data, raw, raw.how)
+    return _placed(data, raw.device)
 
 
 def _placed(data: Data, device: torch.device, dtype: torch.dtype | None = None) -> Data:
@@ -69,9 +72,7 @@ def _split(row: Tensor, y: Tensor, sizes: list[int]) -> Split:
     return Split(row, y, torch.cumsum(size, 0) - size, size)
 
 
-def _corrupted(
-    data: Data, dtype: torch.dtype, hostile: np.ndarray, how: Corruption, seed: int
-) -> Data:
+def _corrupted(data: Data, raw: Raw, how: Corruption) -> Data:
     """The data with poisoned inputs as further rows.
 
     A poisoned input has the group of the example that it stands for; where their
@@ -80,9 +81,9 @@ def _corrupted(
     train, x = data.train, [data.x]
     row, y = (list(torch.split(v, train.size.tolist())) for v in train[:2])
     group, at = [data.group], len(data.x)
-    for k in map(int, np.flatnonzero(hostile)):
+    for k in map(int, np.flatnonzero(raw.hostile)):
         clean = data.x[row[k]], y[k]
-        new = corrupt.poison(how, *clean, seed=seed, round_=0, client=k)
+        new = corrupt.poison(how, *clean, seed=raw.seed, round_=0, client=k)
         if labels.soft(new.y):
             y[k] = labels.shares(y[k], how.classes, new.y.dtype)
         fresh = row[k][new.chosen]
@@ -103,9 +104,9 @@ def _corrupted(
             row[k] = torch.cat([row[k][rest], fresh])
             y[k] = torch.cat([y[k][rest], new.y])
     if any(labels.soft(part) for part in y):
-        y = [labels.shares(part, how.classes, dtype) for part in y]
+        y = [labels.shares(part, how.classes, raw.dtype) for part in y]
     if any(part.is_floating_point() for part in x):
-        x = [part.to(dtype) for part in x]
+        x = [part.to(raw.dtype) for part in x]
     made = _split(torch.cat(row), torch.cat(y), [len(part) for part in row])
     inputs = torch.cat(x) if len(x) > 1 else data.x
     return data._replace(x=inputs, train=made, group=torch.cat(group))
@@ -119,24 +120,15 @@ class Redraw:
     are on the host, so that they are the same whatever device the data are on.
     """
 
-    def __init__(
-        self,
-        how: Corruption,
-        arrays: Arrays,
-        shards: Shards,
-        dtype: torch.dtype,
-        hostile: np.ndarray,
-        seed: int,
-        data: Data,
-        prepared: bool = False,
-    ) -> None:
-        x, y = corrupt.tensors(arrays, dtype)
-        self._how, self._seed, self._data = how, seed, data
+    def __init__(self, raw: Raw, data: Data, prepared: bool = False) -> None:
+        assert raw.how is not None
+        x, y = corrupt.tensors(raw.arrays, raw.dtype)
+        self._how, self._seed, self._data = raw.how, raw.seed, data
         self._clean: dict[int, tuple[Tensor, Tensor]] = {}
         self._slots: dict[int, slice] = {}
         self._rows: dict[int, Tensor] = {}  # for inputs, where they change
-        for k in map(int, np.flatnonzero(hostile)):
-            own = torch.from_numpy(shards.train[k].astype(np.int64))
+        for k in map(int, np.flatnonzero(raw.hostile)):
+            own = torch.from_numpy(raw.shards.train[k].astype(np.int64))
             first = int(data.train.start[k])
             self._clean[k] = x[own], y[own]
             self._slots[k] = slice(first, first + len(own))
@@ -226,13 +218,7 @@ def check(e: Experiment, arrays: Arrays) -> None:
 
 def deal(
     part: Part,
-    arrays: Arrays,
-    shards: Shards,
-    dtype: torch.dtype,
-    device: torch.device,
-    hostile: np.ndarray,
-    how: corrupt.Corruption | None,
-    seed: int,
+    raw: Raw,
     newcomers: np.ndarray | None = None,
     fitted: Statistics | None = None,
 ) -> tuple[Data, Prepared | None, Redraw | None]:
@@ -243,42 +229,38 @@ def deal(
     Fitted and prepared in float64. Statistics a client need rows of its own in `x` for
     every example it holds; with those of all clients, rows stay as they were dealt.
 
-    `part` is the experiment's `features`; `hostile` [n] says who corrupts, `how` what
-    they do, and `seed` keys their draws. `newcomers` take no part: nothing is fitted on
-    their data, but where each client fits by itself they do too. Inputs are prepared by
-    `fitted` where that was fitted before. The last value returned corrupts the data
+    `part` is the experiment's `features`. `newcomers` take no part: nothing is fitted
+    on their data, but where each client fits by itself they do too. Inputs are prepared
+    by `fitted` where that was fitted before. The last value returned corrupts the data
     anew in each round.
     """
-    given = arrays, shards
-
-    def redraw(data: Data, kind: torch.dtype) -> Redraw | None:
-        if how is None or not how.redraw:
-            return None
-        return Redraw(how, *given, kind, hostile, seed, data, active(part))
-
+    redrawn = raw.how is not None and raw.how.redraw
     if not active(part):
-        data = as_tensors(*given, dtype, device, hostile, how, seed)
-        return data, None, redraw(data, dtype)
-    wide, cpu = torch.float64, torch.device("cpu")
-    data = as_tensors(*given, wide, cpu, hostile, how, seed)
-    if how is not None and how.redraw and len(data.x) > len(arrays.x):
+        data = as_tensors(raw)
+        return data, None, Redraw(raw, data) if redrawn else None
+    wide = raw._replace(dtype=torch.float64, device=torch.device("cpu"))
+    data = as_tensors(wide)
+    if raw.how is not None and redrawn and len(data.x) > len(raw.arrays.x):
         raise Refusal(
-            f"corruption '{how.name}' changes inputs, to which features '{part.name}' "
-            "are fitted once, and corruption.redraw = true would change them in every "
-            "round; set corruption.redraw = false, or features.name = 'none'"
+            f"corruption '{raw.how.name}' changes inputs, to which features "
+            f"'{part.name}' are fitted once, and corruption.redraw = true would change "
+            "them in every round; set corruption.redraw = false, or features.name = "
+            "'none'"
         )
     late = np.zeros(0, np.int64) if newcomers is None else newcomers
-    statistics = fitted or _fit(part, data, arrays.names, late)
+    statistics = fitted or _fit(part, data, raw.arrays.names, late)
     imputed = _missing(data)
     alike = statistics.mean.shape == data.x.shape[1:]
-    data = (_alike if alike else _apart)(data, statistics, dtype)
+    data = (_alike if alike else _apart)(data, statistics, raw.dtype)
     if not bool(data.x.isfinite().all()):
         raise Refusal(
-            f"features '{part.name}' leaves values in x that {str(dtype)[6:]} cannot "
-            "hold; rescale the data, or set features.scale and features.center to true"
+            f"features '{part.name}' leaves values in x that {str(raw.dtype)[6:]} "
+            "cannot hold; rescale the data, or set features.scale and features.center "
+            "to true"
         )
-    data = _placed(data, device, dtype)
-    return data, Prepared(statistics, imputed), redraw(data, wide)
+    data = _placed(data, raw.device, raw.dtype)
+    redraw = Redraw(wide, data, prepared=True) if redrawn else None
+    return data, Prepared(statistics, imputed), redraw
 
 
 def _fit(

@@ -151,9 +151,8 @@ class Site:
         how = corrupt.corruption(e.corruption, arrays, every)
         where = build.device(e.engine.device)
         dtype = build.precision(e)
-        self.data, self.prepared, self.redraw = preprocess.deal(
-            e.features, arrays, shards, dtype, where, mine, how, e.seed
-        )
+        raw = preprocess.Raw(arrays, shards, dtype, where, mine, how, e.seed)
+        self.data, self.prepared, self.redraw = preprocess.deal(e.features, raw)
         self.engine = engine(e, arrays, self.data, where)
         build.check_validation(self.engine, self.data)
         self.w0 = task.flatten(self.engine.objective.net)

@@ -182,8 +182,8 @@ def _made(run: Run, arrays: Arrays, marks: np.ndarray, where: torch.device) -> _
         [np.flatnonzero(marks == mark)] for mark in (TRAIN, VALID, TEST)
     )
     shards = Shards(train, valid, test)
-    given = e.features, arrays, shards, dtype, where, nobody, None, e.seed
-    data, prepared, _ = preprocess.deal(*given, fitted=fitted)
+    raw = preprocess.Raw(arrays, shards, dtype, where, nobody, None, e.seed)
+    data, prepared, _ = preprocess.deal(e.features, raw, fitted=fitted)
     net = run.network().to(where, dtype)
     engine = build.make_engine(e, net, data, arrays, _members(run), plan)
     return _Made(engine, data, _features(prepared))

@@ -8,7 +8,6 @@ import torch
 
 import troth
 from troth import build, files, lookup
-from troth import progress as notice
 from troth.config import reader
 from troth.engine.engine import Plan
 from troth.types import Refusal
@@ -173,28 +172,6 @@ def test_stopped_in_a_round_and_resumed(tree, resumed):
     tree["engine"] |= {"how": "loop"}
     tree["checkpoint"] = {"every": 1}
     resumed(tree, 2, files.PERSONAL)
-
-
-@pytest.mark.slow("compiles the phases of a run, three times")
-def test_stopped_while_models_are_tuned_and_resumed(tree, tmp_path):
-    tree["train"]["augment"] = [{"name": "affine"}]
-    tree["personalizer"] = own(PERSONALIZERS[0], {"name": "rotation", "sigma": 0.6})
-    tree["engine"] |= {"how": "vmap", "chunk": 2}
-
-    class Killed(Exception):
-        pass
-
-    def kill(what, count, total):
-        if what == "personalizing" and count == 2:
-            raise Killed
-
-    troth.run(tree, out=tmp_path / "whole")
-    with pytest.raises(Killed), notice.watching(kill):
-        troth.run(tree, out=tmp_path / "cut")
-    troth.resume(tmp_path / "cut")
-    for file in (files.CLIENTS, files.ROUNDS, files.SHARED, files.PERSONAL):
-        whole, cut = (tmp_path / part / file for part in ("whole", "cut"))
-        assert whole.read_bytes() == cut.read_bytes(), file
 
 
 @pytest.mark.parametrize("section", ["train", "personalizer"])

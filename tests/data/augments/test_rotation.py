@@ -1,5 +1,3 @@
-import math
-
 import torch
 
 from troth.data.augments.rotation import rotation
@@ -17,5 +15,3 @@ def test_by_hand(keys):
     angle = torch.atan2(down, right)
     assert angle.abs().max() < sigma + 0.01
     torch.testing.assert_close(angle, draw(keys(m), sigma)[:, 0], rtol=0, atol=0.02)
-    angle = draw(keys(500), math.pi)
-    assert angle.min() < -3.0 and angle.max() > 3.0  # fails once in 10⁹

@@ -1,6 +1,5 @@
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -156,16 +155,9 @@ def test_success_is_what_the_saved_models_do_and_is_written(poisoned):
 
 
 def test_refused_before_anything_is_written(tmp_path):
+    tree = TREE | {"corruption": {"name": "backdoor", "target": 10}}
     for n in (0, 3):
-        np.savez(tmp_path / "flat.npz", x=np.zeros((80, 64)), y=np.arange(80) % 2)
-        flat = {"data": {"name": "npz", "path": str(tmp_path / "flat.npz")}}
-        wrong = {"corruption": {"name": "backdoor", "target": 10}}
-        for changes, words in (
-            (flat, r"one example here has shape \[64\]"),
-            (wrong, r"corruption\.target = 10 is no label"),
-        ):
-            with pytest.raises(Refusal, match=words):
-                troth.run(
-                    TREE | changes | {"adversary": {"count": n}}, out=tmp_path / "r"
-                )
+        tree["adversary"] = {"count": n}
+        with pytest.raises(Refusal, match=r"corruption\.target = 10 is no label"):
+            troth.run(tree, out=tmp_path / "r")
         assert not (tmp_path / "r").exists()

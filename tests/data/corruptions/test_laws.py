@@ -53,7 +53,8 @@ def deal(shards_of):
         given, shards = arrays(kind), shards_of(SIZES)
         how = corrupt.corruption(named, given) if named else None
         dtype = torch.float64 if kind == "float64" else torch.float32
-        return preprocess.as_tensors(given, shards, dtype, CPU, HOSTILE, how, seed)
+        raw = preprocess.Raw(given, shards, dtype, CPU, HOSTILE, how, seed)
+        return preprocess.as_tensors(raw)
 
     return dealt
 

@@ -1,5 +1,3 @@
-import hashlib
-
 import numpy as np
 import pytest
 
@@ -66,12 +64,3 @@ def test_real_files(real):
     assert arrays.y[50_000:50_006].tolist() == [3, 8, 8, 0, 6, 6]
     means = arrays.x[:50_000].mean(axis=(0, 2, 3)) / 255
     assert means == pytest.approx([0.4914, 0.4822, 0.4465], abs=1e-4)
-
-
-@pytest.mark.data
-def test_published_digests(real_files):
-    """All six md5s, taken by other means."""
-    place = real_files(SOURCE)
-    for file in BATCHES:
-        content = (place / file).read_bytes()
-        assert SOURCE.digests[file] == f"md5:{hashlib.md5(content).hexdigest()}"

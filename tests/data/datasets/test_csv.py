@@ -1,6 +1,5 @@
 import gzip
 import math
-import tomllib
 
 import numpy as np
 import pytest
@@ -8,8 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troth import lookup
-from troth.config import reader
-from troth.data import load
 from troth.data.datasets.csv import csv
 from troth.types import Refusal
 
@@ -249,7 +246,6 @@ def test_owners_and_groups_keep_their_names(save):
 def test_refuses_files(save):
     for raw, words in (
         (b"", "is empty: it needs a line of names, then one line per row"),
-        (b"\n\n", "is empty"),
         (b"a,y\n", "holds names and no rows"),
         (b"a,y\n1,2\n3\n", "line 3 holds 1 values and there are 2 columns"),
         (b"a,y\n1,2\n\n3,4,5\n", "line 4 holds 3 values"),
@@ -258,9 +254,7 @@ def test_refuses_files(save):
         (b'a,y\n1,2\n"' + b"3,4\n" * 40_000, "begins in line 3 cannot .*field larger"),
         (b"a,y\n1,u\n2,\xe9\n", r"not a text in UTF-8 \(line 3 is not\): save it as"),
         ("a,y\n1,2".encode("utf-16"), "not a text in UTF-8 .line 1 is not"),
-        (b"PK\x03\x04\x14\x00\xff", "not a text in UTF-8"),
         (gzip.compress(b"a,y\n1,2\n", mtime=0)[:-9], "cannot be read .*write it again"),
-        (b"\x1f\x8bnothing", "cannot be read"),
         (b"1.5,2\n3,4\n", r"first line holds values \(1.5, 2\) where the names of th"),
         (b"a,b,a,y\n1,2,3,4\n", "columns 1 and 3 are both called 'a'"),
         (b",a,y\n0,1,2\n", r'column 1 has no name .*pandas.*add "" to data.drop'),
@@ -311,13 +305,10 @@ def test_refuses_options(save):
 def test_refuses_columns(save):
     for column, words in (
         (["1", "2", "x"], "holds numbers and, in line 4, 'x': correct it, add it to"),
-        (["1", "?", "2 apples"], "holds numbers and, in line 4, '2 apples'"),
         (["1", "1_0", "2"], "holds numbers and, in line 3, '1_0'"),
         (["u", "v", "7"], "holds texts and, in line 4, '7'.*data.categorical .its val"),
         (["1", "inf", "2"], "holds 'inf' in line 3, which is no finite number of 32"),
-        (["1", "?", " -Infinity"], "holds '-Infinity' in line 4, which is no finite"),
         (["1e39", "2", "3"], "holds '1e39' in line 2, which is no finite number"),
-        (["1e400", "2", "3"], "holds '1e400' in line 2"),
         (["?", "NA", ""], "column 'a' holds no value in any row: add it to data.drop"),
         (['"1,5"', '"2,25"', '"0,1"'], "holds '1,5' in line 2, and numbers are writ"),
     ):
@@ -354,7 +345,6 @@ def test_refuses_gaps_in_what_must_be_there(save):
 def test_refuses_labels(save):
     for values, options, words in (
         ("10x", {}, "is 'x' in line 4, which is no finite number, and others"),
-        (["1", "0", "inf"], {}, "is 'inf' in line 4, which is no finite number, and"),
         (["1", "1", "1.0"], {}, "is '1' in every row, so that there is nothing to lea"),
         (["no", "no", "no"], {}, "is 'no' in every row"),
         (["1e39", "0", "2"], {"kind": "targets"}, "is 1e.39 in line 2, .* 32 bits"),
@@ -363,23 +353,3 @@ def test_refuses_labels(save):
     ):
         text = "a,b,y\n" + "".join(f"{i},{i % 2},{v}\n" for i, v in enumerate(values))
         refused(save(text), words, **options)
-
-
-def test_sites_are_clients_and_classes_keep_their_names(save, refuses):
-    sites, sick = ["Ulm", "Bern"] * 20, ["no"] * 20 + ["yes"] * 20
-    rows = [f"{i},{(i * 37) % 101},{sites[i]},{sick[i]}" for i in range(40)]
-    text = "\n".join(["id,age,site,sick", *rows])
-    data = {"name": "csv", "path": save(text), "label": "sick", "owner": "site"}
-    e = reader.from_dict(
-        {
-            "data": data | {"drop": ["id"]},
-            "partition": {"name": "natural", "leakage": "refuse"},
-        }
-    )
-    assert reader.from_dict(tomllib.loads(reader.dumps(reader.to_dict(e)))) == e
-    arrays, _, facts = load.deal(e, None)
-    assert facts["clients"] == 2 and facts["labels"] == ["no", "yes"]
-    assert facts["duplicates"] == 0 == facts["leaked"] and arrays.names == ("age",)
-    save(f"{text}\n40,3,Aosta,no")
-    words = "1 of 3 clients lack training or test data: 0 .1 example, none to test on"
-    refuses(words, load.deal, e, None)

@@ -118,12 +118,3 @@ def test_refuses_files_that_do_not_agree(tmp_path, refuses):
     for number, (files, words) in enumerate(cases):
         root = put(tmp_path / str(number), **files)
         assert AGAIN in refuses(words, femnist, root), words
-
-
-def test_refuses_files_that_are_cut(tmp_path, refuses):
-    root = put(tmp_path, train_0=leaf({"a": 2}), train_1=leaf({"b": 2}))
-    path = next((tmp_path / "femnist" / "train").glob("all_data_1_*"))
-    content = path.read_text()
-    for share in (0.0, 0.4, 0.999):
-        path.write_text(content[: int(share * len(content))])
-        refuses("all_data_1_.* is not a whole json file", femnist, root)

@@ -3,8 +3,6 @@ import hashlib
 import importlib
 import os
 import shutil
-import subprocess
-import sys
 import tarfile
 from functools import partial
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from troth import lookup
 from troth.data.datasets import _files
 from troth.data.datasets._files import Remote, Source, locate, obtain, verify, wrong
+from troth.files import digest_of
 from troth.types import Refusal
 
 A, B = b"a" * 5000, b"b" * 5000
@@ -150,25 +149,6 @@ def test_archives_are_unpacked_and_not_kept(archive, server, tmp_path):
         assert len(server.seen) == (left != "whole")
 
 
-@pytest.mark.slow("starts two processes that import torch")
-def test_two_processes_at_once_download_once(archive, server):
-    """A slow server, two real processes, an archive to be unpacked."""
-    server.pace = 0.05
-    remote = archive[0].remotes[0]
-    code = (
-        "from troth.data.datasets._files import Remote, Source, locate\n"
-        f"remote = Remote({remote.url!r}, {remote.digest!r}, makes=('a', 'b'))\n"
-        "source = Source('made', 'set', ('a', 'b'), 'page', 'CC0', (remote,))\n"
-        "place = locate(source, None)\n"
-        "assert (place / 'a').stat().st_size == 5000 == (place / 'b').stat().st_size\n"
-    )
-    command = [sys.executable, "-c", code]
-    both = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
-    errors = [process.communicate(timeout=300)[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], errors
-    assert len(server.seen) == 1
-
-
 def test_verify_tells_swapped_and_changed_files(tmp_path, refuses):
     source, place = PLAIN._replace(digests=DIGESTS), put(tmp_path, a=A, b=B)
     verify(source, place)
@@ -246,3 +226,17 @@ def test_what_is_not_a_file_is_not_there(tmp_path):
     path.unlink()
     os.mkfifo(path)
     assert _files.missing(PLAIN, tmp_path) == ["b"]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", sources())
+def test_published_digests(real_files, name):
+    """Of the files as they are offered, and of what is in them."""
+    source = sources()[name]
+    place = real_files(source)
+    assert not any(wrong(source, place, file) for file in source.files)
+    for remote in source.remotes:
+        path = place / remote.name
+        whole = path.is_file() and path.stat().st_size == remote.size
+        if whole and remote.digest:  # else packed anew
+            assert digest_of(path, remote.digest) == remote.digest

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from troth.data.datasets import fashion_mnist, mnist, mnist_by_writer
-from troth.data.datasets._files import wrong
 from troth.data.datasets._idx import FILES, idx_images, read_idx
-from troth.files import digest_of
 from troth.types import TEST, TRAIN
 
 LOADERS = {
@@ -74,16 +72,3 @@ def test_refuses_a_damaged_file_by_name(tmp_path, refuses):
         said = refuses(words, read_idx, mnist.SOURCE, tmp_path, FILES[3])
         assert said.startswith(str(tmp_path / FILES[3]))
         assert "get it again from http://yann.lecun.com" in said
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("name", LOADERS)
-def test_published_digests(real_files, name):
-    """Of the files as they are offered, and of what is in them."""
-    source = SOURCES[name]
-    place = real_files(source)
-    for remote in source.remotes:
-        path = place / remote.name
-        if path.stat().st_size == remote.size:  # not packed anew
-            assert digest_of(path, remote.digest) == remote.digest
-        assert wrong(source, place, remote.name) == ""

@@ -16,16 +16,3 @@ def test_by_hand():
     out = affine(torch.ones(1, 1, 8, 8), torch.tensor([[1.0, 0, 0, 0, 1, 0]]))
     assert torch.allclose(out[..., 2:6, 2:6], torch.ones(4, 4))
     assert out.sum() == 16  # nothing left or found
-    x = torch.arange(4.0).expand(1, 1, 4, 4)
-    out = affine(x, torch.tensor([[0.0, 0, 0, 0.5, 0, 0]]), padding="border")
-    rows = [[0.0, 0.25, 1.25, 2.25], [0, 0.75, 1.75, 2.75]]
-    rows += [[0.25, 1.25, 2.25, 3], [0.75, 1.75, 2.75, 3]]
-    assert torch.allclose(out[0, 0], torch.tensor(rows))
-
-
-def test_parameters_of_two_changes_add_up_and_the_image_is_read_once():
-    """What a certificate is about: ν of the sum, not one change after the other."""
-    x = torch.rand(1, 1, 9, 9, dtype=torch.float64)
-    p, q = torch.rand(2, 1, 6, dtype=torch.float64) / 4
-    both = affine(x, p + q)
-    assert (affine(affine(x, p), q) - both).abs().max() > 0.01

@@ -1,11 +1,8 @@
-import os
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troth import lookup
 from troth.data.partitions.classes import classes
 from troth.types import TEST, TRAIN, Arrays, Refusal
 
@@ -83,7 +80,8 @@ def test_ditto_counts_by_the_formula():
         assert (arrays.split[mine] == TEST).sum() == tested
 
 
-def check_published_numbers(arrays):
+def test_ditto_has_the_published_numbers():
+    arrays = published(6000, 1000, 10)
     lists = classes(arrays, 0, clients=500, recipe="ditto")
     for mark, total, summary, used, twice in (
         (TRAIN, 61_251, (31, 88, 122.5, 1378), 58_825, 2_426),
@@ -96,18 +94,6 @@ def check_published_numbers(arrays):
         assert found == summary
         times = np.bincount(np.concatenate(mine))
         assert np.bincount(times).tolist()[1:] == [used - twice, twice]
-
-
-def test_ditto_numbers_on_data_of_the_same_shape():
-    check_published_numbers(published(6000, 1000, 10))
-
-
-@pytest.mark.data
-def test_ditto_numbers_on_fashion_mnist():
-    root = os.environ.get("TROTH_DATA")
-    if not root or not os.path.isdir(os.path.join(root, "fashion-mnist")):
-        pytest.skip("no fashion-mnist under $TROTH_DATA")
-    check_published_numbers(lookup.find("data", "fashion_mnist")(root))
 
 
 LABELS = np.arange(100) % 10

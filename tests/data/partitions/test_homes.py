@@ -37,15 +37,3 @@ def test_deals_sizes_of_every_kind(kinds, seed):
     for k in range(3):
         held = np.bincount(kind[mine[k]], minlength=len(sizes))
         assert held.tolist() == sizes[:, k].tolist()
-
-
-def test_every_row_may_go_anywhere():
-    """6 rows, 2 of kind 1, over 600 seeds: each is with client 0 half of the time.
-
-    5 standard deviations of a binomial: the chance to fail is below 6 · 6e-7.
-    """
-    kind, sizes = np.array([0, 1, 0, 0, 1, 0]), np.array([[2, 2], [1, 1]])
-    first = np.zeros(6)
-    for seed in range(600):
-        first[deal(kind, sizes, seeding.generator(seed, "test"))[0]] += 1
-    assert np.abs(first - 300).max() < 5 * np.sqrt(150)

@@ -48,15 +48,6 @@ def test_owners_go_whole(owner, number, fixed, seed):
         assert max(counts) - min(counts) <= 1
 
 
-def test_who_goes_together_is_drawn():
-    """10 owners, 5 a client, 400 seeds: two are together 4/9 of the time; 5 sd."""
-    together = 0
-    for seed in range(400):
-        first = identities(owned(np.arange(10)), seed, per_client=5)[0]
-        together += (0 in first) == (1 in first)
-    assert abs(together - 400 * 4 / 9) < 5 * np.sqrt(400 * 20 / 81)
-
-
 def test_refuses(refuses):
     for options, words in (
         ({}, "per_client = 0 and partition.clients = 0: set one of them, to 1 to 3"),

@@ -49,16 +49,6 @@ def test_power_law_has_its_exponent():
     assert abs(1 / np.log(s / s.min()).mean() / 2 - 1) < 0.13
 
 
-def test_contents_and_parts_are_alike():
-    """The largest client's classes are within 5 standard deviations of even shares."""
-    arrays = made(40_000)
-    mine = max(quantity(arrays, 0, clients=20), key=len)
-    held = np.bincount(arrays.y[mine], minlength=4)
-    assert np.abs(held - len(mine) / 4).max() < 5 * math.sqrt(len(mine) * 3 / 16)
-    lists = quantity(made(100, [TRAIN] * 97 + [TEST] * 3), 0, clients=10)
-    assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(100))
-
-
 def test_parts_are_dealt_by_the_same_weights():
     arrays = made(7800, [TRAIN] * 6000 + [VALID] * 600 + [TEST] * 1200)
     for least in (0, 2):
