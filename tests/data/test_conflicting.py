@@ -167,26 +167,6 @@ def test_newcomers_have_them_too_and_a_resumed_run(path, tmp_path, resumed):
     resumed(tree(path, **more), 2)
 
 
-def test_they_are_prepared_as_all_test_data(path):
-    for features in ("own", "federated"):
-        e = reader.from_dict(tree(path, features=features))
-        data, (_, shards, _) = (
-            build.build(e, plan=Plan("loop", 1)).data,
-            load.deal(e, None),
-        )
-        marks = load.deal(e, None)[0].group
-        for k in range(N):
-            first, size = int(data.test.start[k]), int(data.test.size[k])
-            test = data.x[data.test.row[first : first + size]]
-            apart = data.tests["conflicting"]
-            other = apart.row[int(apart.start[k]) :][: int(apart.size[k])]
-            at = np.isin(shards.test[k], shards.tests["conflicting"][k])
-            assert torch.equal(data.x[other], test[torch.from_numpy(at)])
-            assert (data.group[other] == 1).all()
-            rows = data.train.row[data.train.start[k] :][: len(shards.train[k])]
-            assert data.group[rows].tolist() == marks[shards.train[k]].tolist()
-
-
 def test_a_newcomers_own_file_may_have_groups(path, tmp_path):
     part = {"name": "upweight", "steps": 3, "without": "finetune"}
     (run,) = troth.run(tree(path, personalizer=part), out=tmp_path / "run")

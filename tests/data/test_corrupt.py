@@ -98,11 +98,8 @@ BAD = [
     (lambda x, y: (x, y[1:]), r"labels \[39\] of 40 examples of shape \[3\]"),
     (lambda x, y: (x, y[:, None]), r"labels \[40, 1\]"),
     (lambda x, y: (x, y + 1), "labels from 1 to 4; they must be whole .* 0 … 3"),
-    (lambda x, y: (x, y - 1), "labels from -1 to 2"),
     (lambda x, y: (x, y + 0.5), "must be whole numbers"),
-    (lambda x, y: (x, y * torch.nan), "must be whole numbers"),
     (lambda x, y: (x, torch.full((40, 3), 1 / 3)), r"labels \[40, 3\] of 40"),
-    (lambda x, y: (x, torch.ones(39, 4) / 4), r"labels \[39, 4\] of 40"),
     (lambda x, y: (x, torch.ones(40, 4)), "soft labels whose row 0 adds up to 4"),
     (lambda x, y: (x, -torch.ones(40, 4) / 4), "row 0 holds a share that is neg"),
 ]
@@ -179,7 +176,6 @@ def test_what_it_is_after(write):
 def test_refuses_an_aim_that_does_not_fit(write, refuses):
     for text, words in (
         ("x, y): return x, y + 1", r"a label each, −1 … 3"),
-        ("x, y): return x, y - 5", r"a label each, −1 … 3"),
         ("x, y): return x[:, 1:], y", r"examples of shape \[3\]; it must give"),
         ("x, y): return x, y[:1]", "does not fit 2 examples"),
         ("x, y): return x", "gives a Tensor; it must give two tensors"),

@@ -16,7 +16,7 @@ from troth.data.corrupt import Corruption
 from troth.data.features.federated import federated
 from troth.data.features.own import own
 from troth.networks import layers
-from troth.types import Arrays, Refusal, Shards
+from troth.types import Arrays, Refusal
 
 CPU = torch.device("cpu")
 SIZES = [(6, 2, 3), (5, 0, 4), (9, 3, 1)]  # train, valid, test of each client
@@ -32,7 +32,9 @@ def arrays(seed=0, shape=(4,), holes=0.3):
 
 @pytest.fixture
 def shards(shards_of):
-    return shards_of(SIZES)
+    """Three clients' examples; as a further test set each has another's."""
+    shards = shards_of(SIZES)
+    return shards._replace(tests={"hard": shards.test[::-1]})
 
 
 @pytest.fixture
@@ -64,19 +66,23 @@ def standard(x, fill, mean, std):
 def test_every_split_is_prepared_by_what_training_data_gave(
     name, shape, deal, shards, held, monkeypatch
 ):
-    given = arrays(shape=shape)
+    given = arrays(shape=shape)._replace(group=np.arange(M) % 4)
     data, prepared, _ = deal(name, given)
+    splits = *data[1:4], data.tests["hard"]
+    parts = *shards[:3], shards.tests["hard"]
     train = [given.x[rows] for rows in shards.train]
     found = own(train) if name == "own" else federated(train, min_values=1)
     for one, other in zip(prepared.statistics, found, strict=True):
         assert (one == other).all()
     for client in range(len(SIZES)):
         at = client if name == "own" else ...
-        for split, lists in zip(data[1:4], shards[:3], strict=True):
+        for split, lists in zip(splits, parts, strict=True):
             expected = standard(given.x[lists[client]], *(v[at] for v in found[:3]))
             x, y = held(data, split, client)
             assert (x.numpy() == expected).all()
             assert (y.numpy() == given.y[lists[client]]).all()
+            first = split.row[split.start[client] :][: len(y)]
+            assert (data.group[first].numpy() == given.group[lists[client]]).all()
         rows = np.concatenate([part[client] for part in shards[:3]])
         assert (prepared.imputed[client] == np.isnan(given.x[rows]).sum(axis=0)).all()
     facts = {"imputed": prepared.imputed.sum(), "constant": found.constant.sum()}
@@ -86,18 +92,6 @@ def test_every_split_is_prepared_by_what_training_data_gave(
         again, counted, _ = deal(name, given)
         assert torch.equal(again.x, data.x)
         assert (counted.imputed == prepared.imputed).all()
-
-
-def test_an_example_that_two_clients_hold_is_prepared_for_each(held):
-    given, both = arrays(holes=0.0), np.arange(5)
-    who = Shards([both, np.append(both, 9)], [both[:0]] * 2, [both[:1], both[:1]])
-    raw = preprocess.Raw(given, who, torch.float64, CPU, np.zeros(2, bool), None, 0)
-    data, found, _ = preprocess.deal(Part("own"), raw)
-    a, b = (held(data, data.test, client)[0].numpy() for client in (0, 1))
-    assert (a != b).all()
-    s = found.statistics
-    for x, mean, std in zip((a, b), s.mean, s.std, strict=True):
-        assert (x == standard(given.x[:1], 0, mean, std)).all()
 
 
 def brighter(x, y, key):

@@ -13,7 +13,6 @@ def test_bytes_become_floats_with_noise_of_the_given_size(refuses):
     z = (out - 100) / 51
     assert abs(z.mean()) < 6 / z.numel() ** 0.5  # fails once in 10⁸
     assert abs(z.var() - 1) < 6 * (2 / z.numel()) ** 0.5
-    assert len(out.unique()) > 0.99 * out.numel()
     assert out.min() < 0  # nothing is cut off
     x = torch.rand(500, 7).double()
     assert noise(x, KEYS, 1.0).dtype == torch.float64

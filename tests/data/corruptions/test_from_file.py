@@ -1,6 +1,5 @@
 import os
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,16 +132,13 @@ def test_scales(path):
 
 BAD = [
     ({"y": np.full(9, 3)}, "labels from 3 to 3; they must lie in 0 … 2"),
-    ({"y": np.full(9, -1)}, "labels from -1 to -1; they must lie in 0 … 2"),
     ({"y": np.zeros(9)}, r"y is float64 of shape \[9\]; it must be whole numbers"),
     ({"y": np.zeros(8, int)}, r"y is int64 of shape \[8\]; .* of shape \[9\]"),
-    ({"y": np.zeros((9, 3), int)}, r"shape \[9, 3\]; .* of shape \[9\]"),
     ({"x": np.zeros((9, 3, 2))}, r"shape \[3, 2\], and one of the data set \[2, 3\]"),
     ({"x": np.zeros((9, 2, 3), np.uint8)}, "x is uint8, and .* are float32; bytes go"),
     ({"x": np.full((9, 2, 3), np.nan)}, "x is NaN or infinite in 9 of 9"),
     ({"x": np.full((9, 2, 3), 1e38, np.float32), "scale": 1e-3}, "x times 1000, in"),
     ({"p": P[:, :2]}, r"p is float64 of shape \[9, 2\]; .* of shape \[9, 3\]"),
-    ({"p": np.arange(9)}, r"p is int64 of shape \[9\]"),
     ({"p": np.eye(3, dtype=int)[np.arange(9) % 3]}, "p is int64 .* must be fractions"),
     ({"p": 2 * P}, r"p in row 0 adds up to 2 \(9 of 9 rows\); every row must be prob"),
     ({"p": np.where(FOUR, np.nan, P)}, "p in row 4 holds a share .*NaN"),
@@ -176,12 +172,7 @@ def test_refuses_what_other_data_sets_cannot_have(path, refuses):
 
 
 def test_refuses_files_and_options(path, tmp_path, refuses):
-    for where in (path, str(tmp_path), "a\0b"):
-        refuses(r"there is no file .*: set corruption\.path to", take, where)
-    Path(path).write_bytes(b"no arrays at all")
-    refuses(r"is not a whole \.npz file", take, path)
-    np.savez(path, x=X.numpy())
-    refuses(r"lacks the array y", take, path)
+    refuses(r"there is no file .*: set corruption\.path to", take, path)
     save(path, 2)
     for given, words in (
         ({"take": "all", "repeat": 0}, "repeat = 0 must be at least 1"),
@@ -310,27 +301,6 @@ def test_updates_are_those_of_plain_torch(path, plan, batch):
         loss = nn.functional.cross_entropy(inputs.flatten(1) @ weight.T + bias, shares)
         g = torch.cat([t.flatten() for t in torch.autograd.grad(loss, head)])
         torch.testing.assert_close(update[k], -0.3 * g, rtol=1e-9, atol=1e-12)
-
-
-def test_rows_with_a_single_1_are_labels(path):
-    """Soft labels that say one class each train the models that labels train."""
-    random, ends = np.random.default_rng(3), []
-    x, y = random.integers(0, 17, (40, 8, 8), np.uint8), random.integers(0, 10, 40)
-    train = TREE["train"] | {"rounds": 2, "batch": 16, "steps": 3}
-    for more in ({}, {"p": np.eye(10)[y]}):
-        np.savez(path, x=x, y=y, **more)
-        os.utime(path, ns=(len(ends), 1))
-        tree = TREE | {"train": train, "aggregator": "k_loss"}  # reports losses
-        tree["corruption"] = {"name": "from_file", "path": path, "take": "all"}
-        tree["personalizer"] = {"name": "ditto", "lam": 0.5}
-        tree["regularizer"] = "kl"
-        made = build.build(reader.from_dict(tree), plan=Plan("vmap", 4))
-        for record in made.federation.train():
-            assert bool(record.messages.loss.isfinite().all())
-        rows = made.federation.population.read(np.arange(4))
-        ends.append((made.federation.broadcast.w, rows))
-    for one, two in zip(*ends, strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-12)
 
 
 def test_refused_by_models_and_losses_that_take_labels(path, tmp_path, refuses):

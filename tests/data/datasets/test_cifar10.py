@@ -57,10 +57,6 @@ def test_real_files(real):
     assert arrays.x.shape == (60_000, 3, 32, 32)
     assert np.bincount(arrays.y[:50_000]).tolist() == [5000] * 10
     assert np.bincount(arrays.y[50_000:]).tolist() == [1000] * 10
-    assert (arrays.split[:50_000] == TRAIN).all()
-    assert (arrays.split[50_000:] == TEST).all()
     assert arrays.labels[:4] == ("airplane", "automobile", "bird", "cat")
-    assert arrays.y[:8].tolist() == [6, 9, 9, 4, 1, 1, 2, 7]
-    assert arrays.y[50_000:50_006].tolist() == [3, 8, 8, 0, 6, 6]
     means = arrays.x[:50_000].mean(axis=(0, 2, 3)) / 255
     assert means == pytest.approx([0.4914, 0.4822, 0.4465], abs=1e-4)

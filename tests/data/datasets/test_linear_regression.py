@@ -63,8 +63,6 @@ def test_moments():
 def test_refuses(refuses):
     for options, words in (
         ({"clients": 0}, "data.clients = 0 must be at least 1"),
-        ({"examples": 0}, "data.examples = 0 must be at least 1"),
-        ({"dim": 0}, "data.dim = 0 must be at least 1"),
         *(({"sigma": v}, f"data.sigma = {v} must be") for v in (-1.0, math.inf)),
         ({"tau": math.nan}, "data.tau = nan must be"),
         ({"test": 1.0}, "data.test = 1.0 must be a share"),

@@ -6,7 +6,6 @@ import pytest
 from troth.data.datasets import mnist_by_writer as module
 from troth.data.datasets.mnist import mnist
 from troth.data.datasets.mnist_by_writer import SOURCE, mnist_by_writer
-from troth.data.partitions.natural import natural
 
 LABELS = SOURCE.files[4:]
 
@@ -49,9 +48,4 @@ def test_real_files(real):
     sizes = np.unique(train.owner, return_counts=True)[1]
     assert sizes.min() == 19 and sizes.max() == 131
     assert sizes.mean() == pytest.approx(111.3, abs=0.05)
-    for arrays in (every, train, test):
-        assert arrays.split is None and arrays.owner.dtype == np.int64
     assert train.owner[:3].tolist() == [2154, 0, 2232] and test.owner[0] == 2578
-    clients = natural(train)
-    assert len(clients) == 539 and sum(map(len, clients)) == 60_000
-    assert all(len({*train.owner[rows].tolist()}) == 1 for rows in clients)

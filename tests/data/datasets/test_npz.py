@@ -107,8 +107,6 @@ MANY = np.zeros((50, 1))
 HALVES = np.stack([Y / 2, Y / 2], axis=1)
 LOST = X.copy()
 LOST[[2, 4, 4], [1, 0, 1]] = np.inf
-NOWHERE = Y.astype(np.float32)
-NOWHERE[5] = np.nan
 
 
 def test_refuses(save, refuses):
@@ -127,7 +125,6 @@ def test_refuses(save, refuses):
             ({name: Y[:5]}, rf"{name} has shape \(5,\) but x holds 6 examples")
             for name in ("y", "owner", "group", "split")
         ),
-        ({"y": Y[:, None]}, r"y has shape \(6, 1\)"),
         ({"y": 3}, r"y has shape \(\)"),
         ({"x": Y}, r"x has shape \(6,\).*x.reshape"),
         ({"x": X[:0], "y": Y[:0]}, "x has shape .*at least one example"),
@@ -142,14 +139,12 @@ def test_refuses(save, refuses):
             ({"x": x}, r"x is NaN or infinite in 2 of 6 .*row 2\)")
             for x in (LOST, -LOST)
         ),
-        ({"y": NOWHERE}, r"y is NaN or infinite in 1 of 6 .*row 5\)"),
         ({"y": LOST[:, 1]}, r"y is NaN or infinite in 2 of 6 .*row 2\)"),
         ({"x": X.astype(np.complex64)}, "x is complex64; it must be an array of real"),
         ({"y": Y.astype("U1")}, "y is <U1; it must be whole numbers"),
         ({"owner": Y / 2}, "owner is float64; give whole numbers or texts"),
         ({"split": ["dev", "eval"] * 3}, "split holds dev, eval; it must be 0, 1, 2"),
         ({"split": np.arange(6) % 5}, "split holds 3, 4"),
-        ({"split": np.zeros(6)}, "split holds .*; it must be 0, 1, 2"),
         *(({name: [{}] * 6}, "holds Python objects") for name in ("x", "y", "owner")),
     ):
         path = save(**{"x": X, "y": Y} | {k: np.asarray(v) for k, v in arrays.items()})

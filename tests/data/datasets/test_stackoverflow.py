@@ -113,9 +113,6 @@ def test_the_first_clients_examples_and_tags(place):
 def test_refuses_options(place, refuses):
     for options, words in (
         ({"clients": 0}, "data.clients = 0 must be at least 1"),
-        ({"examples": -1}, "data.examples = -1 must be at least 1"),
-        ({"words": 0}, "data.words = 0 must be at least 1"),
-        ({"tags": 0}, "data.tags = 0 must be at least 1"),
         ({"clients": 4}, "data.clients = 4 but .*train.h5 holds 3: set data.clients"),
         ({"words": 7}, "word_count holds 6 words where data.words = 7 asks for more"),
         ({"tags": 6}, "tag_count holds 5 tags where data.tags = 6 asks for more"),
@@ -182,15 +179,10 @@ def test_refuses_other_vocabularies(place, refuses):
     for file, content, words in (
         ("word_count", "", "holds 0 words where data.words = 6"),
         ("word_count", "the 5\na\nsql 3\n", r"holds \d words where data.words = 6"),
-        ("word_count", "the 5\na five\n", r"holds \d words where data.words = 6"),
         ("word_count", "the 5\n" * 9, "holds 1 words where data.words = 6"),
-        ("word_count", json.dumps(TAGS), r"holds \d words where data.words = 6"),
-        ("word_count", "x" * 10**6, r"holds \d words where data.words = 6"),
         ("tag_count", "", "is not a whole json table"),
         ("tag_count", json.dumps(TAGS)[:-2], "is not a whole json table"),
-        ("tag_count", "the 5\na 4\n", "is not a whole json table"),
         ("tag_count", "[" * 10**5, "is not a whole json table"),
-        ("tag_count", '["css"]', "is not a whole json table"),
         ("tag_count", '{"css": "5"}', "is not a whole json table"),
         ("tag_count", "{}", "holds 0 tags where data.tags = 5 asks for more"),
     ):

@@ -103,9 +103,7 @@ def test_refuses(refuses):
     for count, options, words in (
         (0, {"clients": 5}, "needs data with labels and these are a regression"),
         (10, {"clients": 5, "per_client": 11}, "per_client = 11 must be 1 to 10"),
-        (10, {"clients": 5, "per_client": 0}, "per_client = 0 must be 1 to 10"),
         (10, {"clients": 101}, "partition.clients = 101 must be 1 to 100"),
-        (10, {"clients": 0}, "partition.clients = 0 must be 1 to 100"),
         (10, {"clients": 5}, "holds class 9: set .*clients to at least 6, or .* 6$"),
         (10, {"clients": 9, "per_client": 1}, "class 9: .* least 10, or .* least 2$"),
         (10, {"clients": 9, "recipe": "ditto"}, "needs data marked as training and"),
