@@ -6,7 +6,6 @@ import types
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 from troth import build, files, seeding
 from troth.config import reader
@@ -37,8 +36,7 @@ def made(corrupt=marked, x=X, y=Y, **more):
     return poison(how, x, y, **when | more)
 
 
-def test_how_many_are_chosen_and_each_alike():
-    """Counts over 1,000 clients, 10 of 40 each; fails with probability 1e-9 at most."""
+def test_how_many_are_chosen():
     for share, m, count in (
         (1.0, 40, 40),
         (0.5, 40, 20),
@@ -54,10 +52,6 @@ def test_how_many_are_chosen_and_each_alike():
         assert found.chosen.tolist() == sorted(found.chosen.tolist())
         assert torch.equal(found.x, -X[found.chosen] - 1)
         assert bool((found.y == 3).all())
-    counts = np.zeros(M, int)
-    for client in range(1000):
-        counts[made(relabelled, client=client, share=0.25).chosen] += 1
-    assert min(stats.binomtest(int(k), 1000, 0.25).pvalue for k in counts) > 1e-9 / M
 
 
 def test_seed_round_and_client_decide_who_is_chosen_and_what_is_drawn():

@@ -42,32 +42,6 @@ def brighter(x, y, key):
     return x + 1, y
 
 
-def test_every_client_holds_its_examples_groups_and_further_sets(deal, shards):
-    given, who = arrays(), shards
-    data = deal(given)
-    for split, lists in zip(data[1:4], who[:3], strict=True):
-        assert split.size.tolist() == [len(part) for part in lists]
-        for client, part in enumerate(lists):
-            mine = own(split, client)
-            assert split.row[mine].tolist() == part.tolist()
-            assert split.y[mine].tolist() == given.y[part].tolist()
-            assert (data.x[split.row[mine]].numpy() == given.x[part]).all()
-    given, who = arrays()._replace(group=np.arange(M) % 5), shards
-    who = who._replace(tests={"hard": who.test[::-1], "none": [np.zeros(0, int)] * 3})
-    nobody = np.zeros(len(SIZES), dtype=bool)
-    raw = preprocess.Raw(given, who, torch.float32, CPU, nobody, None, 0)
-    data = preprocess.as_tensors(raw)
-    assert data.group.tolist() == given.group.tolist()
-    assert list(data.tests) == ["hard", "none"]
-    for client, rows in enumerate(who.test[::-1]):
-        mine = own(data.tests["hard"], client)
-        assert data.tests["hard"].row[mine].tolist() == rows.tolist()
-        assert data.tests["hard"].y[mine].tolist() == given.y[rows].tolist()
-    assert data.tests["none"].size.tolist() == [0] * 3
-    plain = deal(arrays())
-    assert not plain.tests and plain.group.shape == (0,)
-
-
 def test_types_and_precision(deal):
     for kind, dtype, expected in (
         (np.uint8, torch.float32, torch.uint8),
@@ -112,19 +86,6 @@ def test_changed_inputs_become_new_rows_of_that_client_alone(deal):
     before = given.x.copy()
     deal(given, brighter, [0, 1, 2]).train.y.fill_(0)
     assert (given.x == before).all() and (given.y == np.arange(M) % 4).all()
-
-
-def test_what_is_changed_in_place_is_changed_for_that_client_alone(deal):
-    given = arrays()
-    data = deal(given, lambda x, y, key: (x.add_(1), y), [0])
-    expected = deal(given, brighter, [0])
-    assert all(int(split.row.max()) < len(data.x) for split in (data.train, data.test))
-    assert torch.equal(data.x[data.train.row], expected.x[expected.train.row])
-    assert torch.equal(data.x[:M], deal(arrays()).x)
-    data = deal(given, lambda x, y, key: (x, y.fill_(3)), [0])
-    assert (given.y == np.arange(M) % 4).all()
-    assert (data.train.y[own(data.train, 0)] == 3).all()
-    assert torch.equal(data.test.y, deal(arrays()).test.y)
 
 
 def test_another_number_of_examples_follows_the_rest(deal):

@@ -124,26 +124,24 @@ class Redraw:
         assert raw.how is not None
         x, y = corrupt.tensors(raw.arrays, raw.dtype)
         self._how, self._seed, self._data = raw.how, raw.seed, data
-        self._clean: dict[int, tuple[Tensor, Tensor]] = {}
-        self._slots: dict[int, slice] = {}
-        self._rows: dict[int, Tensor] = {}  # for inputs, where they change
+        # Clean inputs and labels, slots, and rows for inputs, where they change.
+        self._held: dict[int, tuple[Tensor, Tensor, slice, Tensor | None]] = {}
         for k in map(int, np.flatnonzero(raw.hostile)):
             own = torch.from_numpy(raw.shards.train[k].astype(np.int64))
             first = int(data.train.start[k])
-            self._clean[k] = x[own], y[own]
-            self._slots[k] = slice(first, first + len(own))
-            row = data.train.row[self._slots[k]]
-            if not prepared and not torch.equal(row.cpu(), own):
-                self._rows[k] = row
+            slots = slice(first, first + len(own))
+            row = data.train.row[slots]
+            fixed = prepared or torch.equal(row.cpu(), own)
+            self._held[k] = x[own], y[own], slots, None if fixed else row
 
     def __call__(self, round_: int, ids: np.ndarray) -> None:
         """Poison the training data of the malicious ones among these clients."""
         for k in map(int, ids):
-            if k in self._clean and len(self._clean[k][1]):
+            if k in self._held and len(self._held[k][1]):
                 self._redraw(round_, k)
 
     def _redraw(self, round_: int, k: int) -> None:
-        x, y = self._clean[k]
+        x, y, slots, rows = self._held[k]
         how, seed, train = self._how, self._seed, self._data.train.y
         new = corrupt.poison(how, x, y, seed=seed, round_=round_, client=k)
         inputs, new_y = x if new.x is None else new.x, new.y
@@ -157,9 +155,9 @@ class Redraw:
         if labels.soft(train):
             y = labels.shares(y, how.classes, train.dtype)
             new_y = labels.shares(new_y, how.classes, train.dtype)
-        train[self._slots[k]] = y.index_put((new.chosen,), new_y).to(train)
-        if k in self._rows:
-            self._data.x[self._rows[k]] = inputs.to(self._data.x)
+        train[slots] = y.index_put((new.chosen,), new_y).to(train)
+        if rows is not None:
+            self._data.x[rows] = inputs.to(self._data.x)
         elif new.x is not None:
             raise Refusal(
                 f"corruption '{how.name}' changes inputs in round {round_} and did not "

@@ -34,14 +34,7 @@ def read(e: Experiment, data: Examples) -> Arrays:
     else:
         where, content = str(data), _arrays.read(str(data), "the data")
     x = _arrays.inputs(where, content["x"])
-    marks = ("y", "split", "group")
-    given = {key: content[key].shape for key in marks if key in content}
-    for key, shape in given.items():
-        if (shape[:1] if key == "y" else shape) != (len(x),):
-            raise Refusal(
-                f"{where}: {key} has shape {shape} and x holds {len(x)} examples; "
-                f"give {key} one value an example"
-            )
+    _arrays.check_length(where, content, len(x))
     fits(e, x)
     split = _arrays.divided(where, content)
     group = _arrays.codes(where, "group", content)

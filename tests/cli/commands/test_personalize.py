@@ -312,7 +312,7 @@ def test_refused_examples(refused, run, tmp_path):
         ({"x": X}, "lacks the array y"),
         ({"y": LABELS}, "lacks the array x"),
         ({"x": X[:, :2], "y": LABELS}, r"shape \[2\] do not fit this model"),
-        ({"x": X, "y": LABELS[:3]}, r"y has shape \(3,\) and x holds 4 examples"),
+        ({"x": X, "y": LABELS[:3]}, r"y has shape \(3,\) but x holds 4 examples"),
         ({"x": X, "y": np.array([0, 1, 3, 7])}, "y holds 3, 7, which this run does"),
         ({"x": X, "y": np.array([0, 1, -1, 1])}, "y holds -1, which this run does"),
         ({"x": X, "y": LABELS * 1.0}, "y is float64.*this run has 3 classes"),

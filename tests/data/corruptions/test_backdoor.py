@@ -39,7 +39,6 @@ def test_where_it_is_and_its_color():
         (torch.uint8, 255.0, 1.0, 255),
         (torch.uint8, 255.0, 0.5, 128),  # 127.5
         (torch.uint8, 16.0, 1.0, 16),
-        (torch.uint8, 16.0, 0.0, 0),
         (torch.float32, 1.0, 0.25, 0.25),
         (torch.float64, 255.0, -2.0, -510.0),
     ):

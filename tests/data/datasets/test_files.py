@@ -103,17 +103,6 @@ def test_what_cannot_be_fetched_is_refused_with_what_to_do(tmp_path, refuses):
     refuses("lacks only b;", locate, PLAIN, str(tmp_path))
 
 
-def test_offline_says_what_to_put_where(source, tmp_path, monkeypatch, refuses):
-    monkeypatch.setenv("TROTH_OFFLINE", "1")
-    put(tmp_path / "set", a=A)
-    words = (
-        "is not on this machine and was not downloaded: TROTH_OFFLINE is set.*; put a, "
-        f"b .from {PAGE}. into {tmp_path}/set, .*; {tmp_path}/set lacks only b; looked"
-    )
-    refuses(words, locate, source, str(tmp_path))
-    assert not (tmp_path / "cache").exists()
-
-
 def test_downloads_into_the_cache(source, server, tmp_path, refuses):
     """What came stays when a later file fails, and a refusal says what to put where."""
     del server.files["/x/b"]

@@ -94,8 +94,6 @@ def test_signs_several_labels_and_targets(save):
     x = np.where(np.isinf(LOST), np.nan, LOST)
     assert np.array_equal(npz(path=save(x=x, y=Y)).x, x, equal_nan=True)
 
-
-def test_several_labels_an_example(save):
     for dtype in (np.int8, np.uint64, np.bool_):
         y = np.array([[0, 1, 0], [1, 1, 0], [0, 0, 0]] * 2)
         arrays = npz(path=save(x=X, y=y.astype(dtype)))

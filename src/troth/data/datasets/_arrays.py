@@ -76,6 +76,18 @@ def inputs(path: str, x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x)
 
 
+def check_length(path: str, content: dict[str, np.ndarray], m: int) -> None:
+    """Refuse arrays that are not of as many examples as x; y may be several labels."""
+    for key in [key for key in _KEYS[1:] if key in content]:
+        shape = content[key].shape
+        several = key == "y" and len(shape) == 2 and shape[1] > 1
+        if shape != (m, *shape[1:2]) if several else shape != (m,):
+            raise Refusal(
+                f"{path}: {key} has shape {shape} but x holds {m} examples; give {key} "
+                f"one value an example, shape ({m},)"
+            )
+
+
 def finite(path: str, key: str, values: np.ndarray) -> None:
     """Refuse NaN and infinity."""
     if values.dtype.kind == "f" and not (fine := np.isfinite(values)).all():

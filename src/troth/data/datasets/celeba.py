@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -37,15 +37,6 @@ SOURCE = Source(
     ),
 )
 _REMEDY = again(SOURCE)
-
-
-class _Table(NamedTuple):
-    """What the three annotation files say of every picture."""
-
-    names: list[str]
-    person: np.ndarray  # [m] int64
-    split: np.ndarray  # [m] int8
-    attributes: Any  # pandas.DataFrame [m, 40] of 1 and −1
 
 
 def celeba(
@@ -89,45 +80,39 @@ def celeba(
     if not 8 <= side <= 512:
         raise Refusal(f"data.side = {side} must be 8 to 512 pixels")
     place = locate(SOURCE, data_dir)
-    table = _table(place)
+    attributes, person, split = _table(place)
     labels = [label] if isinstance(label, str) else label
     if not labels or len({*labels}) < len(labels):
         raise Refusal(f"data.label = {label} must name attributes, each of them once")
-    y = np.stack([_truth(table, "label", name) for name in labels], axis=1)
+    y = np.stack([_truth(attributes, "label", name) for name in labels], axis=1)
     if shortcut and (group or not isinstance(label, str) or shortcut == label):
         raise Refusal(
             f"data.shortcut = {shortcut!r} makes the group, of one label that is "
             f"another attribute; now data.label = {label!r} and data.group = "
             f"{group!r}: leave data.group out and name one label"
         )
-    second = _truth(table, "group", group) if group else None
-    rows = _chosen(table.person, identities, at_least)
+    second = _truth(attributes, "group", group) if group else None
+    rows = _chosen(person, identities, at_least)
     if shortcut:
-        has = _truth(table, "shortcut", shortcut) == 1
-        second = _against(y[:, 0], has, rows)
+        has = _truth(attributes, "shortcut", shortcut) == 1
+        ones = y[rows, 0][has[rows]]
+        rarer = int(2 * ones.sum() <= len(ones))
+        second = (has & (y[:, 0] == rarer)).astype(np.int64)
     shape = (len(rows), 3, side, side)
     less = "lower data.side, or set data.identities to fewer persons"
     _room.check(f"{len(rows):,} pictures of {side}×{side}", shape, 1, less)
-    x = _pixels(place / _PICTURES, [table.names[i] for i in rows], side)
+    x = _pixels(place / _PICTURES, [attributes.index[i] for i in rows], side)
     many = not isinstance(label, str)
     return Arrays(
         x,
         y[rows] if many else y[rows, 0],
         classes=len(labels) if many else 2,
         scale=255.0,
-        owner=table.person[rows],
+        owner=person[rows],
         group=None if second is None else second[rows],
-        split=table.split[rows],
+        split=split[rows],
         labels=tuple(labels) if many else (),
     )
-
-
-def _against(y: np.ndarray, has: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """1 where the shortcut is there, and with it the label that is rarer so."""
-    ones = int(y[rows][has[rows]].sum())
-    rarer = int(2 * ones <= has[rows].sum())
-    against: np.ndarray = has & (y == rarer)
-    return against.astype(np.int64)
 
 
 def _chosen(person: np.ndarray, identities: int, at_least: int) -> np.ndarray:
@@ -148,19 +133,23 @@ def _chosen(person: np.ndarray, identities: int, at_least: int) -> np.ndarray:
     return np.flatnonzero(np.isin(person, good[: identities or None]))
 
 
-def _truth(table: _Table, option: str, name: str) -> np.ndarray:
+def _truth(attributes: Any, option: str, name: str) -> np.ndarray:
     """Return an attribute of every picture: 1 if it is there, else 0."""
-    known = list(table.attributes)
+    known = list(attributes)
     if name not in known:
         raise Refusal(
             f"data.{option} = {name!r} is not an attribute of CelebA"
             f"{nearest(name, known)}; there are: {', '.join(known)}"
         )
-    return np.where(table.attributes[name] == 1, 1, 0)
+    return np.where(attributes[name] == 1, 1, 0)
 
 
-def _table(place: Path) -> _Table:
-    """Read the three lists, which must be of the same pictures in the same order."""
+def _table(place: Path) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Read the three lists, which must be of the same pictures in the same order.
+
+    Returns:
+        A pandas.DataFrame of 40 attributes, 1 or −1, and person and part of a picture.
+    """
     attributes = _list(place / _ATTRIBUTES, 1)
     names = list(attributes.index)
     if len(attributes.columns) != 40 or not attributes.isin((-1, 1)).all(axis=None):
@@ -174,7 +163,7 @@ def _table(place: Path) -> _Table:
         _numbers(place / file, names, most)
         for file, most in ((_PERSONS, 10**9), (_PARTS, TEST))
     )
-    return _Table(names, person.astype(np.int64), split.astype(np.int8), attributes)
+    return attributes, person.astype(np.int64), split.astype(np.int8)
 
 
 def _numbers(path: Path, names: list[str], most: int) -> np.ndarray:

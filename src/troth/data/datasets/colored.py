@@ -182,18 +182,14 @@ def _colors(
     conflicts: np.ndarray,
     spread: float,
     random: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The color of every picture [m, 3], and another one if it were recolored."""
+) -> np.ndarray:
+    """The color of every picture, and another if it were recolored: [2, m, 3]."""
     m = len(aligned)
-    turn, fresh = random.random((2, m))
+    other = _other(aligned, among, random.random((2, m)))
     noise = spread * random.standard_normal((2, m, 3))
-    palette = np.array(PALETTE) / 255
-    first = np.where(conflicts, _other(aligned, among, turn), aligned)
-    second = _other(aligned, among, fresh)
-    return (
-        (palette[first] + noise[0]).clip(0, 1),
-        (palette[second] + noise[1]).clip(0, 1),
-    )
+    other[0] = np.where(conflicts, other[0], aligned)
+    colors: np.ndarray = (np.array(PALETTE) / 255)[other] + noise
+    return colors.clip(0, 1)
 
 
 def _other(aligned: np.ndarray, among: np.ndarray, u: np.ndarray) -> np.ndarray:

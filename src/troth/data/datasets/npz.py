@@ -4,7 +4,14 @@ import math
 
 import numpy as np
 
-from troth.data.datasets._arrays import codes, divided, finite, inputs, read
+from troth.data.datasets._arrays import (
+    check_length,
+    codes,
+    divided,
+    finite,
+    inputs,
+    read,
+)
 from troth.types import Arrays, Refusal
 
 
@@ -30,14 +37,7 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
     """
     content = read(path)
     x = inputs(path, content["x"])
-    for key, values in content.items():
-        several = key == "y" and values.ndim == 2 and values.shape[1] > 1
-        wanted = (len(x), *values.shape[1:2]) if several else (len(x),)
-        if key != "x" and values.shape != wanted:
-            raise Refusal(
-                f"{path}: {key} has shape {values.shape} but x holds {len(x)} "
-                f"examples; give {key} one value an example, shape ({len(x)},)"
-            )
+    check_length(path, content, len(x))
     y, classes = _targets(path, content["y"])
     if not (scale >= 0 and math.isfinite(scale)):
         raise Refusal(
