@@ -74,8 +74,6 @@ def test_owners_are_clients_or_ten_have_equal_shares(tmp_path):
 
 
 def test_partitions_may_be_set(tmp_path):
-    dealt = catalogue.deal("digits", ["partition.name=classes", "partition.clients=20"])
-    assert len(dealt.clients) == 20 and dealt.partition == "classes"
     file = tmp_path / "e.toml"
     file.write_text(
         'data = "digits"\n[partition]\nname = "iid"\nclients = 7\n[grid]\nseed = [0, 1]'

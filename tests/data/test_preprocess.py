@@ -9,13 +9,11 @@ import torch
 
 import troth
 from troth import build, files, seeding
-from troth.config import reader
 from troth.config.schema import Part
 from troth.data import load, preprocess
 from troth.data.corrupt import Corruption
 from troth.data.features.federated import federated
 from troth.data.features.own import own
-from troth.networks import layers
 from troth.types import Arrays, Refusal
 
 CPU = torch.device("cpu")
@@ -129,18 +127,6 @@ def test_precision_and_none(deal):
     assert none == [None, None] and (data.x.numpy() == given.x).all()
 
 
-def test_seconds_since_1970_keep_their_digits_in_float32(deal):
-    """Cast first, 1.6e9 has steps of 128 seconds; prepared first, of microseconds."""
-    random = np.random.default_rng(0)
-    seconds = 1.6e9 + random.normal(size=(M, 1))
-    given = Arrays(seconds, random.integers(2, size=M), 2)
-    data, found, _ = deal("federated", given, dtype=torch.float32)
-    fitted = found.statistics[:3]
-    np.testing.assert_allclose(data.x.numpy(), standard(seconds, *fitted), atol=1e-5)
-    layer = layers.Features(*map(torch.from_numpy, fitted))
-    assert torch.equal(layer(torch.from_numpy(seconds)).float(), data.x)
-
-
 @both
 @pytest.mark.parametrize("options", [{}, {"scale": False, "center": False}])
 def test_values_that_overflow_are_refused(name, options, deal, refuses):
@@ -205,7 +191,7 @@ def test_models_of_a_run_take_raw_inputs(runs, name, held):
         assert torch.equal(net[1](rows), outputs)
 
 
-def test_what_is_recorded_and_whose_inputs(tree, runs, refuses):
+def test_what_is_recorded_and_whose_inputs(runs, refuses):
     run = runs["own"]
     given, who, _ = load.deal(run.experiment, None)
     tensors, _ = files.load(run.path / files.FEATURES)
@@ -219,10 +205,6 @@ def test_what_is_recorded_and_whose_inputs(tree, runs, refuses):
     assert tensors["constant"].nonzero().tolist() == [[2, 3]]
     options = {"center": True, "scale": True, "impute": "mean"}
     assert run.experiment.features == Part("own", options)
-    names = ("none", "own", "federated")
-    ids = {reader.fingerprint(reader.from_dict(tree | {"features": f})) for f in names}
-    assert len(ids) == 3  # it decides the numbers of a run
-    run = runs["own"]
     refuses(r"each client's own.*run.shared\(client=0\)", run.shared)
     refuses("there is no client 4; this run has 4, 0 to 3", run.shared, 4)
     x = torch.full((2, 5), torch.nan)

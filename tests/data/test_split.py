@@ -142,7 +142,6 @@ def test_refusals(refuses):
         (GIVEN, (15, 5), {"split": "given"}, "for no client holds more: give parti"),
         (PLAIN, (1, 1), {}, "cannot help: use fewer clients"),
         (PLAIN, listed([0, 1, 20]), {}, "row 20 to client 0, .*one: rows are 0 to 19"),
-        (PLAIN, listed([0, 1], [-1, 3]), {}, "row -1 to client 1, which is not one"),
         (PLAIN, listed([0, 1], [3, 4, 3]), {}, "gives row 3 to client 1, twice"),
         (PLAIN, [], {}, "gives no client any example"),
         (Arrays(X[:3], Y[:2], 0), (2,), {}, "have 3 inputs x and 2 targets y"),
@@ -155,7 +154,6 @@ def test_refusals(refuses):
             for y, classes, words in (
                 (np.array([0, 1, 3]), 3, "labels are .* whole numbers 0 to 2, for the"),
                 (np.arange(3.0), 3, "the labels are float64 .* whole numbers 0 to 2"),
-                (ONES * 1.0, 2, "float64 .* whole numbers 0 to 1, for each is there"),
                 (ONES, 3, r"y has shape \(6, 2\): it must be \(6,\), or"),
                 (ONES[:, :0], 0, r"y has shape \(6, 0\): it must be \(6,\), or"),
             )

@@ -52,7 +52,6 @@ def test_types_and_precision(deal):
     ):
         same = deal(arrays(kind), dtype=dtype)
         assert same.x.dtype == expected
-        assert deal(arrays(kind), brighter, [0], dtype=dtype).x.dtype == expected
         wide = deal(arrays(kind), lambda x, y, key: (x.double(), y), [0], dtype=dtype)
         assert wide.x.dtype == expected
         assert torch.equal(wide.x[wide.train.row], same.x[same.train.row])

@@ -133,10 +133,8 @@ def test_scales(path):
 BAD = [
     ({"y": np.full(9, 3)}, "labels from 3 to 3; they must lie in 0 … 2"),
     ({"y": np.zeros(9)}, r"y is float64 of shape \[9\]; it must be whole numbers"),
-    ({"y": np.zeros(8, int)}, r"y is int64 of shape \[8\]; .* of shape \[9\]"),
     ({"x": np.zeros((9, 3, 2))}, r"shape \[3, 2\], and one of the data set \[2, 3\]"),
     ({"x": np.zeros((9, 2, 3), np.uint8)}, "x is uint8, and .* are float32; bytes go"),
-    ({"x": np.full((9, 2, 3), np.nan)}, "x is NaN or infinite in 9 of 9"),
     ({"x": np.full((9, 2, 3), 1e38, np.float32), "scale": 1e-3}, "x times 1000, in"),
     ({"p": P[:, :2]}, r"p is float64 of shape \[9, 2\]; .* of shape \[9, 3\]"),
     ({"p": np.eye(3, dtype=int)[np.arange(9) % 3]}, "p is int64 .* must be fractions"),

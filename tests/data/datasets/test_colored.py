@@ -239,7 +239,6 @@ def test_refuses_options(refuses):
         ({"spread": -0.1}, "data.spread = -0.1 must be at least 0"),
         ({"base": "colored"}, "'colored' has its colors already"),
         ({"base": "mnits"}, "there is no data 'mnits'.*did you mean 'mnist'"),
-        ({"base": "digits", "base_options": {"side": 4}}, "has no option 'side'"),
         ({"base": "npz"}, "needs the option 'path'"),
     ):
         refuses(words, colored, **options)

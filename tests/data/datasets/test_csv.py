@@ -272,13 +272,10 @@ def test_refuses_a_missing_file_and_other_types(tmp_path):
 def test_refuses_options(save):
     for options, words in (
         ({"label": "sik"}, "no column 'sik', which data.label names .did you mean "),
-        ({"group": "rac"}, "data.group names"),
         ({"split": "Part"}, "data.split names .did you mean 'part'"),
         ({"drop": ["agee"]}, "data.drop names .did you mean 'age'"),
-        ({"categorical": ["six"]}, "data.categorical names .did you mean 'sex'"),
         ({"drop": ["site"]}, "data.drop and data.owner both name 'site'"),
         ({"categorical": ["part"]}, "data.categorical and data.split both name 'part'"),
-        ({"categorical": ["age"], "drop": ["age"]}, "data.drop and data.categorical b"),
         *(
             ({"label": v}, "data.label = .* must name the column to p")
             for v in ("", [])

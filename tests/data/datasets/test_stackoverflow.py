@@ -89,13 +89,6 @@ def test_all_tags_at_once(place):
         [0, 0, 0, 0],
     ]
     assert arrays.y.dtype == np.int64 and arrays.classes == 4
-    with h5py.File(place / "stackoverflow_train.h5", "a") as file:
-        for key in ("tokens", "title", "tags"):
-            column = [bytes(text) for text in file["examples/00002"][key]]
-            del file["examples/00002"][key]
-            file["examples/00002"][key] = np.array(column, "S20")
-    arrays = stackoverflow(str(place), **SMALL)
-    assert arrays.y.tolist() == [0, 0, 1, 4, 3, 0] and arrays.x[3].sum() > 0.8
 
 
 def test_the_first_clients_examples_and_tags(place):

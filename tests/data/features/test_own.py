@@ -20,17 +20,6 @@ def draw(seed, sizes, k=4):
     return each
 
 
-def test_by_hand():
-    a = np.array([[1.0, np.nan, 4.0], [3.0, np.nan, 4.0], [np.nan, np.nan, 4.0]])
-    b = np.array([[10.0, 0.0, np.nan]])
-    found = own([a, b])
-    assert found.mean.tolist() == [[2.0, 0.0, 4.0], [10.0, 0.0, 0.0]]
-    assert found.std.tolist() == [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
-    assert found.fill.tolist() == found.mean.tolist()
-    assert found.constant.tolist() == [[False, True, True], [True, True, True]]
-    assert own([a * 5, b]).std[0].tolist() == [5.0, 1.0, 1.0]
-
-
 @given(st.integers(0, 2**32), st.lists(st.integers(1, 20), min_size=1, max_size=4))
 @pytest.mark.parametrize("impute", ["mean", "median"])
 def test_what_scikit_learn_does_for_each_client_alone(impute, seed, sizes):
