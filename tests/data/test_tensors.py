@@ -59,14 +59,6 @@ def test_types_and_precision(deal):
     assert deal(arrays(classes=0)).test.y.dtype == torch.float32
     assert deal(arrays()).train.y.dtype == torch.int64
 
-    def wild(x, y, key):
-        values = torch.tensor([-3.0, 2.5, 3.5, 254.7, 300.0])
-        return values[:, None, None, None].expand(5, *x.shape[1:]), y
-
-    data = deal(arrays(), wild, [0])
-    found = data.x[data.train.row[own(data.train, 0)]][:, 0, 0, 0]
-    assert found.tolist() == [0, 2, 4, 255, 255] and data.x.dtype == torch.uint8
-
 
 def test_changed_inputs_become_new_rows_of_that_client_alone(deal):
     clean, data = deal(arrays()), deal(arrays(), brighter, [0, 2])

@@ -47,35 +47,13 @@ def read(e: Experiment, data: Examples) -> Arrays:
 def _targets(where: str, y: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
     """Targets, or labels that the run knows."""
     classes, several = facts["classes"], bool(facts.get("multi_label"))
-    if classes == 0:
-        if y.dtype.kind not in "biuf" or y.ndim != 1:
-            raise Refusal(
-                f"{where}: y is {y.dtype} of shape {y.shape}, and this run predicts "
-                "one number; give one an example"
-            )
-        _arrays.finite(where, "y", y)
-        return y.astype(np.float64)
     labels = list(facts.get("labels", []))
     if y.dtype.kind in "SU" and labels:
         y = _numbered(where, y.astype(str), labels)
-    shape = (len(y), classes) if several else (len(y),)
-    if y.dtype.kind not in "biu" or y.shape != shape:
-        raise Refusal(
-            f"{where}: y is {y.dtype} of shape {y.shape}, and this run has {classes} "
-            f"{'labels, several an example' if several else 'classes'}; give whole "
-            f"numbers of shape {shape}"
-        )
-    if classes == 2 and not several and (y == -1).any() and not (y == 0).any():
+    if classes == 2 and not several and y.dtype.kind == "i" and not (y == 0).any():
         y = np.where(y == -1, 0, y)  # as data have it
-    below = 2 if several else classes
-    if len(strange := np.unique(y[(y < 0) | (y >= below)])):
-        some = ", ".join(map(str, strange[:4].tolist()))
-        what = "labels that are there or not" if several else f"{classes} classes"
-        raise Refusal(
-            f"{where}: y holds {some}, which this run does not know; it has {what}, 0 "
-            f"to {below - 1}: leave such examples out, or train with them"
-        )
-    return y.astype(np.int64)
+    _arrays.check_labels(where, "this run", y, classes, several)
+    return y.astype(np.int64 if classes else np.float64)
 
 
 def _numbered(where: str, y: np.ndarray, labels: list[str]) -> np.ndarray:
@@ -139,7 +117,7 @@ def _labels(path: str, label: str, names: list[str]) -> np.ndarray:
         return {label: MISSING}
 
     column = _table.read(path, ",", [], plan)[label]
-    _check_gaps(column, ": leave that row out")
+    column.check_whole("")
     if names:
         return np.take(np.array(column.texts), column.codes)
     values = [number(text) for text in column.texts]
@@ -151,14 +129,6 @@ def _labels(path: str, label: str, names: list[str]) -> np.ndarray:
     targets = np.array(values, dtype=np.float64)
     whole = bool((targets == targets.round()).all())
     return np.take(targets.astype(np.int64) if whole else targets, column.codes)
-
-
-def _check_gaps(column: Column, remedy: str) -> None:
-    if (column.codes < 0).any():
-        raise Refusal(
-            f"{column.path}: column '{column.shown}' has no value in line "
-            f"{column.line(-1)}{remedy}"
-        )
 
 
 def encode(
@@ -227,9 +197,6 @@ def _numbers(column: Column, gaps: bool) -> np.ndarray:
             "there: correct it"
         )
     if not gaps:
-        _check_gaps(
-            column,
-            ", and this run fills nothing in: drop that row, or train with "
-            "features.name = 'own' or 'federated'",
-        )
+        remedy = ", or train with features.name = 'own' or 'federated', for this run "
+        column.check_whole(f"{remedy}fills nothing in")
     return np.take(short, column.codes)

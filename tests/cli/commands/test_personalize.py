@@ -281,8 +281,8 @@ def test_a_regression(troth, tmp_path):
     refuses(
         *(run, x[:30]),
         (np.full(30, np.nan), "y is NaN or infinite in 30 of 30"),
-        (np.array(["a"] * 30), "this run predicts one number"),
-        (np.ones((30, 2)), "this run predicts one number"),
+        (np.array(["a"] * 30), "this run has targets, no classes"),
+        (np.ones((30, 2)), "this run has targets, no classes"),
     )
 
 

@@ -318,7 +318,7 @@ def test_refusals_are_one_short_line(save):
     refused(save('"a\nb",y\n?,0\n?,1\n'), r"column 'a\\nb' holds no value")
     refused(save('"a\nb",z\n1,0\n'), r"there are: a\\nb, z$")
     path = save("a,y\n1,None\n2,ill\n")
-    message = refused(path, "it holds nothing in 1 of 2 rows .in line 2.")
+    message = refused(path, "has no value in 1 of 2 rows .in line 2.")
     assert message.endswith("or take a word that is a class out of data.missing")
     assert csv(path=path, label="y", missing=["", "?"]).labels == ("None", "ill")
 
@@ -327,7 +327,7 @@ def test_refuses_gaps_in_what_must_be_there(save):
     for key in ("label", "owner", "group", "split"):
         rows = (f"1,{'' if i % 2 else 'train'},{i % 2}\n" for i in range(30))
         words = (
-            rf"data.{key} is column 'y', and it holds nothing in 15 of 30 rows \(in "
+            rf"column 'y' .data.{key}. has no value in 15 of 30 rows \(in "
             r"line 3, 5, 7, 9, 11, 13, 15, 17 …\): fill it in, leave these rows"
         )
         refused(save("a,y,z\n" + "".join(rows)), words, **{"label": "z"} | {key: "y"})

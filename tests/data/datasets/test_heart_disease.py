@@ -117,7 +117,3 @@ def test_real_files(real):
     ]
     sick = [np.bincount(arrays.y[arrays.owner == k]).tolist() for k in range(4)]
     assert sick == [[164, 139], [188, 106], [8, 115], [51, 149]]
-    x, owner = (heart_disease(real, encode=False)[i] for i in (0, 4))
-    pressure, cholesterol = (np.isnan(x[:, j]) for j in (3, 4))
-    assert np.bincount(owner, pressure).tolist() == [0, 1, 2, 57]
-    assert np.bincount(owner, cholesterol).tolist() == [0, 23, 123, 56]

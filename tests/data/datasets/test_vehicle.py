@@ -86,7 +86,6 @@ def test_refuses_what_is_not_whole(tmp_path, refuses):
         (changed(*where, to=value), "is not what LEAF writes")
         for *where, value in (
             ("users", ["a", "a"]),
-            ("users", ["a"]),
             ("num_samples", [2, None]),
             ("user_data", "b", {"x": []}),
             (*B, "x", [ROW]),

@@ -10,7 +10,13 @@ from torch import Tensor
 
 from troth import files, seeding
 from troth.data import labels
-from troth.data.datasets._arrays import finite, inputs, read
+from troth.data.datasets._arrays import (
+    check_labels,
+    check_length,
+    finite,
+    inputs,
+    read,
+)
 from troth.types import Exact, Refusal
 
 
@@ -128,7 +134,9 @@ def _read(
     """Read x and y (p where there is p) and check them; once for all clients."""
     content = read(path, "corruption.path", ("x", "y", "p", "scale"))
     x = _inputs(path, content, wanted)
-    y = _labels(path, content["y"], len(x), wanted)
+    y = content["y"]
+    check_length(path, content, len(x))
+    check_labels(path, "the data set", y, wanted.classes, wanted.several)
     return x, _shares(path, content["p"], len(x), wanted) if "p" in content else y
 
 
@@ -167,28 +175,6 @@ def _inputs(path: str, content: dict[str, np.ndarray], wanted: _Wanted) -> np.nd
     x = (x.astype(np.float32) if x.dtype == np.uint8 else x) * factor
     finite(path, f"x times {factor:g}, in the units of the data set,", x)
     return x
-
-
-def _labels(path: str, y: np.ndarray, m: int, wanted: _Wanted) -> np.ndarray:
-    """Its y, of the kind that the data set has."""
-    classes, several = wanted.classes, wanted.several
-    shape = (m, classes) if several else (m,)
-    if y.shape != shape or (classes > 0 and y.dtype.kind not in "biu"):
-        kind = "numbers" if classes == 0 else "whole numbers"
-        raise Refusal(
-            f"{path}: y is {y.dtype} of shape {list(y.shape)}; it must be {kind} of "
-            f"shape {list(shape)}"
-        )
-    if classes == 0 and y.dtype.kind not in "biuf":
-        raise Refusal(f"{path}: y is {y.dtype}; it must be an array of real numbers")
-    finite(path, "y", y)
-    most = 1 if several else classes - 1
-    if classes and (y.min() < 0 or y.max() > most):
-        raise Refusal(
-            f"{path}: y holds labels from {y.min()} to {y.max()}; they must lie in "
-            f"0 … {most}, as those of the data set do"
-        )
-    return y
 
 
 def _shares(path: str, p: np.ndarray, m: int, wanted: _Wanted) -> np.ndarray:

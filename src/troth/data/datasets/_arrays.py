@@ -88,6 +88,28 @@ def check_length(path: str, content: dict[str, np.ndarray], m: int) -> None:
             )
 
 
+def check_labels(
+    path: str, who: str, y: np.ndarray, classes: int, several: bool
+) -> None:
+    """Refuse labels, or targets (of 0 classes), that are not of somebody's kind."""
+    shape = (len(y), classes) if several else (len(y),)
+    kind = f"{classes} labels, several an example" if several else f"{classes} classes"
+    kind = kind if classes else "targets, no classes"
+    if y.shape != shape or y.dtype.kind not in ("biu" if classes else "biuf"):
+        raise Refusal(
+            f"{path}: y is {y.dtype} of shape {list(y.shape)}, and {who} has {kind}; "
+            f"give {'whole ' * (classes > 0)}numbers of shape {list(shape)}"
+        )
+    finite(path, "y", y)
+    most = 1 if several else classes - 1
+    if classes and len(strange := np.unique(y[(y < 0) | (y > most)])):
+        some = ", ".join(map(str, strange[:4].tolist()))
+        raise Refusal(
+            f"{path}: y holds {some}, which {who} does not know; it has {kind}, 0 to "
+            f"{most}: leave such examples out"
+        )
+
+
 def finite(path: str, key: str, values: np.ndarray) -> None:
     """Refuse NaN and infinity."""
     if values.dtype.kind == "f" and not (fine := np.isfinite(values)).all():

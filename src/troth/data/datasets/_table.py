@@ -94,15 +94,15 @@ class Column(NamedTuple):
             "names) or to data.drop"
         )
 
-    def check_whole(self, key: str, remedy: str) -> None:
-        """Refuse missing values."""
+    def check_whole(self, remedy: str, key: str = "") -> None:
+        """Refuse missing values in a column that an option may name."""
         lines = self.lines[self.codes < 0]
         if len(lines):
             some = ", ".join(map(str, lines[:_LINES])) + " …" * (len(lines) > _LINES)
             raise Refusal(
-                f"{self.path}: data.{key} is column '{self.shown}', and it holds "
-                f"nothing in {len(lines)} of {len(self.lines)} rows (in line {some}): "
-                f"fill it in, leave these rows out, {remedy}"
+                f"{self.path}: column '{self.shown}'{key and f' (data.{key})'} has no "
+                f"value in {len(lines)} of {len(self.lines)} rows (in line {some}): "
+                f"fill it in, leave these rows out{remedy}"
             )
 
     def numbers(self) -> np.ndarray:
@@ -316,7 +316,7 @@ def identifiers(column: Column, key: str) -> np.ndarray:
 
     "7" is a whole number, "007" and "7.0" are texts, and with one text all are.
     """
-    column.check_whole(key, f"or set data.{key} to another column")
+    column.check_whole(f", or set data.{key} to another column", key)
     texts = column.texts
     try:
         value = np.array([int(text) for text in texts], np.int64)
@@ -330,8 +330,8 @@ def identifiers(column: Column, key: str) -> np.ndarray:
 def target(columns: list[Column], kind: str) -> Target:
     """Return what is to be predicted: one column, or several of 0 and 1."""
     for column in columns:
-        remedy = "or take a word that is a class out of data.missing"
-        column.check_whole("label", remedy)
+        remedy = ", or take a word that is a class out of data.missing"
+        column.check_whole(remedy, "label")
     if len(columns) > 1:
         return _several(columns, kind)
     column = columns[0]

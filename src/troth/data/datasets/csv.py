@@ -88,7 +88,7 @@ def csv(
     part = None
     if split:
         column = table[split]
-        column.check_whole("split", "or set data.split to another column")
+        column.check_whole(", or set data.split to another column", "split")
         where = f"{path}: column '{column.shown}'"
         part = marks(where, np.array(column.texts))[column.codes]
     return Arrays(x, y, classes, 1.0, who, what, part, tuple(names), tuple(words))
