@@ -142,8 +142,6 @@ def encode(
     are no features need not be there and are not looked at; order does not matter.
     `options` are those of the data trained on; with `gaps` numbers may be missing.
     """
-    if not path.is_file():
-        raise Refusal(f"there is no file {path}; give --data a CSV file")
     label = options.get("label", [])
     labels = [label] if isinstance(label, str) else label
     roles = (options.get(key, "") for key in ("owner", "group", "split"))

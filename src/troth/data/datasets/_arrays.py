@@ -1,11 +1,11 @@
 """Arrays of a user's own .npz file: read, and checked one by one."""
 
-import os
 import zipfile
 import zlib
 
 import numpy as np
 
+from troth.data.datasets import _files
 from troth.types import TEST, TRAIN, VALID, Refusal
 
 _KEYS = ("x", "y", "owner", "group", "split")
@@ -18,12 +18,8 @@ def read(
     path: str, option: str = "data.path", keys: tuple[str, ...] = _KEYS
 ) -> dict[str, np.ndarray]:
     """Read the arrays of these names; never a pickle."""
-    place = os.path.expanduser(path)
-    if not os.path.isfile(place):
-        raise Refusal(
-            f"there is no file '{path}' (seen from {os.getcwd()}): set {option} to an "
-            ".npz file written by np.savez(path, x=…, y=…)"
-        )
+    remedy = f"set {option} to an .npz file written by np.savez(path, x=…, y=…)"
+    place = _files.own_file(path, remedy)
     try:
         with open(place, "rb") as file:
             loaded = np.load(file)

@@ -174,6 +174,14 @@ def verify(source: Source, place: Path, files: Sequence[str] | None = None) -> N
             raise Refusal(f"{what}: {again(source)}")
 
 
+def own_file(path: str, remedy: str) -> str:
+    """Return where a user's own file lies; refuse one that is not there."""
+    place = os.path.expanduser(path)
+    if not os.path.isfile(place):
+        raise Refusal(f"there is no file '{path}' (seen from {os.getcwd()}): {remedy}")
+    return place
+
+
 def text(path: Path, remedy: str) -> str:
     """Return what a text file says."""
     try:

@@ -7,7 +7,6 @@ what they are, and a refusal names the line in which a row begins.
 import csv
 import gzip
 import math
-import os
 import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from troth.data.datasets import _files
 from troth.types import Refusal
 
 MISSING = ["", "?", "NA", "NaN", "nan", "null", "None"]
@@ -165,12 +165,7 @@ def read(
 
     `names` are those of all columns, where the file has no line of names.
     """
-    place = os.path.expanduser(path)
-    if not os.path.isfile(place):
-        raise Refusal(
-            f"there is no file '{path}' (seen from {os.getcwd()}): set data.path to a "
-            "CSV file"
-        )
+    place = _files.own_file(path, "set data.path to a CSV file, or give one by --data")
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise Refusal(
             f"data.delimiter = {delimiter!r} must be one character, such as ',' or ';' "
