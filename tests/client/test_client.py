@@ -12,7 +12,7 @@ from troth.client.client import as_it_is
 from troth.config.schema import Part
 from troth.types import Batch, Refusal
 
-from .small import LOOP, THREADS, TRACED, VMAP, built, done, states
+from .small import LOOP, THREADS, TRACED, VMAP, built, states
 
 OWNERS = {"fedbn", "fedper", "fedrep", "l2sgd", "mapper", "mixture", "per_fedavg"}
 OWNERS |= {"coupled", "pfedme"}
@@ -54,13 +54,6 @@ def test_the_augment_of_training_reaches_those_that_own_their_reply(name):
     for ready in (plain, noisy):
         list(ready.federation.train())
     assert not torch.equal(plain.federation.broadcast.w, noisy.federation.broadcast.w)
-
-
-def test_an_augment_after_the_last_round_is_the_personalizers():
-    """It changes what clients end with, and nothing of the rounds."""
-    plain, noisy = (made({"name": "per_fedavg"} | a) for a in ({}, {"augment": NOISE}))
-    assert not torch.equal(done(plain), done(noisy))
-    assert torch.equal(plain.federation.broadcast.w, noisy.federation.broadcast.w)
 
 
 def batch(t=0, key=7):

@@ -127,14 +127,6 @@ def test_freezing(place, freeze, left, norms):
         assert layout.d == 12 * 8 + 8 + 16 + 8 * 10 + 10 + 16 and layout.tail == 16
 
 
-def test_a_network_of_the_library_is_frozen_by_stage():
-    model = {"name": "resnet18", "width": 2, "freeze": ["conv1", "bn1", "layer[1-3]"]}
-    net = made(model)
-    assert {name.split(".")[0] for name in trainable(net)} == {"layer4", "fc"}
-    assert "layer3.0.downsample.1" in frozen_norms(net)
-    assert not any(name.startswith("layer4") for name in frozen_norms(net))
-
-
 @pytest.mark.parametrize(
     ("freeze", "words"),
     [

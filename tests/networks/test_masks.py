@@ -56,22 +56,6 @@ def test_names_are_those_of_the_model(net):
     assert len(masks.last("last", 0)) == flat.layout(net).d == 30
 
 
-@pytest.mark.parametrize(
-    ("patterns", "names"),
-    [
-        (["fc"], ["fc.weight", "fc.bias"]),
-        (["norm"], ["norm.running_mean", "norm.running_var"]),
-        (["block.1", "block.1.bias"], ["block.1.weight", "block.1.bias"]),
-        (["*.bias"], ["conv1.bias", "block.0.bias", "block.1.bias", "fc.bias"]),
-        (["*"], list(SIZES)),
-    ],
-)
-def test_patterns(patterns, names):
-    masks = Masks(behind(Small()))
-    assert numbers(masks.matching("layers", patterns)) == at(*names)
-    assert numbers(masks.matching("layers", [])) == []
-
-
 def test_masks_by_hand():
     """In the order of the modules: statistics, at the vector's end, do not count."""
     masks = Masks(behind(Small()))
@@ -147,13 +131,6 @@ def test_refusals(ask, words):
     with pytest.raises(Refusal, match=re.escape(words)) as refusal:
         ask(Masks(behind(Small())))
     assert "\n" not in str(refusal.value)
-
-
-def test_no_norms():
-    model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2, elementwise_affine=False))
-    with pytest.raises(Refusal, match="no normalization layer that is trained") as no:
-        Masks(behind(model)).norms()
-    assert str(no.value).endswith("layers: 0")
 
 
 def _net(widths, norms):

@@ -1,5 +1,3 @@
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 from torch import nn
@@ -242,20 +240,6 @@ def test_in_place_reads_the_row_and_owns_its_gradient():
     assert torch.equal(rows, before)
     with torch.no_grad():
         assert torch.equal(own.grad(rows[0], batch), kept)
-
-
-def test_in_place_from_several_threads():
-    objective, batch = problem("cnn", 0, 5)
-    v = tasks.flatten(objective)
-
-    def work(scale, task):
-        return [task.grad(v * scale, batch) for _ in range(20)][-1]
-
-    owned = [tasks.in_place(objective) for _ in range(4)]
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(work, range(1, 5), owned))
-    for scale, g in enumerate(found, 1):
-        assert_close(g, tasks.functional(objective).grad(v * scale, batch))
 
 
 class Mean(nn.Linear):

@@ -102,12 +102,6 @@ def test_takes_the_models_precision(tmp_path, kind):
     source = net(seed=1).to(kind)
     file = saved(tmp_path / "w.pt", source.state_dict())
     assert same(taken(file), source.float())
-    exact, model = net(seed=1).double(), net().double()
-    with torch.no_grad():
-        exact[0].weight.mul_(1 / 3)
-    file = saved(tmp_path / "64.safetensors", exact.state_dict())
-    weights.put(model, file, [])
-    assert same(model, exact)
 
 
 @pytest.mark.parametrize("skip", [["3"], ["3.*"], ["3.weight", "3.bias"], ["[3-9]"]])
@@ -196,18 +190,10 @@ def test_objects_are_never_run(tmp_path, content, monkeypatch):
     assert not (tmp_path / "hacked").exists()
 
 
-THINGS = [
-    torch.zeros(3),
-    [torch.zeros(3)],
-    {},
-    {"a": 1},
-    {1: torch.zeros(3)},
-    7,
-    "text",
-]
+THINGS = [[torch.zeros(3)], {}, {1: torch.zeros(3)}, torch.eye(3).to_sparse()]
 
 
-@pytest.mark.parametrize("content", [*THINGS, {"0.weight": torch.eye(3).to_sparse()}])
+@pytest.mark.parametrize("content", [*THINGS[:3], {"0.weight": THINGS[3]}])
 def test_other_things_are_no_weights(tmp_path, content):
     text = refused(saved(tmp_path / "w.pt", content))
     assert "and not one table of tensors by name" in text
@@ -261,9 +247,8 @@ NAMES = ["conv1.weight", "layer1.0.bn1.bias", "layer1.1.bn1.bias", "fc.weight"]
         (["*"], [0, 1, 2, 3]),
         (["layer1"], [1, 2]),
         (["layer1.0"], [1]),
-        (["layer?.*.bn1"], [1, 2]),
+        (["layer?.*.bn1", "fc.weight"], [1, 2, 3]),
         (["*.weight"], [0, 3]),
-        (["fc.weight"], [3]),
         (["layer[12].1"], [2]),
         (["[!f]*"], [0, 1, 2]),
         ([], []),
@@ -273,7 +258,7 @@ def test_patterns(patterns, places):
     assert weights.matched("x", patterns, NAMES) == {NAMES[i] for i in places}
 
 
-NOTHING = ["layer", "weight", "FC", "fc.weight.x", "", "1", "layer1.", ".*"]
+NOTHING = ["layer", "FC", "fc.weight.x", "", ".*"]
 
 
 @pytest.mark.parametrize("pattern", NOTHING)

@@ -18,7 +18,6 @@ from torch.nn.functional import cross_entropy
 from troth import seeding
 from troth.client.adversarial._worst import Worst, worse
 from troth.client.adversarial.pgd import pgd
-from troth.config import reader
 from troth.engine.vmap import Lifted
 from troth.networks import layers
 from troth.networks import task as tasks
@@ -404,9 +403,3 @@ def test_tasks_and_data_that_have_no_gradient():
     bare = Task(1, 2, lambda v, b: v, lambda v, b: v, lambda v, x: x)
     with pytest.raises(Refusal, match="no gradients in its inputs; build it by"):
         pgd(bare, 1.0).worst(torch.ones(1), batch(inputs(2, 1), torch.zeros(2)))
-
-
-@pytest.mark.parametrize(("personalizer", "times"), [("transfer", 1), ("finetune", 0)])
-def test_it_is_cited_where_it_is_used(personalizer, times):
-    cited = reader.citations(reader.from_dict(tree(personalizer=personalizer)))
-    assert sum("madry2018towards" in entry for entry in cited) == times

@@ -76,7 +76,7 @@ def vectors(*x):
     return Batch(torch.stack(x), torch.stack(x), weight.double(), zero, zero + 1)
 
 
-@pytest.mark.parametrize("lam", [0.0, 0.01, 0.1, 1.0, 2.0, 10.0, 30.0])
+@pytest.mark.parametrize("lam", [0.0, 0.01, 1.0, 30.0, 1e6])
 def test_converges_to_the_optimum_between(lam):
     """lr·(L + λ) < 2: v → (L·c + λ·w)/(L + λ), and so ‖v − w‖ ≤ ‖∇F(w)‖/λ."""
     curvature, d = 3.0, 4
@@ -91,17 +91,6 @@ def test_converges_to_the_optimum_between(lam):
         torch.testing.assert_close(state[0], expected, rtol=1e-10, atol=1e-10)
         steep = torch.linalg.vector_norm(task.grad(w, seen))
         assert lam * torch.linalg.vector_norm(state[0] - w) <= steep + 1e-9
-
-
-def test_a_step_too_long_for_the_data_diverges():
-    """lr·(L + λ) > 2 is not refused, for L is not known; it diverges."""
-    how = by(2.1 / 4)
-    assert moved(*[0.0] * 100, lam=1.0, how=how, task=bowl(3.0), w=0.0) > 1e3
-
-
-def test_a_strong_pull_is_the_shared_model():
-    found = moved(*[5.0] * 50, lam=1e6, how=by(1e-6))
-    assert found == pytest.approx(4.0, abs=1e-5)
 
 
 @pytest.mark.parametrize("steps", [(3, 3), (2, 5), (5, 2)])

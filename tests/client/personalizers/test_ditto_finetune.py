@@ -32,17 +32,6 @@ def test_ends_at_the_minimizer_of_its_objective(lam):
         assert np.abs(v - found.w).max() > 1e-2
 
 
-def test_joint_and_two_stage_agree():
-    """Strongly convex, the shared model at its optimum: the same personal models."""
-    how = {"steps": 1, "lr": 0.4}
-    joint = quadratics({"name": "ditto", "lam": 0.5}, 90, **how)
-    own = {"name": "ditto_finetune", "lam": 0.5, "steps": 90}
-    stages = quadratics(own, 90, **how)
-    for a, b in ((joint.w, stages.w), (joint.v, stages.v)):
-        np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
-    assert np.abs(joint.v - joint.w).max(1).min() > 1e-2
-
-
 def test_a_strong_pull_is_the_shared_model(tree):
     own = {"name": "ditto_finetune", "lam": 1e6, "lr": 1e-6, "steps": 20}
     made = built(tree("linear", own))

@@ -1,5 +1,3 @@
-import itertools
-
 import pytest
 import torch
 
@@ -8,7 +6,6 @@ from troth.client.personalizers.finetune import finetune
 from troth.types import Batch, Task
 
 from ..hand import OPTIMIZERS, batch, by, drawn, number, sent, worked
-from ..small import THREADS, built, done
 
 
 def bowl(slopes):
@@ -78,12 +75,3 @@ def test_a_shared_model_far_off(lam, steps):
         seen = Batch(zero, zero, torch.ones(1), *map(torch.tensor, (t, 1)))
         carry = one.finish.step(sent(w), carry, seen, seen)
     assert carry[0].isfinite().all()
-
-
-def test_held_back_where_the_shared_model_depends(tree):
-    own, shares = {"name": "ewc", "lr": 0.002, "epochs": 9}, []
-    for lam in (0.0, 1.0, 5.0, 20.0):
-        ready = built(tree("linear", own | {"lam": lam}), THREADS)
-        shares.append((done(ready) - ready.federation.broadcast.w).norm(dim=1))
-    for more, less in itertools.pairwise(shares):
-        assert (less > 0).all() and (less < more).all()

@@ -113,18 +113,10 @@ def test_zeros_of_all_clients_are_zeros_of_every_aggregator(aggregator):
     assert not troth.aggregate(aggregator, torch.zeros_like(updates), **told).any()
 
 
-@pytest.mark.parametrize(
-    ("rule", "filters"),
-    [
-        ({"name": "krum", "f": 1}, ["clip", "nnm"]),
-        ("fedmgda", ["normalize"]),
-        ("geometric_median", ["normalize"]),
-    ],
-)
-def test_in_robust_company(train, rule, filters):
+def test_in_robust_company(train):
     """Of no update the server makes nothing, and each client is alone."""
     how = {"train": {"cohort": 6, "rounds": 2}}
-    company = how | {"aggregator": rule, "filter": filters}
+    company = how | {"aggregator": "fedmgda", "filter": ["clip", "nnm", "normalize"]}
     ours = train(THREADS, "plain", {"name": "fedper", "last": 2}, **company)
     assert ours.models.equal(train(THREADS, "plain", "local", **how).models)
     assert ours.w.equal(ours.built.federation.population.start)

@@ -13,7 +13,7 @@ from troth.federation import newcomers
 from troth.types import Budget
 
 from ..hand import BOWL, by, number, round_
-from ..small import agrees, built, gradient, models, own, quadratics, written_out
+from ..small import agrees, built, gradient, own, quadratics, written_out
 
 BOTH = pytest.mark.parametrize("variant", ["partial", "randomised"])
 
@@ -104,17 +104,6 @@ def test_it_comes_to_the_minimizer_of_its_objective(lam, steps):
     assert np.abs(expected - expected.mean(0)).max() > 1e-3  # they are not all alike
 
 
-def test_the_published_solver_comes_near_it_and_nearer_with_shorter_steps():
-    """A noise of the order of √η is left: a sixteenth of η leaves a quarter of it."""
-    wanted = own("l2sgd", lam=1.0, variant="randomised", p=0.4)
-    schedule, away = own("steps", every=130, factor=0.25), []
-    for rounds, more in ((130, {}), (390, {"schedule": schedule})):
-        found = quadratics(wanted, rounds, lr=0.2, steps=1, **more)
-        off = found.v - found.coupled(1.0, 1.0)
-        away.append(float(np.sqrt(np.mean(off**2))))
-    assert 1e-3 < away[0] < 0.2 and away[1] < away[0] / 2
-
-
 @BOTH
 def test_written_out(tree, variant):
     """The same coin for all clients of a step; a running mean of personal models."""
@@ -137,12 +126,6 @@ def test_written_out(tree, variant):
 
     agrees(ready, written_out(ready, local), v)
     assert seen == {True, False}
-
-
-@BOTH
-def test_with_all_clients_the_shared_model_is_their_mean(tree, variant):
-    ready = built(tree("linear", own("l2sgd", variant=variant), train={"cohort": 0}))
-    assert (ready.federation.broadcast.w - models(ready).mean(0)).abs().max() <= 1e-14
 
 
 def test_newcomers_toss_anew_in_every_round_of_theirs(tree):

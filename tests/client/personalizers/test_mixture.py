@@ -83,15 +83,6 @@ def test_it_comes_to_the_minimizer_of_its_objective(lam, lr, steps, rounds):
     assert np.abs(expected - expected.mean(0)).max() > 1e-3  # they are not all alike
 
 
-def test_from_the_mean_too_where_a_round_is_long_enough():
-    """The mean of nearest points is the mean of the minimizer: its θ̄ is free."""
-    own = {"name": "mixture", "lam": 0.5, "start": "mean"}
-    found = quadratics(own, 80, lr=0.4, steps=20)
-    np.testing.assert_allclose(found.v, found.coupled(0.5, 1.0), atol=1e-5)
-    short = quadratics(own, 40, lr=0.4, steps=2)
-    assert np.abs(short.v - short.coupled(0.5, 1.0)).max() > 1e-3
-
-
 @pytest.mark.parametrize(
     ("start", "distance"), [("own", "sum"), ("mean", "sum"), ("own", "mean")]
 )
@@ -123,9 +114,3 @@ def test_of_its_own_it_is_l2sgd_in_other_units(tree):
     torch.testing.assert_close(models(found), models(same), **within)
     a, b = found.federation.broadcast.w, same.federation.broadcast.w
     torch.testing.assert_close(a, b, **within)
-
-
-def test_from_the_mean_a_clients_model_is_the_shared_one_trained_on(tree):
-    found = built(tree("linear", {"name": "mixture", "lam": 1.0, "start": "mean"}))
-    w = found.federation.broadcast.w
-    assert not any(torch.equal(v, w) for v in models(found))

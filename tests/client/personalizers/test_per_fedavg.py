@@ -45,30 +45,6 @@ def test_a_step_by_hand(variant, expected):
         assert found == pytest.approx(0.24 + 0.1 * 2 * 0.6 * (1 - 3.24))
 
 
-def test_different_batches_by_hand():
-    """Of two examples one makes the inner step and the other is asked after it."""
-    # from 3, α = 0.5: by x = 5 to 4, then 4 − 1 = 3; by x = 1 to 2, then 2 − 5 = −3
-    one = client(bowl(), alpha=0.5)
-    found = [moved(one, number(3.0), batch(5.0, 1.0, t=t)).item() for t in range(20)]
-    assert {round(x, 12) for x in found} == {-0.3, 0.3}
-
-
-def test_three_batches_by_hand():
-    """F = ¼·Σ weight·x·v⁴ at v = 1: x, y, z are the slopes of D, D' and D''."""
-
-    def loss(v, b):
-        return (b.weight * b.x[:, 0] * v**4).sum() / 4
-
-    task = bowl()._replace(loss=loss, grad=torch.func.grad(loss))
-    one = client(task, variant="hessian_free", alpha=0.1, delta=1e-4)
-    seen = [batch(1.0, 2.0, 3.0, t=t) for t in range(60)]
-    found = {round(moved(one, number(1.0), b).item(), 6) for b in seen}
-    assert found == {
-        round(-0.1 * (1 - 0.1 * 3 * z) * y * (1 - 0.1 * x) ** 3, 6)
-        for x, y, z in itertools.permutations((1, 2, 3))
-    }
-
-
 def network():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()

@@ -37,14 +37,6 @@ def test_a_round_by_hand():
     assert update == pytest.approx(0.007208, abs=1e-14)
 
 
-def test_enough_steps_reach_the_nearest_point():
-    # the minimizer of ½(θ − x)² + (λ/2)(θ − w)² is (x + λw)/(1 + λ)
-    one = made(by(0.3), lam=2.0, inner=200)
-    update, (theta,) = round_(one, one.init(number(1.0)), 4.0, 10.0)
-    assert theta.item() == pytest.approx((10 + 2 * 4) / 3, abs=1e-14)
-    assert update == pytest.approx(0.05 * 2 * (6 - 4), abs=1e-14)
-
-
 def test_moments_of_theta_start_anew_and_those_of_w_last_a_round():
     one = made(by(0.1, "momentum"), by(0.05, "momentum"), lam=2.0, inner=2)
     update, (theta,) = round_(one, one.init(number(1.0)), 4.0, 5.0, 3.0)
@@ -58,15 +50,6 @@ def test_moments_of_theta_start_anew_and_those_of_w_last_a_round():
         w -= 0.05 * pace
     assert theta.item() == pytest.approx(at, abs=1e-14)
     assert update == pytest.approx(w - 4.0, abs=1e-14)
-
-
-@pytest.mark.parametrize(("inner", "tol"), [(1, 0.0), (5, 0.0), (7, 100.0)])
-def test_it_costs_as_many_gradients_as_inner_steps(inner, tol):
-    calls = []
-    task = BOWL._replace(grad=lambda v, b: calls.append(1) or BOWL.grad(v, b))
-    one = made(task=task, inner=inner, tol=tol)
-    round_(one, one.init(number(1.0)), 4.0, 5.0, 3.0)
-    assert len(calls) == 2 * inner
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -151,15 +134,3 @@ def test_written_out(tree, tol):
     w = written_out(ready, local)
     agrees(ready, w, models)
     assert {*stopped} == ({False, True} if tol else {False})
-
-
-def test_the_servers_rate_is_beta(tree):
-    """w ← (1 − β)w + β·mean w_k, in a round."""
-    own, how = {"name": "pfedme", "lam": 2.0}, {"rounds": 1, "cohort": 0}
-    w0, w1, w = (
-        built(
-            tree("linear", own, train=how, server={"name": "sgd", "lr": beta})
-        ).federation.broadcast.w
-        for beta in (0.0, 1.0, 0.25)
-    )
-    assert (w - (0.75 * w0 + 0.25 * w1)).abs().max() <= 1e-15

@@ -45,13 +45,7 @@ VALUES = [  # personalizer, option, values, words, other options
     ),
     ("l2sgd", "lam", [-0.1, NAN, INF], "must be a finite number", RANDOM),
     ("l2sgd", "p", [0.0, 1.0, -0.5, 1.5, NAN, INF], "must lie strictly b", RANDOM),
-    *(
-        (
-            *("apfl", "alpha", [-0.1, 1.0000001, NAN, INF, -INF]),
-            *("must lie in [0, 1]: how", {"adaptive": adaptive}),
-        )
-        for adaptive in (True, False)
-    ),
+    ("apfl", "alpha", [-0.1, 1.0000001, NAN, INF], "must lie in [0, 1]: how", {}),
     ("mixture", "lam", [-0.1, 1.1, NAN, INF, -INF], "must lie in [0, 1]; 1 is the", {}),
     ("pfedme", "lam", [0.0, -1.0, NAN, INF], ABOVE_0, {}),
     ("pfedme", "tol", [-1e-9, NAN, INF], AT_LEAST_0, {}),
@@ -97,16 +91,12 @@ BAD += [
         f"diverges: lr·fallback = 0.1·20 = 2 {BELOW} 0.1",
     ),
     ("mapper", {"weights": [0.5, -0.1]}, "weights[1] = -0.1 must lie in [0, 1]: how"),
-    ("mapper", {"weights": [1.1]}, "mapper's weights[0] = 1.1 must lie in [0, 1]"),
-    ("mapper", {"weights": [NAN]}, "mapper's weights[0] = nan must lie in [0, 1]"),
     ("mapper", {"weights": [0.5, INF]}, "mapper's weights[1] = inf must lie in [0, 1]"),
     ("coupled", {"unit": 0.0}, "its unit = 0.0 above 0"),
     ("transfer", {"w1": "auto", "candidates": [1.0, -1.0]}, "candidates[1] = -1.0 mus"),
     # Steps that diverge. Each passes with a little less, of which LESS has more.
     ("ditto", {"lam": 20.0}, f"lr·lam = 0.1·20 = 2 {BELOW} 0.1"),
-    ("ditto", {"lam": 8.0, "lr": 0.5}, f"lr·lam = 0.5·8 = 4 {BELOW} 0.25"),
     ("ditto_finetune", {"lam": 20.0}, f"lr·lam = 0.1·20 = 2 {BELOW} 0.1"),
-    ("ditto_finetune", {"lam": 3.0, "lr": 1.0}, f"lr·lam = 1·3 = 3 {BELOW} 0.6666"),
     ("ditto_finetune", {"lam": 1e300, "lr": 1.0}, f"= 1e+300 {BELOW} 2e-300"),
     ("l2sgd", {"lam": 20.0}, f"l2sgd's step diverges: lr·lam = 0.1·20 = 2 {BELOW} 0.1"),
     ("l2sgd", {"lam": 10.0, "p": 0.5} | RANDOM, f"lr·lam/p = 0.1·20 = 2 {BELOW} 0.1"),
@@ -119,12 +109,9 @@ BAD += [
 LESS = [
     ("ditto", {"lam": 1, "candidates": [], "few": -1}),  # not asked for: not checked
     ("ditto", {"lam": 1e6, "optimizer": "adam"}),
-    ("ditto_finetune", {"lr": 0.6666, "lam": 3.0}),
-    ("ditto_finetune", {"lam": 1e300, "optimizer": "adam", "lr": 1e300}),
     ("ewc", {"lam": 1e9}),
     ("l2sgd", {"lam": 19.9}),
     ("l2sgd", {"lam": 9.9, "p": 0.5} | RANDOM),
-    ("l2sgd", {"lam": 1e6, "optimizer": "adam"}),
     ("l2sgd", {"p": 1.5}),  # tosses none: a grid may mix both
     ("mixture", {"lr": 1.999}),
     ("mixture", {"lr": 1e6, "lam": 1.0}),

@@ -14,16 +14,3 @@ def test_is_ditto_finetune_with_kl_exactly(tree, keep, regularizer):
     found, same, other = (done(built(t, THREADS)) for t in (first, second, free))
     assert torch.equal(found, same)
     assert not torch.allclose(found, other, 0, 1e-5)
-
-
-def test_keeps_predictions_near(tree):
-    """The stronger the pull, the nearer to what the shared model predicts."""
-    away = []
-    for lam in (0.0, 0.5, 2.0):
-        own = {"name": "skl", "lam": lam, "steps": 30, "lr": 0.05}
-        ready = built(tree("linear", own), THREADS)
-        predict, x = ready.federation.engine.task.predict, ready.data.x
-        each = torch.stack([predict(v, x).softmax(1) for v in done(ready)])
-        p = predict(ready.federation.broadcast.w, x).softmax(1)
-        away.append((each - p).abs().sum(2).mean().item())
-    assert away[0] > 1.2 * away[1] > 1.2 * 1.2 * away[2] > 0

@@ -12,14 +12,6 @@ from ..hand import ONE, OPTIMIZERS, by, drawn
 MASKS = st.lists(st.booleans(), min_size=0, max_size=12)
 
 
-def test_runs_by_hand():
-    runs = Runs(torch.tensor([True, False, False, True, True]))
-    v = torch.arange(5.0)
-    assert runs.take(v, True).tolist() == [0, 3, 4]
-    assert runs.take(v, False).tolist() == [1, 2]
-    assert runs.put(v, torch.tensor([7.0, 8.0, 9.0])).tolist() == [7, 1, 2, 8, 9]
-
-
 @settings(max_examples=100, deadline=None)
 @given(MASKS)
 def test_runs_as_indexing_does_it(flags):

@@ -31,11 +31,3 @@ def test_pulls_alike_from_near_and_far(far):
     w = torch.zeros_like(away)
     assert ONE.value(away, w, NONE).item() == pytest.approx(5 * far, rel=1e-6)
     assert ONE.grad(away, w, NONE).tolist() == pytest.approx([0.6, -0.8], rel=1e-6)
-
-
-@pytest.mark.parametrize("at", [0.0, 1.0, 1e30])
-def test_nothing_pulls_at_the_shared_model(at):
-    w = torch.full((4,), at)
-    assert ONE.value(w, w, NONE).item() == 0.0
-    assert ONE.grad(w, w, NONE).tolist() == [0.0] * 4
-    assert torch.func.grad(ONE.value)(w, w, NONE).tolist() == [0.0] * 4

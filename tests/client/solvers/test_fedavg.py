@@ -20,13 +20,6 @@ def test_two_steps_by_hand():
     assert told.w.item() == 1.0  # untouched
 
 
-def test_the_reply_is_a_displacement_beside_what_travels():
-    for w, *seen in ((5.0, batch(5.0), batch(5.0)), (-7.0,)):
-        told = sent(number(w))._replace(extra=number(1.0, 2.0))
-        reply, _ = solved(SGD, told, *seen)
-        assert reply.update.item() == 0.0 and reply.extra.shape == (2,)
-
-
 def test_the_schedule_and_weight_decay():
     # 1 − 0.05·(1 − 5) = 1.2; then 1.2 − 0.05·(1.2 − 3) = 1.29
     reply, _ = solved(SGD, sent(number(1.0), 0.5), batch(5.0), batch(3.0))

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from troth import lookup
 from troth.client.solvers.scaffold import scaffold
 from troth.engine.engine import Plan
 from troth.types import Refusal
@@ -192,30 +191,6 @@ def test_the_servers_variate_is_the_mean_of_the_clients(classify, solver, sectio
         torch.testing.assert_close(record.broadcast.extra, own.mean(0))
         assert len(record.messages.client) == (2 if "filter" in sections else 4)
     assert record.broadcast.extra.abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("aggregator", lookup.names("aggregator"))
-def test_beside_every_aggregator(classify, aggregator):
-    train = {"cohort": 0, "rounds": 2}
-    f = classify(solver="scaffold", aggregator=aggregator, train=train).federation
-    assert not [r for r in f.train() if r.why or not r.broadcast.w.isfinite().all()]
-    assert f.broadcast.extra.isfinite().all() and f.broadcast.extra.any()
-
-
-@pytest.mark.usefixtures("strange")
-def test_batch_normalization_beside_variates(classify):
-    wanted = {"model": "odd:normed", "train": {"cohort": 0}}
-    f, plain = (classify(solver=s, **wanted).federation for s in ("scaffold", "fedavg"))
-    d, tail = f.engine.task.d, f.engine.task.tail
-    assert tail == 8 and len(f.broadcast.extra) == d
-    record, other = f.step(), plain.step()
-    assert record.messages.extra.shape == (6, d + tail)  # statistics travel behind
-    assert torch.equal(record.broadcast.w, other.broadcast.w)  # c_k = c = 0 as yet
-    for record in f.train():
-        own = f.population.read(np.arange(6))
-        assert not own[:, -tail:].any() and own[:, :-tail].any()
-        assert not record.broadcast.extra[-tail:].any()
-        assert (record.broadcast.w[-tail // 2 :] > 0).all()  # variances
 
 
 @pytest.mark.usefixtures("strange")

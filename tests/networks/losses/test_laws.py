@@ -52,17 +52,8 @@ def loss(name, options):
     return lambda f, y: lookup.call(function, given, outputs=f, y=y)
 
 
-CITED = {
-    "cross_entropy": "@inproceedings{szegedy2016rethinking",
-    "huber": "@article{huber1964robust",
-}
-
-
-def test_all_are_found_and_say_where_they_come_from():
-    assert {*TAKES} == {*NAMES}  # a new one says here what it takes
-    for name, start in CITED.items():
-        (entry,) = lookup.about("loss", name).citations
-        assert entry.startswith(start)
+def test_a_new_one_says_here_what_it_takes():
+    assert {*TAKES} == {*NAMES}
 
 
 @every

@@ -13,10 +13,3 @@ def test_by_hand_and_by_torch():
     theirs = mse_loss(f[:, 0], y, reduction="none")
     torch.testing.assert_close(squared(f, y), theirs / 2)
     assert torch.equal(squared(f[:, 0], y), squared(f, y))  # a column or none
-
-
-def test_the_gradient_is_the_residual_so_that_the_mean_minimizes():
-    y = torch.tensor([0.0, 1.0, 8.0], dtype=F64)
-    f = torch.full((3, 1), 3.0, dtype=F64)  # the mean
-    g = torch.func.grad(lambda f: squared(f, y).sum())(f)
-    assert g[:, 0].tolist() == [3.0, 2.0, -5.0] and g.sum() == 0

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import re
 
 import pytest
 import torch
@@ -155,20 +154,3 @@ def test_refuses(name, given, words):
     with pytest.raises(Refusal, match=words):
         known = lookup.check("model", name, given)
         lookup.call(lookup.find("model", name), known, **where)
-
-
-CITED = {
-    "celeba_cnn": ["caldas2018leaf"],
-    "cnn": ["li2021ditto", "glorot2010understanding"],
-    "resnet18": ["he2016deep", "alfarra2022certified"],
-    "svm": ["li2021ditto"],
-    "vgg13_bn": ["simonyan2015very", "farhadkhani2022equivalence"],
-}
-
-
-def test_options_and_where_they_come_from():
-    assert lookup.check("model", "linear", {}) == {"bias": True, "zero": False}
-    assert lookup.check("model", "mlp", {}) == {"widths": [128], "dropout": 0.0}
-    for name, keys in CITED.items():
-        entries = lookup.about("model", name).citations
-        assert [re.match(r"@\w+{(\w+),", entry)[1] for entry in entries] == keys

@@ -45,33 +45,11 @@ def test_is_the_network_of_the_paper_with_its_gradient(agree, moved):
     agree(net.double(), by_hand, torch.randn(6, 3, 9, 12, dtype=torch.float64))
 
 
-def test_parameters_and_names_are_torchvisions(count):
+def test_parameters_are_torchvisions(count):
     net = resnet18((3, 32, 32), 10)
     # torchvision's 11,181,642 with its 7×7 stem for 10 classes, less (49 − 9)·3·64
     assert count(net) == 11_173_962 == 11_181_642 - 40 * 3 * 64
-    names = [name for name, _ in net.named_parameters()]
-    assert len(names) == 62
-    assert names[:4] == ["conv1.weight", "bn1.weight", "bn1.bias"] + [
-        "layer1.0.conv1.weight"
-    ]
-    half = ("conv{0}.weight", "bn{0}.weight", "bn{0}.bias")
-    block = [name.format(i) for i in (1, 2) for name in half]
-    change = ["downsample.0.weight", "downsample.1.weight", "downsample.1.bias"]
-    assert names[3:15] == [f"layer1.{i}.{name}" for i in (0, 1) for name in block]
-    assert names[45:60] == [
-        *(f"layer4.0.{name}" for name in [*block, *change]),
-        *(f"layer4.1.{name}" for name in block),
-    ]
-    assert names[60:] == ["fc.weight", "fc.bias"]
-    buffers = {name.rpartition(".")[2] for name, _ in net.named_buffers()}
-    assert buffers == {"running_mean", "running_var", "num_batches_tracked"}
-
-
-def test_works_at_a_quarter_of_the_resolution_after_three_halvings():
-    net, seen = resnet18((1, 32, 20), 2, width=2), []
-    net.get_submodule("layer4").register_forward_hook(lambda *a: seen.append(a[2]))
-    net(torch.randn(3, 1, 32, 20))
-    assert seen[0].shape == (3, 16, 4, 3)
+    assert len([*net.named_parameters()]) == 62  # by the names of `by_hand`
 
 
 def test_starts_as_torchvision_does():
