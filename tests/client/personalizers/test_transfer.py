@@ -10,12 +10,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 import troth
 from troth.client.adversarial.pgd import pgd
-from troth.client.personalizers._agreement import disagreement
-from troth.client.personalizers.transfer import transfer
+from troth.client.personalizers.transfer import disagreement, transfer
 from troth.networks import task as tasks
 from troth.types import Batch, Budget, Refusal
 
-from ..hand import F64, by, drawn, number, sent
+from ..hand import F64, by, drawn, sent
 from ..small import (
     LOOP,
     THREADS,
@@ -78,15 +77,6 @@ def of_classes(outputs, of_w):
     """Eq. 2 as it is printed, with a minus: a value an example."""
     z, p = of_w.softmax(1), outputs.softmax(1)
     return -(z * p.log() + (1 - z) * (1 - p).log()).sum(1)
-
-
-def test_disagreement_by_hand():
-    """z = (3/4, 1/4), p = (1/2, 1/2): each class costs ln 2."""
-    of_w, one = number(3.0, 1.0).log()[None], batch(1)
-    found = disagreement(of_w, one)(torch.zeros(1, 2, dtype=F64))
-    assert found.item() == pytest.approx(2 * np.log(2))
-    entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
-    assert disagreement(of_w, one)(of_w).item() == pytest.approx(2 * entropy)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])
@@ -206,34 +196,6 @@ def test_the_stopping_point(path, keep):
         assert torch.allclose(found[k], models[at], 0, 1e-9), (k, at)
         places.add(at)
     assert len(places) > 2 and 0 in sizes
-
-
-def test_the_two_rules_differ_as_they_should(path):
-    """One stops where adversarial examples still transfer, the other does not care."""
-    left = {}
-    for keep in ("transferable", "accurate", "last"):
-        ready, found, plain = trained(path, FREE | {"keep": keep, "steps": 60})
-        right = []
-        for k in np.flatnonzero(ready.data.valid.size):
-            _, _, y, bad = plain.split("valid", k)
-            right.append(plain.accuracy(found[k], bad, y))
-        left[keep] = float(np.mean(right))
-    assert left["transferable"] < min(left["accurate"], left["last"]) - 0.05
-
-
-def test_a_larger_weight_keeps_examples_transferable(path):
-    """How far v's probabilities on x_adv are from those of w*."""
-    away = []
-    for w1 in (0.0, 1.0, 4.0):
-        options = {"w1": w1, "w2": 0.0, "keep": "last", "steps": 40, "lr": 0.1}
-        _, found, plain = trained(path, options)
-        each = []
-        for k in range(N):
-            bad = plain.split("train", k)[3]
-            p, z = (plain.outputs(u, bad).softmax(1) for u in (found[k], plain.w))
-            each.append(float((p - z).abs().sum(1).mean()))
-        away.append(np.mean(each))
-    assert away[0] > 1.3 * away[1] > 1.3 * 1.3 * away[2]
 
 
 @pytest.mark.slow("every candidate of every client")

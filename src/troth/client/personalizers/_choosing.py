@@ -77,14 +77,8 @@ def auto(
         made = _every_step(task, descent, regularizer, asked)
     else:
         made = _side_by_side(task, descent, regularizer, asked)
-    return made._replace(
-        columns=("lam",),
-        tell=lambda state: pick([_exact(lam) for lam in asked.lams], state[-1]),
-    )
-
-
-def _exact(lam: float) -> Tensor:
-    return torch.tensor([lam], dtype=torch.float64)
+    lams = [torch.tensor([lam], dtype=torch.float64) for lam in asked.lams]
+    return made._replace(columns=("lam",), tell=lambda state: pick(lams, state[-1]))
 
 
 def _choice(models: list[Tensor], task: Task, valid: Batch, asked: Asked) -> Tensor:
@@ -132,10 +126,9 @@ def _side_by_side(
         return *made, torch.full_like(state[-1], _YES)
 
     def settle(state: Carry, valid: Batch) -> Carry:
-        best = _choice([v for v, *_ in state[:-1]], task, valid, asked)
-        asked_ever = state[-1] == _YES
-        chosen = torch.where(asked_ever, best.to(state[-1].dtype), state[-1])
-        return *state[:-1], chosen
+        *kept, last = state
+        best = _choice([v for v, *_ in kept], task, valid, asked)
+        return *kept, torch.where(last == _YES, best.to(last.dtype), last)
 
     return Personal(
         init,

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from troth.client.solvers._steps import Gradient, steps
 from troth.types import (
-    Batch,
     Broadcast,
     Budget,
     Carry,
@@ -34,16 +33,12 @@ def owner(
     It predicts with `model`, of w and its state, which its update reveals if `shares`;
     `more` are other fields of the client.
     """
-
-    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
-        return solver.step(broadcast, carry, batch)
-
-    def end(
-        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
-    ) -> tuple[Reply, Carry]:
-        return solver.end(broadcast, carry, state)
-
-    local = Phase(solver.begin, step, end, (budget,))
+    local = Phase(
+        solver.begin,
+        lambda broadcast, carry, batch, valid: solver.step(broadcast, carry, batch),
+        lambda broadcast, carry, state, valid: solver.end(broadcast, carry, state),
+        (budget,),
+    )
     whole = {"finish": None} | more
     return Client(solver.init, local, model=model, shares_personal=shares, **whole)
 

@@ -17,7 +17,6 @@ from troth.types import (
     Personal,
     Phase,
     Refusal,
-    Reply,
     Task,
 )
 
@@ -65,11 +64,13 @@ def ewc(
         pairs = zip((v, seen, *moments), (moved, root, *rest), strict=True)
         return tuple(torch.where(measuring, still, on) for still, on in pairs)
 
-    def end(
-        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
-    ) -> tuple[Reply, Carry]:
-        return kept(carry[0], broadcast, state)
-
     whole = budget or EPOCHS
     whole = whole._replace(steps=whole.steps + batches)
-    return at_the_end(Phase(begin, step, end, (whole,)))
+    return at_the_end(
+        Phase(
+            begin,
+            step,
+            lambda broadcast, carry, state, valid: kept(carry[0], broadcast, state),
+            (whole,),
+        )
+    )

@@ -74,7 +74,16 @@ def per_fedavg(
     towards the clients' own minimizers, as with `fedavg`.
     """
     tail, product = task.tail, variant == "hessian_free"
-    _check(alpha, delta if product else None)
+    if not 0 <= alpha < float("inf"):
+        raise Refusal(
+            f"per_fedavg's alpha = {alpha} must be a finite number of at least 0: the "
+            "inner step; 0 takes none"
+        )
+    if product and not 0 < delta < float("inf"):
+        raise Refusal(
+            f"per_fedavg's delta = {delta} must be a finite number above 0: how far "
+            "gradients are compared; Ditto's authors have 0.001"
+        )
     many = 3 if product else 2
     if batch and not same_batch:
         _enough(batch, many)
@@ -96,19 +105,6 @@ def per_fedavg(
     own = tuned(task, descent, budget or Budget(epochs=1))
     solver = steps(solving, gradient)._replace(init=own.init)
     return owner(solver, work, own.model, False, finish=own.finish, idle=True)
-
-
-def _check(alpha: float, delta: float | None) -> None:
-    if not 0 <= alpha < float("inf"):
-        raise Refusal(
-            f"per_fedavg's alpha = {alpha} must be a finite number of at least 0: the "
-            "inner step; 0 takes none"
-        )
-    if delta is not None and not 0 < delta < float("inf"):
-        raise Refusal(
-            f"per_fedavg's delta = {delta} must be a finite number above 0: how far "
-            "gradients are compared; Ditto's authors have 0.001"
-        )
 
 
 def _enough(rows: int, many: int) -> None:

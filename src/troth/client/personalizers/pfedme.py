@@ -72,7 +72,21 @@ def pfedme(
     Guarantee: personalizer.lr·λ and train.lr·λ must stay below what their optimizers
     can follow (2 for `sgd`); more diverges on any data and is refused.
     """
-    _check(lam, inner, tol)
+    if not 0 < lam < float("inf"):
+        raise Refusal(
+            f"pfedme's lam = {lam} must be a finite number above 0; without a pull the "
+            "shared model would not move (personalizer 'local' has none)"
+        )
+    if inner < 1:
+        raise Refusal(
+            f"pfedme's inner = {inner} must be at least 1: the steps towards a "
+            "personal model; the paper has 5"
+        )
+    if not 0 <= tol < float("inf"):
+        raise Refusal(
+            f"pfedme's tol = {tol} must be a finite number of at least 0; 0 takes all "
+            "of the inner steps"
+        )
     _pull.stable("pfedme", descent, {"lam": lam})
     _pull.stable("pfedme", solving, {"lam": lam}, "train")
     tail, head = task.tail, task.d - task.tail
@@ -103,21 +117,3 @@ def pfedme(
         return Reply(carry[0] - broadcast.w, broadcast.extra), (carry[1],)
 
     return owner(Solver(lambda w0: (w0,), begin, step, end), budget or work)
-
-
-def _check(lam: float, inner: int, tol: float) -> None:
-    if not 0 < lam < float("inf"):
-        raise Refusal(
-            f"pfedme's lam = {lam} must be a finite number above 0; without a pull the "
-            "shared model would not move (personalizer 'local' has none)"
-        )
-    if inner < 1:
-        raise Refusal(
-            f"pfedme's inner = {inner} must be at least 1: the steps towards a "
-            "personal model; the paper has 5"
-        )
-    if not 0 <= tol < float("inf"):
-        raise Refusal(
-            f"pfedme's tol = {tol} must be a finite number of at least 0; 0 takes all "
-            "of the inner steps"
-        )

@@ -9,11 +9,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from troth import numerics
 from troth.client.adversarial._worst import Adversarial, Worst
 from troth.client.personalizers import _choosing
-from troth.client.personalizers._agreement import disagreement
 from troth.client.personalizers._choosing import Weight, Weights, pick
 from troth.client.personalizers._tuned import EPOCHS, Way, at_the_end, criterion, kept
 from troth.client.regularizers import _pull
@@ -96,7 +96,7 @@ def transfer(
         w = broadcast.w
         needed = any(weights.w1 for weights in ways)
         seen = adversarial.worst(w, batch) if needed else None
-        along = _gradient(task, w, batch, seen)
+        along = partial(_gradient, task, w, batch, seen)
         return tuple(
             way.step(own, partial(along, weights), valid, broadcast.scale)
             for weights, own in zip(ways, carry, strict=True)
@@ -116,50 +116,39 @@ def transfer(
 
     finish = Phase(begin, step, end, (budget or EPOCHS,), chosen or keep != "last")
     if keep == "transferable":
-        finish = finish._replace(prepare=_prepare(adversarial))
+        finish = finish._replace(prepare=partial(_prepare, adversarial))
     made = at_the_end(finish)
     return made._replace(columns=Weights._fields, tell=_tell(tried)) if chosen else made
 
 
 def _gradient(
-    task: Task, w: Tensor, batch: Batch, seen: Worst | None
-) -> Callable[[Weights, Tensor], Tensor]:
-    """Return the gradient of the whole objective; a term of weight 0 is left out.
-
-    `seen` is the batch, made worse for w; None where no weight asks for it.
-    """
-
-    def along(weights: Weights, v: Tensor) -> Tensor:
-        # The terms first: they may use the buffer in which the task keeps its gradient.
-        terms = []
-        if weights.w1 and seen is not None:
-            between = disagreement(seen.outputs, batch)
-            terms.append((task.slope(v, seen.x, between), weights.w1))
-        if weights.w2:
-            terms.append((numerics.off_tail(v - w, task.tail), 2 * weights.w2))
-        g = task.grad(v, batch)
-        for term, weight in terms:
-            g = _pull.plus(g, term, weight)
-        return g
-
-    return along
+    task: Task, w: Tensor, batch: Batch, seen: Worst | None, by: Weights, v: Tensor
+) -> Tensor:
+    """Compute ∇ of the whole objective; `seen`: the batch, made worse for w."""
+    # The terms first: they may use the buffer in which the task keeps its gradient.
+    terms = []
+    if by.w1 and seen is not None:
+        between = disagreement(seen.outputs, batch)
+        terms.append((task.slope(v, seen.x, between), by.w1))
+    if by.w2:
+        terms.append((numerics.off_tail(v - w, task.tail), 2 * by.w2))
+    g = task.grad(v, batch)
+    for term, weight in terms:
+        g = _pull.plus(g, term, weight)
+    return g
 
 
-def _prepare(adversarial: Adversarial) -> Callable[[Broadcast, Batch], Batch]:
+def _prepare(adversarial: Adversarial, broadcast: Broadcast, valid: Batch) -> Batch:
     """Append adversarial examples to validation data, with negative weights.
 
     The number of these that are right is what transferability has lost, but for a
     constant.
     """
-
-    def prepare(broadcast: Broadcast, valid: Batch) -> Batch:
-        seen = adversarial.worst(broadcast.w, valid)
-        x = torch.cat([valid.x.to(seen.x.dtype), seen.x])
-        y = torch.cat([valid.y, valid.y])
-        weight = torch.cat([valid.weight, -valid.weight])
-        return valid._replace(x=x, y=y, weight=weight)
-
-    return prepare
+    seen = adversarial.worst(broadcast.w, valid)
+    x = torch.cat([valid.x.to(seen.x.dtype), seen.x])
+    y = torch.cat([valid.y, valid.y])
+    weight = torch.cat([valid.weight, -valid.weight])
+    return valid._replace(x=x, y=y, weight=weight)
 
 
 def _right(task: Task, v: Tensor, valid: Batch) -> Tensor:
@@ -173,3 +162,38 @@ def _tell(tried: list[Weights]) -> Callable[[Carry], Tensor]:
     nothing = torch.full((2,), torch.nan, dtype=torch.float64)
     each = [torch.tensor(pair, dtype=torch.float64) for pair in tried]
     return lambda state: pick([nothing, *each], state[1])
+
+
+def disagreement(of_w: Tensor, batch: Batch) -> Callable[[Tensor], Tensor]:
+    """Return −Σ_i [z_i·log p_i + (1 − z_i)·log(1 − p_i)], averaged over the batch.
+
+    z are the fixed probabilities of the outputs `of_w` [b, k], p those of its argument.
+    They are over the classes; a model with one output (a margin) has two of them, and
+    where an example may have several labels, each has a probability of its own. It is
+    least, though not 0, where p = z.
+    """
+    single = batch.y.dim() == 1 or labels.soft(batch.y)
+    z = _logs(of_w.detach(), single)[0].exp()
+
+    def between(outputs: Tensor) -> Tensor:
+        yes, no = _logs(outputs, single)
+        each = -(z * yes + (1 - z) * no).sum(dim=1)
+        return (each * batch.weight).sum()
+
+    return between
+
+
+def _logs(outputs: Tensor, single: bool) -> tuple[Tensor, Tensor]:
+    """Return log p and log(1 − p), [b, K], both to full precision."""
+    if not single:
+        return logsigmoid(outputs), logsigmoid(-outputs)
+    if outputs.shape[1] == 1:
+        outputs = torch.cat([torch.zeros_like(outputs), outputs], dim=1)
+    yes = outputs.log_softmax(dim=1)
+    # The likeliest class may round to p = 1; of the others, p ≤ 1/2.
+    at = outputs.detach().argmax(dim=1, keepdim=True)
+    top = torch.arange(outputs.shape[1], device=outputs.device) == at
+    others = outputs.masked_fill(top, -torch.inf).logsumexp(dim=1, keepdim=True)
+    rest = others - outputs.logsumexp(dim=1, keepdim=True)
+    small = yes.masked_fill(top, -torch.inf).exp()
+    return yes, torch.where(top, rest, torch.log1p(-small))

@@ -1,4 +1,4 @@
-"""Check the weight of a pull, and add the pull to a gradient."""
+"""Pulls towards another model: distances, weights that are refused, gradients."""
 
 import math
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from decimal import ROUND_DOWN, Context
 import torch
 from torch import Tensor
 
+from troth import numerics
 from troth.types import Batch, Descent, Refusal, Regularizer, Task
 
 
@@ -66,6 +67,19 @@ def gradient(
         return plus(task.grad(v, batch), pull, lam)
 
     return along
+
+
+def apart(v: Tensor, w: Tensor, task: Task) -> Tensor:
+    """Return v − w; 0 for running statistics, which nobody learns."""
+    return numerics.off_tail(v - w, task.tail)
+
+
+def length(away: Tensor) -> Tensor:
+    """Compute ‖away‖ without overflow or underflow of squares."""
+    most = away.detach().abs().amax()
+    scale = torch.where(most > 0, most, 1)
+    norm: Tensor = scale * torch.linalg.vector_norm(away / scale)
+    return norm
 
 
 def times(g: Tensor, factor: float | Tensor, tail: int) -> Tensor:

@@ -6,7 +6,7 @@ References: farhadkhani2022equivalence.
 import torch
 from torch import Tensor
 
-from troth.client.regularizers._apart import apart, length
+from troth.client.regularizers._pull import apart, length
 from troth.types import Batch, Regularizer, Task
 
 
