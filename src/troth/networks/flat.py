@@ -36,11 +36,11 @@ def _trainable(module: nn.Module) -> dict[str, Tensor]:
 
 def _statistics(module: nn.Module) -> dict[str, Tensor]:
     """Return running means by name, then running variances."""
-    found: dict[str, Tensor] = {}
-    for kind in ("running_mean", "running_var"):
-        for name, norm in norms(module):
-            found[f"{name}.{kind}".lstrip(".")] = getattr(norm, kind)
-    return found
+    return {
+        f"{name}.{kind}".lstrip("."): getattr(norm, kind)
+        for kind in ("running_mean", "running_var")
+        for name, norm in norms(module)
+    }
 
 
 def tensors(module: nn.Module) -> dict[str, Tensor]:

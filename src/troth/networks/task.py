@@ -361,17 +361,10 @@ class _InPlace:
         self.point(v, training=False)
         with torch.enable_grad():
             value = of(self.objective.net(x))
-            found = (
-                torch.autograd.grad(value, self.parameters, allow_unused=True)
-                if value.requires_grad
-                else ()
-            )
-        result = torch.zeros_like(v)
-        views = unflatten(self.place, result).values()
-        for part, gradient in zip(views, found, strict=False):
-            if gradient is not None:
-                part.copy_(gradient)
-        return result
+            if not value.requires_grad:
+                return torch.zeros_like(v)
+            found = torch.autograd.grad(value, self.parameters, materialize_grads=True)
+        return torch.cat([*(g.flatten() for g in found), v.new_zeros(self.place.tail)])
 
     def climb(
         self, v: Tensor, x: Tensor, y: Tensor, still: bool = False
