@@ -48,12 +48,3 @@ def test_halves_step_as_the_whole(optimizer, flags, pairs, data):
             parts.append(part)
         apart = halves.join(*parts)
     torch.testing.assert_close(apart, whole, rtol=1e-13, atol=1e-13)
-
-
-def test_each_half_has_its_own_layers_statistics():
-    mask = torch.tensor([True, False, True, False, True, False])
-    halves = Halves(mask, 4)
-    own, shared = torch.tensor([1.0, 2, 3, 4, 5]), torch.tensor([-1.0, -2, -3, -4, -5])
-    assert halves.join(own, shared).tolist() == [1, -1, 2, -3, 4, -5]
-    assert halves.half(torch.arange(6.0), True).tolist() == [0, 2, 3, 4, 5]
-    assert halves.half(torch.arange(6.0), False).tolist() == [1, 2, 3, 4, 5]

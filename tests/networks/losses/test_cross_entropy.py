@@ -1,12 +1,12 @@
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
-import troth
+from troth.networks import task as tasks
 from troth.networks.losses.cross_entropy import cross_entropy
+from troth.networks.models.svm import svm
 from troth.types import Refusal
 
 F64 = torch.float64
@@ -65,30 +65,9 @@ def test_refuses(smoothing):
         cross_entropy(pair()[0], torch.full((100, 4), 0.25, dtype=F64))
 
 
-# A whole run
-
-
-def trained(path, out, **sections):
-    x = np.random.default_rng(0).normal(size=(90, 3))
-    np.savez(path / "data.npz", x=x, y=(x[:, 0] + 0.1 * x[:, 1] > 0).astype(int))
-    tree = {
-        "data": {"name": "npz", "path": str(path / "data.npz")},
-        "partition": {"name": "iid", "clients": 3},
-        "engine": {"how": "loop", "device": "cpu"},
-    }
-    [run] = troth.run(tree | sections, out=path / out)
-    return run
-
-
-def test_a_margin_becomes_a_logistic_regression(tmp_path):
-    """A named loss goes before the model's own, here a hinge."""
-    train = {"rounds": 3, "batch": 0, "precision": "float64"}
-    model = {"name": "svm", "l2": 0.0}
-    hinge = trained(tmp_path, "hinge", model=model, train=train)
-    train["loss"] = "cross_entropy"
-    run = trained(tmp_path, "logistic", model=model, train=train)
-    found = run.summary["shared"]
-    assert found["accuracy_mean"] > 0.8 and found["auroc_mean"] > 0.9
-    assert found["loss_mean"] < LOG(2)  # where it began
-    pairs = zip(hinge.shared().parameters(), run.shared().parameters(), strict=True)
-    assert not any(torch.equal(one, two) for one, two in pairs)
+def test_a_named_loss_goes_before_the_models_own():
+    """Of a margin: a logistic regression instead of a hinge."""
+    (f, y), net = pair(1), svm((3,), 2)
+    for named, expected in ((None, net.loss), (cross_entropy, cross_entropy)):
+        objective = tasks.Objective(net, 2, named)
+        assert torch.equal(objective.per_example(f, y), expected(f, y))

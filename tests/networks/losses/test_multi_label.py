@@ -1,7 +1,5 @@
 import json
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -160,26 +158,3 @@ def test_what_has_no_use_for_several_labels(data, sections, labels, words):
     with pytest.raises(Refusal, match=words):
         troth.run(experiment(data, **sections), out=data / "run")
     assert not (data / "run").exists()
-
-
-@pytest.mark.data
-def test_faces(tmp_path):
-    place = os.environ.get("TROTH_DATA", "")
-    if not (Path(place) / "celeba").is_dir():
-        pytest.skip("no faces here")
-    label = ["Smiling", "Male"]
-    tree = {
-        "data": {"name": "celeba", "label": label, "identities": 4, "side": 8},
-        "partition": {"name": "natural"},
-        "train": {"rounds": 1, "lr": 0.01},
-        "engine": {"how": "loop", "device": "cpu"},
-    }
-    [run] = troth.run(tree, out=tmp_path / "run", data_dir=place)
-    assert run.experiment.resolved["labels"] == label
-    assert 0 <= run.summary["shared"]["exact_mean"] <= 1
-    x = np.zeros((5, 3, 8, 8), np.uint8)
-    assert run.predict(0, x).shape == (5, 2)
-    tree["data"] |= {"label": ["Smiling"]}  # one of several is not two classes
-    [run] = troth.run(tree, out=tmp_path / "one", data_dir=place)
-    assert run.predict(0, x).shape == (5, 1)
-    assert run.summary["shared"]["exact_mean"] == run.summary["shared"]["accuracy_mean"]
