@@ -127,7 +127,7 @@ class Masks:
     A mask is [d] of bool, on the device of the parameters. Names are those of the
     model, without the normalization of inputs before it. What is frozen is not in the
     vector and has no name here. A tensor that several layers share belongs to each of
-    them.
+    them. A layer is a module with tensors of its own.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -138,21 +138,10 @@ class Masks:
         for name, first in ties(network).items():
             every.get(first, []).append(name)
         self._names = [[n.removeprefix(start) for n in own] for own in every.values()]
+        self.names = [name for own in self._names for name in own]
         held = {_layer(name) for name in self.names}
         self._layers = {n: m for n, m in model.named_modules() if n in held}
-
-    @property
-    def names(self) -> list[str]:
-        """Names of all tensors, with the further names of shared ones."""
-        return [name for own in self._names for name in own]
-
-    @property
-    def layers(self) -> list[str]:
-        """Names of the layers that hold numbers, in the order of the model's modules.
-
-        A layer is a module with tensors of its own; "" is the model itself.
-        """
-        return list(self._layers)
+        self.layers = list(self._layers)  # in the model's order; "" is itself
 
     def matching(self, option: str, patterns: list[str]) -> Tensor:
         """Return the mask of what the patterns choose (`matched`), maybe of nothing."""
@@ -190,8 +179,7 @@ class Masks:
         return self._mask({name for name in self.names if _layer(name) in layers})
 
     def _mask(self, wanted: set[str]) -> Tensor:
-        hits = [not wanted.isdisjoint(own) for own in self._names]
-        return self._spread(hits)
+        return self._spread([not wanted.isdisjoint(own) for own in self._names])
 
     def _spread(self, values: Sequence[float]) -> Tensor:
         """Repeat one value per tensor to one per number, [d]."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import expit, softmax
 from torch import Tensor, nn
 
 from troth.types import Data, Refusal
@@ -155,10 +156,9 @@ def _residual(outputs: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """Return predictions and their distance from y: [m, outputs] each."""
     k = outputs.shape[1]
     if not _several(y) and k > 1:
-        raised = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-        share = raised / raised.sum(axis=1, keepdims=True)
+        share = softmax(outputs, axis=1)
         return share, share - (np.eye(k)[y] if y.ndim == 1 else y)
-    share = 0.5 * (1 + np.tanh(outputs / 2))  # the logistic function, without overflow
+    share = expit(outputs)
     if not _several(y) and y.ndim == 2:
         y = y[:, 1]  # of class 1, whose margin the one output is
     return share, share - y.reshape(share.shape)
