@@ -12,16 +12,20 @@ docs/reference/results.md says, and so some changes are trained for that many.
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
+ROOT = Path(__file__).parent
+sys.path.append(str(ROOT.parent / "reproduce"))
+
+from misses import tried
+
 from troth.reproduce import judging, kept, listing, running
 from troth.reproduce.entry import Cell, chosen, merged
-from troth.reproduce.misses import tried
 from troth.reproduce.settings import Tree
 from troth.runs import train
 
-ROOT = Path(__file__).parent
 ENTRY = listing.find("ditto/table8")
 WHOLE, FEWER = (5000,), (2900,)
 
