@@ -33,22 +33,6 @@ def around(values, beta):
     return float(sum(lower + upper, Fraction()) / (2 * beta))
 
 
-def test_by_hand():
-    """n = 7, f = 1: five rows, then three values.
-
-    Krum: 2 (scores 30 15 10 15 18 54 …); of 0 1 3 4 6 100, 1 and 3 and 4 tie at 14: 1;
-    of 0 3 4 6 100, 4 at 5; of 0 3 6 100, all tie at 9: 0; of 3 6 100, the first: 3.
-    The median of 0 1 2 3 4 is 2, and the three closest to it are 1 2 3. With 2.5 for
-    the 4, they are 2, 2.5, half of 1 and of 3.
-    """
-    found, said = noted(bulyan, column(0.0, 1, 2, 3, 4, 6, 100), f=1)
-    assert found.item() == 2.0
-    assert said["chosen"].tolist() == [True] * 5 + [False] * 2
-    found = bulyan(column(0.0, 1, 2, 3, 2.5, 6, 100), f=1)
-    assert found.item() == pytest.approx(6.5 / 3)
-    assert bulyan(column(0.0, -1, -2, -3, -2.5, -6, -100), f=1) == -found
-
-
 @settings(max_examples=100, deadline=None)
 @given(matrices(st.integers(-5, 5), 15), st.integers(0, 4), RANDOM)
 def test_as_defined(rows, f, random):

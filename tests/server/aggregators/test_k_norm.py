@@ -7,16 +7,6 @@ from hypothesis import strategies as st
 from troth.server.aggregators.k_norm import k_norm
 
 
-def test_by_hand():
-    """Lengths 5, 1, √117 and 13."""
-    sent = messages([[3.0, 4.0], [0.0, -1.0], [-6.0, 9.0], [5.0, 12.0]])
-    found, said = noted(k_norm, sent, f=1)
-    assert found.tolist() == [-1.0, 4.0]
-    assert said["chosen"].tolist() == [True, True, True, False]
-    rest = [k_norm(sent, f=f, strict=False).tolist() for f in (2, 3, 9)]
-    assert rest == [[1.5, 1.5], [0.0, -1.0], [0.0, -1.0]]
-
-
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.integers(-5, 5), min_size=1, max_size=12), st.integers(0, 14), RANDOM

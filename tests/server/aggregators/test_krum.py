@@ -1,22 +1,10 @@
 import pytest
 import torch
-from clients_sent import column, messages, noted
+from clients_sent import column, messages
 
 from troth.server.aggregators.krum import krum
 
 LINE = [0.0, 1.0, 3.0, 7.0, 100.0]
-
-
-@pytest.mark.parametrize(("neighbors", "chosen"), [("blanchard", 1.0), ("byzfl", 3.0)])
-def test_by_hand(neighbors, chosen):
-    """n = 5, f = 1.
-
-    Two others: 0 → 1 + 9, 1 → 1 + 4, 3 → 4 + 9, 7 → 16 + 36.
-    Three: 0 → 1 + 9 + 49, 1 → 1 + 4 + 36, 3 → 4 + 9 + 16, 7 → 16 + 36 + 49.
-    """
-    found, said = noted(krum, column(*LINE), f=1, neighbors=neighbors)
-    assert found.item() == chosen
-    assert said["chosen"].tolist() == [value == chosen for value in LINE]
 
 
 @pytest.mark.parametrize(

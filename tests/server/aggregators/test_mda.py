@@ -3,7 +3,7 @@ from itertools import combinations
 
 import pytest
 import torch
-from clients_sent import RANDOM, column, drawn, matrices, messages, noted
+from clients_sent import RANDOM, drawn, matrices, messages, noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,14 +28,6 @@ def closest(rows, f):
         return max(far, default=0)
 
     return {*min(combinations(sorted(rows), len(rows) - f), key=diameter)}
-
-
-def test_by_hand():
-    """Of 0 1 3 7 100, the four closest span 7, the three closest 3."""
-    sent = column(0.0, 1.0, 3.0, 7.0, 100.0)
-    assert mda(sent, f=1).item() == 11 / 4
-    assert mda(sent, f=2).item() == pytest.approx(4 / 3)
-    assert mda(sent, f=3, strict=False).item() == 0.5
 
 
 @settings(max_examples=100, deadline=None)

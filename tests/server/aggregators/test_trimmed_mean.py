@@ -13,18 +13,6 @@ def of(f, *values, **options):
     return trimmed_mean(column(*values), f=f, **options).item()
 
 
-def test_by_hand():
-    """Equal values at the cut are the same to it."""
-    update = torch.tensor(
-        [[9.0, 1.0], [1.0, 2.0], [2.0, 3.0], [4.0, -7.0], [-100.0, 1e30]]
-    )
-    expected = [(1 + 2 + 4) / 3, (1 + 2 + 3) / 3]
-    assert trimmed_mean(messages(update), f=1).tolist() == pytest.approx(expected)
-    assert trimmed_mean(messages(update), f=2).tolist() == [2.0, 2.0]
-    assert of(1, 1.0, 1.0, 3.0, 3.0) == 2.0
-    assert of(2, 0.0, 0.0, 0.0, 0.0, 9.0) == 0.0
-
-
 @pytest.mark.parametrize(("n", "d", "f"), [(3, 1, 1), (60, 40, 20), (9, 70_000, 4)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_as_its_definition(n, d, f, dtype):

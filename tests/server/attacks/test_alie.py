@@ -11,13 +11,6 @@ UPDATE = torch.tensor([[1.0, 2.0], [100.0, 100.0], [5.0, 2.0]])
 HOSTILE = torch.tensor([False, True, False])
 
 
-@pytest.mark.parametrize(("z", "row"), [(1.5, [0.0, 2.0]), (-1.5, [6.0, 2.0])])
-def test_by_hand(z, row):
-    """Mean (3, 2), standard deviation (2, 0): 1/k, not 1/(k−1)."""
-    found = alie(messages(UPDATE), HOSTILE, z=z).update
-    assert found.tolist() == [[1.0, 2.0], row, [5.0, 2.0]]
-
-
 def test_the_papers_strength():
     """n = 50, f = 24 (the paper's): s = 26 − 24 = 2, z = Φ⁻¹(24/26) ≈ 1.43.
 

@@ -1,6 +1,5 @@
 """A model that never learns, and reports honestly."""
 
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,17 +28,6 @@ def sent(target, w, **options):
 
 def close(found, expected):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("regularizer", "length"),
-    [("l2sq", 10.0), ("l2", 2.0), ("smooth_l2", 10 / math.sqrt(26))],
-)
-def test_by_hand(target, regularizer, length):
-    """θ♠ − ρ = (3, 4), as long as 5; λ = 2."""
-    found = sent(target, [0.0, 0.0], lam=2.0, regularizer=regularizer)
-    assert found[0].tolist() == [1.0, 1.0]
-    close(found[1:], (length * THETA / 5).repeat(2, 1))
 
 
 @pytest.mark.parametrize("regularizer", ["l2sq", "l2", "smooth_l2"])

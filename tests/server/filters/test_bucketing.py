@@ -45,15 +45,6 @@ def test_every_row_is_in_one_bucket_and_a_bucket_its_mean(n, s, seed):
         assert (said["into"][bucket] == lowest).all()
 
 
-def test_by_hand():
-    update, extra = [[1.0, 5.0], [3.0, -5.0]], torch.tensor([[2.0], [4.0]])
-    sent = clients_sent.messages(update, [8, 6], [0.5, 1.5], [10, 30], extra)
-    found, said = noted(bucketing, sent, key())
-    expected = [[[2.0, 0.0]], [[3.0]], [1.0], [40], [6]]
-    assert [field.tolist() for field in found] == expected
-    assert said["into"].tolist() == [6, 6]
-
-
 def test_buckets_are_drawn_anew_by_round_and_evenly():
     """Of 6 rows in pairs, each pair has probability 1/5.
 

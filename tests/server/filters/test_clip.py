@@ -18,16 +18,8 @@ def lengths(rows):
     return torch.linalg.vector_norm(rows.double(), dim=1).tolist()
 
 
-def test_by_hand():
-    """By default the radius is the median length; of an even count the middle."""
-    update = torch.tensor([[3.0, 4.0], [0.0, 1.0], [0.0, 0.0], [-6.0, 8.0]])
-    expected = [[1.5, 2.0], [0.0, 1.0], [0.0, 0.0], [-1.5, 2.0]]
-    torch.testing.assert_close(of(update, radius=2.5), torch.tensor(expected))
-    update = torch.tensor([[3.0, 4.0], [0.0, 1.0], [6.0, 8.0], [0.0, 2.0]])
-    assert lengths(of(update[:3])) == pytest.approx([5.0, 1.0, 5.0])
-    assert lengths(of(update)) == pytest.approx([3.5, 1.0, 3.5, 2.0])  # (5 + 2)/2
-    none = of(torch.tensor([[0.0], [0.0], [5.0]]))  # where most say nothing
-    assert none.tolist() == [[0.0]] * 3
+def test_where_most_say_nothing_nothing_is_said():
+    assert of(torch.tensor([[0.0], [0.0], [5.0]])).tolist() == [[0.0]] * 3
 
 
 @settings(max_examples=60, deadline=None)

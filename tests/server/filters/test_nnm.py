@@ -22,18 +22,6 @@ def by_definition(update, client, f):
     return np.array(rows)
 
 
-def test_by_hand():
-    update = torch.tensor([[0.0], [1.0], [3.0], [100.0]])
-    assert of(update, f=1)[:, 0].tolist() == pytest.approx([4 / 3] * 3 + [104 / 3])
-    # Beyond its condition: the nearest of 100 are 100 and 3, of 3 they are 3 and 1.
-    found = of(update, f=2, strict=False)
-    assert found.tolist() == [[0.5], [0.5], [2.0], [51.5]]
-    # Of equally near ones the lower id.
-    for client, expected in (([9, 3, 5], -0.5), ([9, 7, 5], 0.5)):
-        found = of(torch.tensor([[0.0], [-1.0], [1.0]]), client, f=1)
-        assert found[0].item() == expected
-
-
 @pytest.mark.parametrize("steps", [0.1, 1e-8, 1e25])
 def test_ties_are_not_broken_by_rounding(steps):
     """Equally spaced: every row but the first and last has two nearest."""

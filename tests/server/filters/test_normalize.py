@@ -11,13 +11,6 @@ def of(update, **options):
     return normalize(messages(update), **options).update
 
 
-def test_by_hand():
-    update = torch.tensor([[3.0, 4.0], [0.0, -0.1], [0.0, 0.0]])
-    expected = [[0.6, 0.8], [0.0, -1.0], [0.0, 0.0]]
-    torch.testing.assert_close(of(update), torch.tensor(expected))
-    torch.testing.assert_close(of(update, length=5.0)[0], update[0])
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.floats(-(2.0**127), 2.0**127, width=32), min_size=1, max_size=6),

@@ -18,16 +18,6 @@ def test_by_hand(lr, expected):
     assert memory is NONE  # it needs none
 
 
-def test_momentum_by_hand():
-    """m = 4, ½·4 + 2 = 4, ½·4 + 0 = 2; at lr = .5, w = 1 + 2 + 2 + 1."""
-    w, memory, found = torch.ones(1), NONE, []
-    for step in (4.0, 2.0, 0.0):
-        step = torch.tensor([step])
-        w, memory = sgd(broadcast(w), step, memory, lr=0.5, momentum=0.5)
-        found.append((w.item(), memory.item()))
-    assert found == [(3.0, 4.0), (5.0, 4.0), (6.0, 2.0)]
-
-
 def test_as_torchs_heavy_ball():
     v = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     theirs = torch.optim.SGD([v], lr=0.3, momentum=0.9)

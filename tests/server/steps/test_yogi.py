@@ -1,22 +1,9 @@
-import math
-
 import numpy as np
 import pytest
 from clients_sent import walked
 
 from troth.server.steps.adam import adam
 from troth.server.steps.yogi import yogi
-
-
-def test_three_steps_by_hand():
-    """β₁ = 0, β₂ = .75, τ = 1, lr = 1; Δ = 4, 1, 2.
-
-    v = 0 + .25·16 = 4, 4 − .25·1 = 3.75, 3.75 + .25·4 = 4.75.
-    """
-    steps = np.array([[4.0], [1.0], [2.0]])
-    found = walked(yogi, steps, lr=1.0, beta1=0, beta2=0.75, tau=1)
-    each = [4 / 3, 1 / (1 + math.sqrt(3.75)), 2 / (1 + math.sqrt(4.75))]
-    np.testing.assert_allclose(found[:, 0], np.cumsum(each), rtol=1e-12)
 
 
 def test_a_square_equal_to_the_moment_leaves_it():
