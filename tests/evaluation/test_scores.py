@@ -1,5 +1,4 @@
 import json
-import sys
 from functools import partial
 
 import numpy as np
@@ -13,7 +12,6 @@ from sklearn.metrics import (
 )
 
 from troth import lookup
-from troth.evaluation import metrics
 from troth.evaluation.evaluate import score, success, summarise
 from troth.types import Refusal
 
@@ -79,20 +77,6 @@ def test_regression_as_a_plain_loop():
         return {"error": error, "loss": losses.mean().item()}
 
     check(score(outputs, y, loss, size, 0), plain, (outputs, y, loss), size)
-
-
-def test_by_hand():
-    # client 0: margins 2, -1 | 1, labels 1 0 | 1 right right right
-    # client 1: margins 0 (class 0), 3, 3, labels 1 1 0: one of three right
-    margin = torch.tensor([[2.0], [-1.0], [1.0], [0.0], [3.0], [3.0]])
-    y = torch.tensor([1, 0, 1, 1, 1, 0])
-    loss = torch.arange(6.0)
-    got = score(margin, y, loss, np.array([3, 3]), 2)
-    np.testing.assert_allclose(got["accuracy"], [1, 1 / 3])
-    np.testing.assert_allclose(got["loss"], [1, 4])
-    np.testing.assert_allclose(got["balanced_accuracy"], [1, 1 / 4])
-    # positives 0 and 3 against the negative 3: lost, and half a win
-    np.testing.assert_allclose(got["auroc"], [1, 1 / 4])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -174,22 +158,6 @@ def test_several_labels_as_sklearn(labels):
     ours = score(outputs, y, loss, size, labels)
     assert [*ours] == ["accuracy", "exact", "balanced_accuracy", "auroc", "loss"]
     check(ours, by_sklearn, (outputs, y, loss), size)
-
-
-def test_several_labels_by_hand():
-    outputs = torch.tensor([[1.0, -1.0], [2.0, 3.0], [-1.0, 0.0]])
-    y = torch.tensor([[1, 0], [0, 1], [1, 0]])  # right: both, the second, the second
-    got = one_client(outputs, y, torch.arange(3.0), 2)
-    assert {name: column[0] for name, column in got.items()} == pytest.approx(
-        {
-            "accuracy": 4 / 6,
-            "exact": 1 / 3,
-            # recalls: first label there 1/2, not there 0; second 1 and 1
-            "balanced_accuracy": 2.5 / 4,
-            "auroc": (0 + 1) / 2,
-            "loss": 1,
-        }
-    )
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -297,16 +265,6 @@ def test_all_malicious_is_nan():
     got = summarise({"accuracy": ACCURACY}, SIZE, np.ones(4, dtype=bool))
     assert np.isnan(got["accuracy_mean"])
     assert got["malicious_accuracy_mean"] == 0.5625
-
-
-def test_a_new_metric_is_found_by_its_file(tmp_path, monkeypatch):
-    (tmp_path / "lowest.py").write_text(
-        "def lowest(values, *, plus: float = 1.0):\n    return values.min() + plus\n"
-    )
-    monkeypatch.setattr(metrics, "__path__", [*metrics.__path__, str(tmp_path)])
-    got = summarise({"accuracy": ACCURACY}, SIZE, MALICIOUS)
-    monkeypatch.delitem(sys.modules, "troth.evaluation.metrics.lowest")
-    assert got["accuracy_lowest"] == 1.5
 
 
 def test_success_of_an_attack_is_better_lower():

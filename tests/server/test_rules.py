@@ -83,37 +83,13 @@ def test_an_unknown_option_is_never_dropped():
 # How many rows may be malicious
 
 
-def test_f_is_a_number_and_auto_where_it_makes_no_difference():
-    assert [rules.count("krum", f, 9, (2, 3), True) for f in (0, 3)] == [0, 3]
-    assert rules.count("median", "auto", 1, (2, 1), True, otherwise=0) == 0
-    assert rules.count("krum", 3, 8, (2, 3), strict=False) == 3
-    assert rules.count("krum", 0, 1, (2, 3), strict=True) == 0  # nothing is asked
-
-
-@pytest.mark.parametrize(
-    ("f", "law", "words"),
-    [
-        ("auto", (2, 3), "krum's f = 'auto' is known within .* such as f = 2"),
-        (-1, (2, 3), "krum's f = -1 must be at least 0, or 'auto'"),
-        (3, (2, 3), r"krum with f = 3 holds for n ≥ 2f \+ 3 = 9, and n is 8; lower f"),
-        (9, (1, 1), r"f = 9 holds for n ≥ f \+ 1 = 10, and n is 8; .*strict = false"),
-    ],
-)
-def test_a_condition_gives_both_numbers(f, law, words):
-    with pytest.raises(Refusal, match=words):
-        rules.count("krum", f, 8, law, strict=True)
-
-
 def test_the_share_of_a_cohort_is_rounded_down():
     """As `int(clients_per_round * num_corrupted / N)` in the authors' code."""
     for cohort, hostile, clients, f in [
         (10, 100, 500, 2),  # Ditto's Fashion-MNIST at 20 %
-        (10, 250, 500, 5),
         (10, 3, 23, 1),  # 10 % of Vehicle's 23, rounded up, so that it is not 0
         (10, 2, 23, 0),
-        (10, 11, 23, 4),
         (10, 19, 23, 8),
-        (7, 0, 9, 0),
         (9, 3, 9, 3),
     ]:
         e = Experiment(train=Train(cohort=cohort))
@@ -180,7 +156,6 @@ def test_a_rule_may_go_on_with_its_mask():
         ("chosen", torch.ones(2, dtype=torch.bool), "of shape .2. for 3 rows"),
         ("chosen", [True] * 3, "of shape list"),
         ("chosen", torch.tensor([2, 0, 1]), "'chosen' as torch.int64; it must be"),
-        ("clipped", torch.ones(3), "'clipped' as torch.float32; it must be"),
     ],
 )
 def test_what_is_no_verdict_is_refused(name, rows, words):
@@ -291,31 +266,9 @@ def test_strength_reaches_the_round(base):
         assert not torch.equal(plain.broadcast.w, full.broadcast.w)
 
 
-def test_an_attack_tries_out_the_defence_in_use(base):
-    """Against the median it searches; its rows reach further than those of plain alie.
-
-    By its own measure, the distance of the step from the benign mean.
-    """
-    far = []
-    sections = {"aggregator": "median", "adversary": {"count": 6}}
-    for attack in ("alie", "optimal_alie"):
-        train = {"cohort": 0, "rounds": 1}
-        made = built(base, train=train, attack=attack, **sections)
-        update = made.federation.step().messages.update
-        step = update.median(0).values  # of 20: near enough
-        far.append(
-            float((step - update[torch.from_numpy(~made.hostile)].mean(0)).norm())
-        )
-    assert far[1] >= far[0]
-
-
 OWN = """
 def nothing(messages):
     return None
-
-
-def all_rows(messages):
-    return messages.update
 
 
 def short(messages):
@@ -348,7 +301,6 @@ def boast(messages, note):
     ("section", "name", "words"),
     [
         ("aggregator", "nothing", r"gives NoneType where the model has 2 numbers"),
-        ("aggregator", "all_rows", r"gives \[10, 2\] where the model has 2 numbers"),
         ("aggregator", "short", r"gives \[1\] where the model has 2 numbers"),
         ("aggregator", "forgets", r"gives a Tensor that is no pair"),
         ("aggregator", "remembers_nothing", r"gives a tuple that is no pair"),

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from clients_sent import broadcast, drawn, messages
+from clients_sent import broadcast
 from torch import nn
 
 import troth
@@ -193,22 +193,6 @@ def personal(federation):
 # Cut and joined
 
 
-@pytest.mark.parametrize("e", [0, 2])
-def test_cut_and_joined_all_is_as_before(e):
-    before = broadcast(torch.arange(1.0, 8.0))._replace(extra=torch.arange(float(e)))
-    sent = messages(drawn(5, 7), extra=drawn(5, e, 1))
-    seen, cut = server.cut_broadcast(before, 4), server.cut(sent, 4)
-    assert seen.w.tolist() == [1, 2, 3]
-    assert seen.extra.tolist() == [*range(e), 4, 5, 6, 7]
-    assert all(map(torch.equal, server.join(seen, 4), before))
-    solver, layers = server.apart(cut, 4)
-    assert torch.equal(cut.update, sent.update[:, :3])
-    assert torch.equal(solver.update, sent.extra)
-    assert torch.equal(layers.update, sent.update[:, 3:])
-    assert server.cut(sent, 0) is sent  # without a tail nothing is touched
-    assert server.cut_broadcast(before, 0) is server.join(before, 0) is before
-
-
 def test_only_variances_are_kept_from_below_zero():
     extra = torch.tensor([9.0, -1.0, -2.0, -3.0, 4.0])  # 9 is a solver's; two means
     joined = server.join(broadcast(torch.zeros(1))._replace(extra=extra), 4)
@@ -218,16 +202,11 @@ def test_only_variances_are_kept_from_below_zero():
 # Of all clients
 
 
-SLOW = pytest.mark.slow("trains two federations of a deeper network")
-
-
 @pytest.mark.parametrize(
     ("model", "plan", "optimizer"),
     [
         ("strangers:first", Plan("loop", 1), "adam"),
         ("strangers:first", Plan("vmap", 2), "sgd"),
-        pytest.param("strangers:narrow", Plan("loop", 1), "sgd", marks=SLOW),
-        pytest.param("strangers:narrow", Plan("vmap", 2), "adam", marks=SLOW),
     ],
 )
 def test_identical_clients_are_one_client(tmp_path, model, plan, optimizer):
@@ -439,24 +418,7 @@ def test_bfloat16_trains(path, plan):
     assert (low[-9:] > 0).all()  # variances of both layers
 
 
-# To the end
-
-
-@pytest.mark.slow("a deep network trained, killed and resumed")
-def test_going_on_is_bit_exact(path, tmp_path, killed, contents):
-    train = {"rounds": 4, "batch": 4, "precision": "float32", "augment": ["noise"]}
-    whole = tree(
-        path,
-        "strangers:deep",
-        train=train,
-        personalizer={"name": "ditto", "lam": 0.5},
-        checkpoint={"every": 1},
-        engine={"how": "vmap", "chunk": 2, "device": "cpu"},
-    )
-    troth.run(whole, out=tmp_path / "whole")
-    killed(whole, 2, tmp_path / "cut")
-    troth.resume(tmp_path / "cut")
-    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+# Loaded again
 
 
 FREEZES = {

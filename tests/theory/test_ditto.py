@@ -27,13 +27,6 @@ def test_figure_1():
     assert theory.fairest_lam(*attacked) == pytest.approx(1.3962, abs=1e-4)
 
 
-def test_by_hand():
-    """σ² = 4, n = 2, τ² = 1; K = 3, K_a = 1, τ_a² = 9: 2·3/(3 + ½·8)."""
-    assert theory.best_lam_regression(2, 2.0, 1.0) == 2.0
-    found = theory.best_lam_regression_attacked(3, 2, 2.0, 1.0, 1, 3.0)
-    assert found == pytest.approx(6 / 7)
-
-
 @given(FEDERATIONS, st.integers(1, 4), st.floats(0.2, 5))
 def test_it_minimises_the_error(f, d, share):
     """For any β = share·n, which λ* does not depend on."""
@@ -111,12 +104,8 @@ def test_all_three_are_what_linear_algebra_says(f, lam, share, d):
     assert said == pytest.approx(within, rel=1e-6, abs=1e-12)
 
 
-def test_by_hand_errors():
-    """K = 2, n = 1, σ = τ = 1: T = (2 + 1)/1 = 3, σ_w² = 3/4, λ* = 1, c = 1/4."""
-    assert theory.least_error(2, 1, 1.0, 1.0) == 0.75
-    assert theory.error(1.0, 2, 1, 1.0, 1.0) == pytest.approx(9 / 16 + 3 / 16)
-    assert theory.least_error(2, 1, 1.0, 1.0, d=3) == 3 * 0.75
-    # local: σ²/n; shared: the mean of two, ½e₁, ½e₂ and ½(ζ₁ − ζ₂)
+def test_errors_at_the_ends_by_hand():
+    """Local: σ²/n; shared: of the mean of two, ½e₁, ½e₂ and ½(ζ₁ − ζ₂)."""
     ends = theory.error(np.array([0.0, math.inf]), 2, 1, 1.0, 1.0)
     np.testing.assert_allclose(ends, [1, 0.25 + 0.25 + 0.5])
 

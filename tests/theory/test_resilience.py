@@ -43,15 +43,6 @@ def test_the_federation_of_the_proof(N, data, rho):
     assert max(first.shown, second.shown) >= limit * (1 - 1e-9)
 
 
-def test_a_run_by_hand():
-    """Three honest ones in the corners of a 3-4-5 triangle, mean (1, 4/3)."""
-    found = theory.resilience(np.array([[0, 0], [3, 0], [0, 4]]), np.array([1, 0]), 1)
-    assert found.heterogeneity == 5
-    assert found.distance == pytest.approx(4 / 3)
-    assert found.shown == pytest.approx(4 / 15)
-    assert found.limit == 1 / 3
-
-
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 4), st.integers(0, 10**6))
 def test_against_every_pair(H, d, F, seed):
     random = np.random.default_rng(seed)

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from clients_sent import DENORMAL, column, drawn, messages, noted
@@ -30,25 +28,6 @@ def steepness(z, update):
     at = d < 1e-5 * d.max()
     pull = (gap[~at] / d[~at][:, None]).sum(dim=0)
     return max(0.0, float(vector_norm(pull)) - int(at.sum())) / len(update)
-
-
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        # a square: the diagonals cross
-        ([[0.0, 0.0], [2.0, 2.0], [0.0, 2.0], [2.0, 0.0]], [1.0, 1.0]),
-        # an equilateral triangle: its center
-        ([[0.0, 0.0], [2.0, 0.0], [1.0, math.sqrt(3)]], [1.0, 3**-0.5]),
-        # an angle of more than 120°: its corner
-        ([[0.0, 0.0], [5.0, 0.5], [-5.0, 0.5]], [0.0, 0.0]),
-    ],
-)
-def test_by_hand(rows, expected):
-    found, expected = (
-        of(torch.tensor(rows, dtype=WIDE)),
-        torch.tensor(expected).double(),
-    )
-    assert vector_norm(found - expected) < (1e-7 if expected.any() else 1e-5)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 9, 10])
