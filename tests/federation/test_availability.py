@@ -5,8 +5,6 @@ of the seed; the seeds are fixed, so a test passes or fails for good).
 """
 
 import math
-import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest

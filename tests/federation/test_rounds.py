@@ -18,7 +18,6 @@ N, COHORT = 6, 4
 
 MODULE = """
 import torch
-from troth.types import Budget, Personal, Phase, Reply
 
 
 def nan(messages, hostile, *, value: float = float("nan")):
@@ -66,26 +65,6 @@ keys = []
 def noisy(messages, key, round_):
     keys.append((int(round_), int(key)))
     return messages.update.mean(0)
-
-
-def finetune(task, descent, *, steps: int = 3):
-    def begin(broadcast, state):
-        return (broadcast.w,)
-
-    def step(broadcast, carry, batch, valid):
-        g = task.grad(carry[0], batch)
-        return (descent.step(carry[0], g, (), broadcast.scale)[0],)
-
-    def end(broadcast, carry, state, valid):
-        return Reply(carry[0] - broadcast.w, broadcast.extra), carry
-
-    return Personal(
-        init=lambda w0: (w0,),
-        step=lambda state, anchor, batch, valid, scale: state,
-        model=lambda w, state: state[0],
-        finish=Phase(begin, step, end, (Budget(steps=steps),)),
-        idle=True,
-    )
 """
 
 
@@ -283,12 +262,14 @@ def finetuned(ready, k, steps, rounds):
     "plan", [Plan("loop", 1), Plan("vmap", 2), Plan("threads", 1, 2)]
 )
 @pytest.mark.parametrize(("chunk", "sizes"), [(4, [4, 2]), (100, [6])])
-def test_finish_works_on_every_client_once(built, mod, plan, chunk, sizes):
-    ready = built(plan, personalizer="guests.mod:finetune", train={"rounds": 2})
+def test_finish_works_on_every_client_once(built, plan, chunk, sizes):
+    tuned = {"name": "finetune", "steps": 3, "lr": 0.1}
+    ready = built(plan, personalizer=tuned, train={"rounds": 2})
     federation = ready.federation
     assert len([*federation.train()]) == 2
     w = federation.broadcast.w.clone()
     assert [*federation.finish(chunk)] == sizes
     assert torch.equal(federation.broadcast.w, w)
     expected = torch.stack([finetuned(ready, k, 3, 2) for k in range(N)])
-    assert torch.allclose(federation.population.read(np.arange(N)), expected, 0, 1e-12)
+    found = federation.engine.models(w, federation.population.read(np.arange(N)))
+    assert torch.allclose(found, expected, 0, 1e-12)

