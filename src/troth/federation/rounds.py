@@ -105,7 +105,8 @@ class Federation:
         if self.redraw is not None:
             self.redraw(r, turnout.ids)
         rows = self.population.read(turnout.ids)
-        self._prefetch(r + 1)
+        if self.population.on_disk and r + 1 < self.rounds:
+            self.population.prefetch(self.turnout(r + 1, self.sample(r + 1)).ids)
         return Asked(r, cohort, turnout, before, rows)
 
     def with_losses(self, asked: Asked, messages: Messages) -> Messages:
@@ -129,7 +130,12 @@ class Federation:
         ids = asked.turnout.ids
         if len(ids):
             self.population.write(ids, rows)
-        hostile = self._hostile(ids, messages.client.device)
+        hostile: Tensor | None = (
+            None  # where there is neither an adversary nor an attack
+        )
+        if self.serving.rules.attack is not None or self.hostile.any():
+            mask = torch.from_numpy(self.hostile[ids])
+            hostile = devices.sent(mask, messages.client.device)
         return self.serving.receive(asked.broadcast, messages, asked.round, hostile)
 
     def take(self, asked: Asked, result: Served) -> Record:
@@ -137,17 +143,6 @@ class Federation:
         turnout = asked.turnout
         self.broadcast, self.round = result.broadcast, asked.round + 1
         return Record(asked.round, asked.cohort, turnout.absent, turnout.cut, *result)
-
-    def _hostile(self, ids: np.ndarray, device: torch.device) -> Tensor | None:
-        """Return a mask of the malicious clients; None without adversary and attack."""
-        if self.serving.rules.attack is None and not self.hostile.any():
-            return None
-        return devices.sent(torch.from_numpy(self.hostile[ids]), device)
-
-    def _prefetch(self, r: int) -> None:
-        """Start reading the states of the next round's clients."""
-        if self.population.on_disk and r < self.rounds:
-            self.population.prefetch(self.turnout(r, self.sample(r)).ids)
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:

@@ -150,11 +150,8 @@ class Stack:
     def _batches(
         self, phase: Phase, some: Sequence[tuple[Engine, Asked]], steps: int
     ) -> Iterator[tuple[int, Batch]]:
-        """Yield every step's batch, those of all federations one below the other.
-
-        Federations of one seed draw the same examples, once; labels may differ.
-        """
-        drawn: dict[Any, Drawn] = {}
+        """Yield every step's batch, those of all federations one below the other."""
+        drawn: dict[Any, Drawn] = {}  # once for federations of one seed
         every = []
         for engine, asked in some:
             ids = asked.turnout.ids

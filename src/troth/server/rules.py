@@ -158,9 +158,7 @@ class Verdicts:
 
     def __init__(self) -> None:
         self.within: Within = {}
-        self._noted: list[
-            tuple[str, Tensor, Tensor, Within]
-        ] = []  # still on the device
+        self._noted: list[tuple[str, Tensor, Tensor, Within]] = []  # on the device
 
     def of(self, client: Tensor) -> Note:
         """Return a `note` for a rule that is given the rows of these clients."""
@@ -168,8 +166,12 @@ class Verdicts:
         def note(**notes: Tensor) -> None:
             for name, rows in notes.items():
                 _check(name, rows, len(client))
-                if name == "into":
-                    self._merge(client.tolist(), rows.tolist())
+                if name == "into":  # some rows now hold those of several clients
+                    within: Within = {}
+                    for one, other in zip(client.tolist(), rows.tolist(), strict=True):
+                        merged = self.within.get(one, {one})
+                        within.setdefault(other, set()).update(merged)
+                    self.within = within
                 elif name == "weight":
                     equal = (1 - 1e-6) / max(1, len(rows))
                     mask = rows < equal  # count for less than an equal share
@@ -186,13 +188,6 @@ class Verdicts:
             rows = client[mask].tolist()
             clients.setdefault(name, set()).update(behind(rows, within))
         return clients
-
-    def _merge(self, client: list[int], into: list[int]) -> None:
-        """Remember that some rows now hold those of several clients."""
-        within: Within = {}
-        for one, other in zip(client, into, strict=True):
-            within.setdefault(other, set()).update(self.within.get(one, {one}))
-        self.within = within
 
 
 def behind(clients: list[int], within: Within) -> set[int]:

@@ -50,12 +50,12 @@ class _Problem(NamedTuple):
         g, h = np.zeros_like(z), np.zeros((n + 1, d, n + 1, d))
         loss = 0.0
         for k, user in enumerate(self.users, start=1):
-            fit, ridge = _fit(self.kind, user, z[k]), _ridge(self.nu, z[k])
+            fit, ridge = _fit(self.kind, user, z[k]), self.nu * float(z[k] @ z[k])
             pull = _pull(self.lam, self.delta, z[k] - z[0], way[k - 1])
-            loss += fit[0] + ridge[0] + pull[0]
-            g[k] = fit[1] + ridge[1] + pull[1]
+            loss += fit[0] + ridge + pull[0]
+            g[k] = fit[1] + 2 * self.nu * z[k] + pull[1]
             g[0] -= pull[1]
-            h[k, :, k] = fit[2] + ridge[2] + pull[2]
+            h[k, :, k] = fit[2] + 2 * self.nu * np.eye(d) + pull[2]
             h[0, :, 0] += pull[2]
             h[0, :, k] = h[k, :, 0] = -pull[2]
         return loss, g, h.reshape((n + 1) * d, (n + 1) * d)
@@ -79,10 +79,6 @@ def _fit(kind: Kind, user: User, theta: np.ndarray) -> _Slopes:
     missed = expit(-margin)
     bend = (q * (missed * (1 - missed))[:, None]).T @ q
     return float(np.logaddexp(0, -margin).sum()), -(q.T @ (a * missed)), bend
-
-
-def _ridge(nu: float, theta: np.ndarray) -> _Slopes:
-    return nu * float(theta @ theta), 2 * nu * theta, 2 * nu * np.eye(len(theta))
 
 
 def _pull(lam: float, delta: float, away: np.ndarray, way: np.ndarray) -> _Slopes:
@@ -122,12 +118,9 @@ def minimum(
 def _newton(
     problem: _Problem, z: np.ndarray, way: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Minimize by Newton's steps, halved until the loss falls as much as it should.
-
-    The direction w of every pull is followed as an unknown of its own (Chan, Golub and
-    Mulet, 1999): where δ is small, Newton's method on the models alone jumps to and fro
-    over θ_n = ρ, and this does not.
-    """
+    """Minimize by Newton's steps, halved until the loss falls as much as it should."""
+    # The direction w of every pull is an unknown of its own (Chan, Golub and Mulet,
+    # 1999): for small δ, Newton's method on models alone jumps over θ_n = ρ.
     loss, g, h = problem.slopes(z, way)
     for _ in range(_STEPS):
         step = _solve(h, g)

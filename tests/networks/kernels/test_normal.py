@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from troth import seeding
-from troth.server.attacks import _noise
+from troth.server.attacks import _crowd
 from troth.types import Messages
 
 normal = pytest.importorskip("troth.networks.kernels.normal")
@@ -26,7 +26,7 @@ def test_noise_is_that_of_the_plain_code():
     rows = torch.tensor([0, 2, 3])
     std = torch.tensor([0.5, 2.0, 1e39], dtype=torch.float64)
     key = seeding.key(3, "test", 5)
-    plain = _noise.noise(messages, rows, key, 0.25, std).update
-    ours = _noise.noise(there, rows.cuda(), key.cuda(), 0.25, std.cuda()).update.cpu()
+    plain = _crowd.noise(messages, rows, key, 0.25, std).update
+    ours = _crowd.noise(there, rows.cuda(), key.cuda(), 0.25, std.cuda()).update.cpu()
     torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-5)
     assert torch.equal(ours[1], update[1]) and bool(ours.isfinite().all())

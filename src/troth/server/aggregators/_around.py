@@ -9,13 +9,7 @@ from troth import numerics
 
 
 def median(rows: Tensor, kept: int) -> Tensor:
-    """Average, in every column [d], the `kept` values closest to its median.
-
-    They are neighbors in the order: the middle ones are certainly among them, and of
-    each pair (i-th lowest, i-th after the first `kept`) the closer one is, or half of
-    each. Distances are from the lower and the upper of the middle two: they compare the
-    same, and exactly where values are nearly equal.
-    """
+    """Average, in every column [d], the `kept` values closest to its median."""
     mean = torch.empty_like(rows[0])
     for block, column in numerics.sorted_blocks(rows):
         mean[block] = _closest(column, kept)
@@ -23,7 +17,12 @@ def median(rows: Tensor, kept: int) -> Tensor:
 
 
 def _closest(column: Tensor, kept: int) -> Tensor:
-    """Average the middle values of a sorted [n, columns], which it overwrites."""
+    """Average the middle values of a sorted [n, columns], which it overwrites.
+
+    Those in the middle are among the closest, and of each pair (i-th lowest, i-th after
+    the first `kept`) the closer one, or half of each. Distances are from the lower and
+    the upper of the middle two: exact where values are nearly equal.
+    """
     edge = max(0, (len(column) - 2 * kept + 1) // 2)  # never among the closest
     column = column[edge : len(column) - edge]
     n = len(column)
@@ -43,10 +42,7 @@ def blocks(rows: Tensor, center: Tensor) -> Iterator[Tensor]:
 
 
 def moved(center: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
-    """Return center + Σ_i weight_i·(rows_i − center), in the rows' own precision.
-
-    Sums are in float64: a far row counts in full, however small its weight.
-    """
+    """Return center + Σ_i weight_i·(rows_i − center), by sums in float64."""
     middle = center.double()
     weight = weight.to(middle)
     result = rows.new_empty(rows.shape[1])

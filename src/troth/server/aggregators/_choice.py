@@ -28,19 +28,13 @@ def ordered(messages: Messages, ties: Ties = "id") -> Tensor:
 
 
 def distances(messages: Messages, order: Tensor) -> Tensor:
-    """Return [n, n] squared distances between rows in this order, in the CPU's memory.
-
-    Choosing among n rows takes many small steps, which a GPU would only delay.
-    """
+    """Return [n, n] squared distances between rows in this order, on the CPU."""
     between = numerics.square_distances(messages.update)
     return between[order][:, order].cpu().double()
 
 
 def taken(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Tensor:
-    """Average the rows at these places of an order, and note that they were chosen.
-
-    They are added up in that order, so that the order of the messages does not matter.
-    """
+    """Average the rows at these places of an order, and note that they were chosen."""
     return numerics.average(messages.update[chosen(messages, order, places, note)])
 
 
@@ -64,10 +58,7 @@ def krum(
 
 
 def nearest(between: Tensor) -> tuple[Tensor, Tensor]:
-    """Sort each row's distances to all rows; return them, and to whom, [n, n].
-
-    The row itself comes last, infinitely far: it is no neighbor of its own.
-    """
+    """Sort each row's distances to all rows, itself last, and to whom: [n, n]."""
     apart = between.clone().fill_diagonal_(torch.inf)
     return torch.sort(apart, dim=1, stable=True)
 

@@ -77,20 +77,16 @@ def _pair(
 
 
 def _descended(h: np.ndarray, c: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Come near the solution by accelerated projected gradient from equal weights.
-
-    Momentum restarts where it leads uphill. If c is larger than H the step is shorter
-    than H asks for, so that no point goes far outside the box.
-    """
+    """Come near the solution by accelerated projected gradient from equal weights."""
     n = len(c)
     steepest = linalg.eigvalsh(h, subset_by_index=(n - 1, n - 1))[0]
-    length = max(float(steepest), float(np.ptp(c)))
+    length = max(float(steepest), float(np.ptp(c)))  # c: to stay near the box
     lam = ahead = np.full(n, 1 / n)
     momentum = 1.0
     for _ in range(STEPS if n > FEW else 0):
         point = torch.from_numpy(ahead - (h @ ahead + c) / length)
         new = numerics.capped_simplex(point, low, high).numpy()
-        if (ahead - new) @ (new - lam) > 0:
+        if (ahead - new) @ (new - lam) > 0:  # uphill
             momentum = 1.0
         grown = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
         ahead = new + (momentum - 1) / grown * (new - lam)

@@ -93,12 +93,8 @@ def _shares(lam: Tensor) -> Tensor:
 
 
 def _rise(loss: Tensor, row: Tensor, known: int, lr: float) -> Tensor:
-    """[known] lr·loss less its largest, the mean for those absent.
-
-    What is 1 below the largest point has no weight after projection, and λ ≤ 1: so
-    nothing below −2 need be told apart, however large losses are.
-    """
+    """Return [known] lr·loss less its largest, the mean for those absent."""
     below = (loss - loss.max()).clamp(min=-torch.finfo(torch.float64).max)
-    rise = lr * below
+    rise = lr * below  # 1 below the largest has no weight after projection, as λ ≤ 1
     absent = rise.mean().clamp(min=-2).expand(known)
     return absent.scatter(0, row, rise.clamp(min=-2))

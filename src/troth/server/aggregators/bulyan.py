@@ -60,10 +60,7 @@ def bulyan(
 
 
 def _chosen(between: Tensor, f: int, theta: int) -> Tensor:
-    """Return [theta] the rows that Krum chooses, one after the other.
-
-    Distances are sorted once; a chosen row leaves the lists of the others.
-    """
+    """Return [theta] the rows that Krum chooses; each leaves the others' lists."""
     near, whose = _choice.nearest(between)
     left, chosen = torch.arange(len(between)), []
     for _ in range(theta):

@@ -75,13 +75,10 @@ def centered_clipping(
 
 
 def _distances(rows: Tensor, v: Tensor, tau: float) -> Tensor:
-    """Return [n] distances in float64, exact from about tau on.
-
-    The first try is in the rows' own type, whose squares may leave its range.
-    """
+    """Return [n] distances in float64, exact from about tau on."""
     parts = [torch.linalg.vector_norm(b, dim=1) for b in _around.blocks(rows, v)]
     lengths = numerics.norms(torch.stack(parts, dim=1))
-    if tau > 1e-15 and float(lengths.max()) < 1e15:
+    if tau > 1e-15 and float(lengths.max()) < 1e15:  # in range of the rows' own type
         return lengths
     parts = [numerics.norms(b) for b in _around.blocks(rows, v)]
     # NaN: beyond what float64 holds; finite rows have no other

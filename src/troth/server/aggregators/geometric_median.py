@@ -94,9 +94,8 @@ def geometric_median(
 def _directions(rows: Tensor, center: Tensor) -> tuple[Tensor, Tensor]:
     """Return unit vectors [n, p] from a center (0 at it) and lengths [n], on the CPU.
 
-    With more coordinates than rows they are rebuilt in as many as there are rows, from
-    their inner products. Each row is measured in a unit of its own: far ones do not
-    drown the others, and nothing overflows.
+    More coordinates than rows become as many, from the rows' inner products. Each row
+    has a unit of its own: far ones do not drown the others, and nothing overflows.
     """
     n, d = rows.shape
     unit = torch.linalg.vector_norm(rows, math.inf, dim=1).double()
@@ -147,17 +146,14 @@ def _smooth(gap: Tensor, nu: float) -> Tensor:
 
 
 def _far(gap: Tensor, beta: Tensor, slope: Tensor, move: Tensor, nu: float) -> Tensor:
-    """Return the best of Weiszfeld's move, longer ones, Newton's and shorter ones.
-
-    Falls of the sum come from differences of squares: exact if moves are small.
-    """
+    """Return the best of Weiszfeld's move, longer ones, Newton's and shorter ones."""
     pull = gap * beta[:, None]
     bend = beta.mean() * (1 + 1e-12) * torch.eye(len(slope), dtype=slope.dtype)
     bend -= (pull * beta[:, None]).T @ pull / len(gap)
     newton = -torch.linalg.solve(bend, slope)
     power = 4.0 ** torch.arange(8, dtype=slope.dtype)
     moves = torch.cat([power.outer(move), (1 / power).outer(newton)])
-    falls = [
+    falls = [  # from differences of squares: exact if moves are small
         ((gap + m / 2) @ m / (_smooth(gap + m, nu) + 1 / beta)).mean() for m in moves
     ]
     best: Tensor = moves[torch.stack(falls).argmin()]

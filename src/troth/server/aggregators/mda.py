@@ -139,10 +139,7 @@ def _peaceful(
 
 
 def _first(conflicts: list[int], peaceful: int, f: int, steps: Iterator[int]) -> int:
-    """Return the n − f rows without a conflict that come first, row by row.
-
-    `peaceful` are rows without a conflict, all but at most f.
-    """
+    """Return the first n − f rows without a conflict; `peaceful`: some such rows."""
     n = len(conflicts)
     rows, spare, kept = (1 << n) - 1, f, 0
     for v in range(n):

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from troth import numerics
+from troth import numerics, seeding
 from troth.config.checks import expect
+from troth.networks import kernels
 from troth.types import Messages
 
 
@@ -45,15 +46,11 @@ def blocks(crowd: Crowd) -> Iterator[tuple[slice, Tensor]]:
 
 
 def moments(crowd: Crowd) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation (population: 1/k) of each column, float64.
-
-    Columns are scaled by powers of two, so nothing overflows, and shifted by their
-    first number, so equal rows have that mean and no spread, exactly.
-    """
+    """Return mean and standard deviation (population: 1/k) of each column, float64."""
     parts = []
     for _, x in blocks(crowd):
         unit = power_of_two(torch.maximum(x.amax(dim=0), -x.amin(dim=0)))
-        x /= unit
+        x /= unit  # so that nothing overflows; less the first: equal rows are exact
         first = x[0].clone()
         x -= first
         center = x.mean(dim=0)
@@ -112,6 +109,30 @@ def sent(messages: Messages, hostile: Tensor, vector: Tensor) -> Messages:
     return messages._replace(
         update=torch.where(hostile[:, None], same, messages.update)
     )
+
+
+def noise(
+    messages: Messages, rows: Tensor, key: Tensor, mean: float, std: Tensor
+) -> Messages:
+    """Replace some rows [f] by draws from N(mean, std²), each number drawn for itself.
+
+    A client's draws come from its id alone, in the memory of one row. `std` is [f].
+    """
+    if len(rows) == 0:
+        return messages
+    update = messages.update.clone(memory_format=torch.contiguous_format)
+    d, dtype = update.shape[1], update.dtype
+    drawn_in = torch.promote_types(dtype, torch.float32)
+    keys = seeding.fold(key.to(update.device), messages.client[rows])
+    if dtype == torch.float32 and kernels.ready(update):
+        from troth.networks.kernels import normal
+
+        normal.fill(update, rows, keys, std, torch.full_like(std, mean))
+        return messages._replace(update=update)
+    for i, row in enumerate(rows.tolist()):
+        drawn = seeding.normal(keys[i], d, drawn_in).double() * std[i] + mean
+        update[row] = narrow(drawn, dtype)
+    return messages._replace(update=update)
 
 
 def finite(

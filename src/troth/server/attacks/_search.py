@@ -30,9 +30,7 @@ def worst(
 ) -> Messages:
     """Replace all malicious rows by what does most harm, ‖defence(attacked) − mean‖.
 
-    A step that is not finite leaves w where it is, as zeros do. `row` makes what is
-    sent from mean, standard deviation and strength; `plain` is the strength to start
-    at.
+    `row` makes it of mean, deviation and strength, from the strength `plain` on.
     """
     must = "at least 1 (the plain attack alone); 20 find a strength up to 32 to 2 %"
     expect(evaluations > 0, f"{attack}'s evaluations", evaluations, must)
@@ -41,7 +39,7 @@ def worst(
         def harm(strength: float) -> float:
             sent = _crowd.sent(messages, hostile, row(mean, std, strength))
             step = defence(sent).double()
-            step = torch.where(step.isfinite().all(), step, 0.0)
+            step = torch.where(step.isfinite().all(), step, 0.0)  # else w stays
             return float(numerics.norms((step - mean)[None])[0])
 
         return row(mean, std, strongest(harm, plain, evaluations))

@@ -6,7 +6,7 @@ References: blanchard2017machine.
 import torch
 from torch import Tensor
 
-from troth.server.attacks import _crowd, _noise
+from troth.server.attacks import _crowd
 from troth.types import Messages
 
 
@@ -49,4 +49,4 @@ def gaussian(
     _crowd.finite("gaussian", "std", std, 0, "0 sends the mean everywhere")
     rows = hostile.nonzero().flatten()
     each = torch.full((len(rows),), std, dtype=torch.float64, device=rows.device)
-    return _noise.noise(messages, rows, key, mean, each)
+    return _crowd.noise(messages, rows, key, mean, each)

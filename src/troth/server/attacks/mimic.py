@@ -82,12 +82,8 @@ def _farthest_out(crowd: _crowd.Crowd, memory: Tensor) -> tuple[Tensor, Tensor]:
     z = torch.cat(new)
     # z·u_i is z·mean + z·c_i, and z·c_i the eigenvalue times a_i
     along = values[-1].to(mean.device) * a[1:]
-    larger = _larger_end(along + z @ (mean / unit))
+    ends = along + z @ (mean / unit)
+    larger = torch.where(ends.max() >= -ends.min(), 1.0, -1.0).to(ends)
     side = torch.where(old.any() & (a[0] != 0), a[0].sign(), larger)
     z, along = side * z, side * along
     return along == along.max(), _crowd.narrow(z * unit, crowd.update.dtype)
-
-
-def _larger_end(values: Tensor) -> Tensor:
-    """Return 1 if the number farthest from 0 is positive, −1 if it is negative."""
-    return torch.where(values.max() >= -values.min(), 1.0, -1.0).to(values)

@@ -3,14 +3,24 @@
 References: shejwalkar2021manipulating.
 """
 
+from collections.abc import Callable
+from typing import Literal
+
+import torch
 from torch import Tensor
 
-from troth.server.attacks import _spread
+from troth.server.attacks import _crowd
 from troth.types import Messages
+
+Direction = Literal["std", "unit", "sign"]
+
+Limit = Callable[[Tensor, Tensor], Tensor]
+"""The largest length t of a step along a unit vector e from the mean, given the inner
+products of the deviations c_i = u_i − mean with each other [k, k] and with e [k]."""
 
 
 def min_max(
-    messages: Messages, hostile: Tensor, *, direction: _spread.Direction = "std"
+    messages: Messages, hostile: Tensor, *, direction: Direction = "std"
 ) -> Messages:
     """Send the farthest vector that is no outlier by distance.
 
@@ -42,7 +52,7 @@ def min_max(
         >>> min_max(sent, sent.client == 2).update.tolist()
         [[1.0], [3.0], [1.0]]
     """
-    return _spread.farthest(messages, hostile, direction, _limit)
+    return farthest(messages, hostile, direction, _limit)
 
 
 def _limit(products: Tensor, along: Tensor) -> Tensor:
@@ -51,3 +61,23 @@ def _limit(products: Tensor, along: Tensor) -> Tensor:
     widest = (squares[:, None] + squares - 2 * products).max()
     room = (widest - squares).clamp(min=0)
     return (along + (along.square() + room).sqrt()).min()
+
+
+def farthest(
+    messages: Messages, hostile: Tensor, towards: Direction, limit: Limit
+) -> Messages:
+    """Replace malicious rows by mean + t·e, with e the unit vector of the direction.
+
+    t is γ·‖p‖ of the paper's mean + γ·p. All numbers are in units of the largest
+    spread. A direction of zero, or rows that do not differ, leave the mean.
+    """
+    crowd = _crowd.seen(messages, hostile)
+    if crowd is None:
+        return messages
+    mean, std = _crowd.moments(crowd)
+    along = _crowd.direction({"std": std, "unit": mean, "sign": mean.sign()}[towards])
+    unit = _crowd.power_of_two(std.max())
+    products = _crowd.gram(crowd, mean, unit, -along)
+    length = limit(products[1:, 1:], products[0, 1:]) * unit
+    longest = torch.finfo(length.dtype).max
+    return _crowd.sent(messages, hostile, mean - length.clamp(max=longest) * along)

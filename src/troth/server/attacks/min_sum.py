@@ -5,12 +5,12 @@ References: shejwalkar2021manipulating.
 
 from torch import Tensor
 
-from troth.server.attacks import _spread
+from troth.server.attacks.min_max import Direction, farthest
 from troth.types import Messages
 
 
 def min_sum(
-    messages: Messages, hostile: Tensor, *, direction: _spread.Direction = "std"
+    messages: Messages, hostile: Tensor, *, direction: Direction = "std"
 ) -> Messages:
     """Send the farthest vector that is no outlier by its sum of squared distances.
 
@@ -42,7 +42,7 @@ def min_sum(
         >>> min_sum(sent, sent.client == 2).update.tolist()
         [[1.0], [3.0], [1.0]]
     """
-    return _spread.farthest(messages, hostile, direction, _limit)
+    return farthest(messages, hostile, direction, _limit)
 
 
 def _limit(products: Tensor, along: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from troth import numerics
 from troth.networks import kernels
-from troth.server.attacks import _crowd, _noise
+from troth.server.attacks import _crowd
 from troth.types import Messages
 
 
@@ -58,7 +58,7 @@ def random_update(
         return messages
     fixed = torch.full(rows.shape, std, dtype=torch.float64, device=hostile.device)
     each = _spreads(messages.update, rows) if own else fixed
-    return _noise.noise(messages, rows, key, 0.0, each * scale)
+    return _crowd.noise(messages, rows, key, 0.0, each * scale)
 
 
 def _spreads(update: Tensor, rows: Tensor) -> Tensor:

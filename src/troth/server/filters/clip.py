@@ -6,10 +6,10 @@ References: sun2019can.
 import math
 
 import torch
+from torch import Tensor
 
 from troth import numerics
 from troth.config.checks import expect
-from troth.server.filters import _rows
 from troth.server.rules import Note, silent
 from troth.types import Messages
 
@@ -49,4 +49,12 @@ def clip(messages: Messages, note: Note = silent, *, radius: float = 0.0) -> Mes
     clipped = length > limit
     note(clipped=clipped)
     factor = torch.where(clipped, limit / length, 1.0)
-    return messages._replace(update=_rows.scaled(factor, messages.update))
+    return messages._replace(update=scaled(factor, messages.update))
+
+
+def scaled(factor: Tensor, rows: Tensor) -> Tensor:
+    """Return [n, d]: row i times factor_i; a factor of 1 keeps its row bit for bit."""
+    result = torch.empty_like(rows)
+    for block in numerics.blocks(rows):
+        result[:, block] = rows[:, block] * factor[:, None]
+    return result

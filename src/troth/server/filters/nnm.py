@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server.filters import _rows
 from troth.server.rules import Count, count
 from troth.types import Messages
 
@@ -43,18 +42,23 @@ def nnm(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Messag
         return messages
     weight = _nearest(messages, max(1, n - f))
     return messages._replace(
-        update=_rows.mixed(weight, messages.update),
-        extra=_rows.mixed(weight, messages.extra),
+        update=_mixed(weight, messages.update),
+        extra=_mixed(weight, messages.extra),
     )
 
 
 def _nearest(messages: Messages, k: int) -> Tensor:
-    """Return [n, n]: 1/k for the k rows nearest to a row, itself first; otherwise 0.
-
-    Distances are rounded to 30 bits, so that ties go by client id and not by rounding.
-    """
-    distance = numerics.level(numerics.square_distances(messages.update))
+    """Return [n, n]: 1/k for the k rows nearest to a row, itself first; otherwise 0."""
+    distance = numerics.level(numerics.square_distances(messages.update))  # ties by id
     distance.fill_diagonal_(-1.0)
     order = messages.client.argsort(stable=True)
     near = distance[:, order].argsort(dim=1, stable=True)[:, :k]
     return torch.zeros_like(distance).scatter_(1, order[near], 1 / k)
+
+
+def _mixed(weight: Tensor, rows: Tensor) -> Tensor:
+    """Return [m, d]: Σ_j weight_ij·rows_j for weights [m, n], in float64."""
+    result = rows.new_empty(len(weight), rows.shape[1])
+    for block in numerics.blocks(rows):
+        result[:, block] = weight @ rows[:, block].double()
+    return result

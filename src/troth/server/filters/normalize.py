@@ -9,7 +9,7 @@ import torch
 
 from troth import numerics
 from troth.config.checks import expect
-from troth.server.filters import _rows
+from troth.server.filters.clip import scaled
 from troth.types import Messages
 
 
@@ -38,4 +38,4 @@ def normalize(messages: Messages, *, length: float = 1.0) -> Messages:
         return messages
     before = numerics.norms(messages.update)
     factor = torch.where(before > 0, length / before, 1.0)
-    return messages._replace(update=_rows.scaled(factor, messages.update))
+    return messages._replace(update=scaled(factor, messages.update))

@@ -30,7 +30,6 @@ def adapted(
 
     `second` makes the next √v from √v and |Δ|.
 
-
     √v is kept, not v: squares of large steps would overflow, and a v that is infinite
     once stops its coordinate for good. The memory is m and √v [2, d]; empty: zeros.
     """
