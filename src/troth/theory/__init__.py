@@ -11,8 +11,8 @@ Of the coupled federation of the attack-equivalence paper: what no algorithm can
 gets the model that it prefers (`pac_curve`).
 """
 
-from troth.theory.bayes import bayes_estimator
 from troth.theory.ditto import (
+    bayes_estimator,
     best_lam_points,
     best_lam_points_attacked,
     best_lam_regression,
