@@ -43,20 +43,24 @@ def test_which_feeds_draw_alike():
     assert not any(one.alike(another) for another in others)
 
 
-def test_every_example_exactly_once_an_epoch():
-    f = feed()
-    assert f.per_epoch.tolist() == [3, 1, 1, 1, 5, 3]
-    slots, weight = f.draw(ALL, 10, 3)
-    assert slots.shape == weight.shape == (10, len(SIZES), 4)
+@pytest.mark.parametrize("batch", [0, 1, 3, 4, 20, 50])
+def test_every_example_exactly_once_an_epoch(batch):
+    """Also of clients that are smaller than a batch, and with all data in one (0)."""
+    f = feed(batch=batch)
+    steps, per_step = 2 * int(f.per_epoch.max()), batch or max(SIZES)
+    assert f.batch == per_step
+    assert f.per_epoch.tolist() == [-(-size // per_step) for size in SIZES]
+    slots, weight = f.draw(ALL, steps, 3)
+    assert slots.shape == weight.shape == (steps, len(SIZES), per_step)
     for k, size in enumerate(SIZES):
         each = int(f.per_epoch[k])
         batches = seen(f, slots, weight, k)
-        for first in range(0, 10 - each + 1, each):
+        for first in range(0, steps - each + 1, each):
             epoch = batches[first : first + each]
             assert sorted(sum(epoch, [])) == list(range(size))
-            assert [len(b) for b in epoch[:-1]] == [4] * (each - 1)
+            assert [len(b) for b in epoch[:-1]] == [per_step] * (each - 1)
     batches = seen(f, slots, weight, 4)  # epochs have orders of their own
-    assert batches[:5] != batches[5:]
+    assert (batches[: steps // 2] != batches[steps // 2 :]) == (per_step < 20)
 
 
 def test_weights_are_means_with_nothing_on_padding():
@@ -86,28 +90,10 @@ def test_drop_last_leaves_the_short_batch_out():
         batches, each = seen(f, slots, weight, k), int(f.per_epoch[k])
         assert all(len(b) == 4 for b in batches)
         assert len({*sum(batches[:each], [])}) == 4 * each
+    for k in (1, 2, 3):  # smaller than a batch: they see everything
+        assert seen(f, slots, weight, k) == [list(range(SIZES[k]))] * 8
     every = {e for r in range(30) for e in sum(seen(f, *f.draw(ALL, 2, r), 0), [])}
     assert every == set(range(11))  # which is left out differs from round to round
-
-
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_clients_smaller_than_a_batch_see_everything(drop_last):
-    f = feed(drop_last=drop_last)
-    slots, weight = f.draw(ALL, 5, 0)
-    for k in (1, 2, 3):
-        assert seen(f, slots, weight, k) == [list(range(SIZES[k]))] * 5
-
-
-@pytest.mark.parametrize("batch", [0, 1, 3, 20, 50])
-def test_every_batch_size_covers_an_epoch(batch):
-    f = feed(batch=batch)
-    slots, weight = f.draw(ALL, int(f.per_epoch.max()), 0)
-    for k, size in enumerate(SIZES):
-        batches = seen(f, slots, weight, k)[: int(f.per_epoch[k])]
-        assert sorted(sum(batches, [])) == list(range(size))
-        if batch == 0:  # all the data of each
-            assert (weight[:, k, :size] - 1 / size).abs().max() < 1e-15
-    assert batch or (f.batch == 20 and f.per_epoch.tolist() == [1] * len(SIZES))
 
 
 def test_batches_depend_on_nothing_but_their_client_and_step():
@@ -180,12 +166,6 @@ def test_a_client_without_examples_gets_weight_0():
     assert x.shape == (2, 4, 4, 3)
 
 
-def test_block_is_at_least_one_step_and_shrinks_with_the_clients():
-    f = feed()
-    assert f.block(1) >= f.block(100) >= f.block(10**9) == 1
-    assert f.block(100) * 100 * 4 * 3 <= 2**22
-
-
 def grouped(marks, sizes, batch=4):
     """Training slots with these groups, a row each."""
     train = ragged(sizes)
@@ -202,33 +182,21 @@ def test_groups_are_numbered_and_counted():
     assert f.group(slots, False).shape == (1, 3, 0)
 
 
-def test_data_without_groups_have_none():
-    f = feed()
-    assert f.groups.number == 0 and f.groups.held.tolist() == [0] * len(SIZES)
-    plain, again = (f.draw(ALL, 3, 0, by_group=g) for g in (False, True))
-    assert all(torch.equal(a, b) for a, b in zip(plain, again, strict=True))
-    assert f.group(plain[0], True).shape == (3, len(SIZES), 0)
-
-
-def test_clients_with_nothing_and_with_one_group_draw_as_ever():
-    f = grouped([0, 0, 0, 0, 0, 1], [0, 5, 1], batch=2)
-    assert f.groups.held.tolist() == [0, 1, 1]
-    plain, by_group = (f.draw(np.arange(3), 6, 2, by_group=g) for g in (False, True))
-    assert all(torch.equal(a, b) for a, b in zip(plain, by_group, strict=True))
+def test_clients_with_no_group_or_one_draw_as_ever():
+    one = grouped([0, 0, 0, 0, 0, 1], [0, 5, 1], batch=2)
+    for f, held in ((one, [0, 1, 1]), (feed([0, 5, 1], valid=[0] * 3), [0, 0, 0])):
+        assert f.groups.held.tolist() == held
+        plain, by_group = (f.draw(np.arange(3), 6, 2, g) for g in (False, True))
+        assert all(torch.equal(a, b) for a, b in zip(plain, by_group, strict=True))
+    assert f.group(plain[0], True).shape == (6, 3, 0)
 
 
 def test_by_group_every_batch_is_full_of_the_clients_own():
-    f = grouped([0, 1, 0, 0, 0, 1, 5, 5, 5], [2, 4, 3])
-    slots, weight = f.draw(np.array([2, 0, 1]), 50, 1, by_group=True)
+    f, ids = grouped([0, 1, 0, 0, 0, 1, 5, 5, 5], [2, 4, 3]), np.array([2, 0, 1])
+    slots, weight = f.draw(ids, 50, 1, by_group=True)
     assert (weight[:, 1:] == 1 / 4).all()  # also of who has fewer than a batch
-    found = [{*slots[:, k][weight[:, k] > 0].tolist()} for k in range(3)]
-    assert found == [{6, 7, 8}, {0, 1}, {2, 3, 4, 5}]
-
-
-def test_by_group_other_rounds_draw_other_examples():
-    f = grouped([0, 1] * 20, [20, 20])
-    ids = np.arange(2)
-    first, second = (f.draw(ids, 5, r, by_group=True)[0] for r in (0, 1))
-    assert not torch.equal(first, second)
-    assert not torch.equal(first[:, 0], first[:, 1] - 20)
-    assert torch.equal(first, f.draw(ids, 5, 0, by_group=True)[0])
+    own = [{*slots[:, k][weight[:, k] > 0].tolist()} for k in range(3)]
+    assert own == [{6, 7, 8}, {0, 1}, {2, 3, 4, 5}]
+    again, other = (f.draw(ids, 50, r, by_group=True)[0] for r in (1, 2))
+    assert torch.equal(slots, again)
+    assert not torch.equal(slots[:, 1:], other[:, 1:])  # in another round others

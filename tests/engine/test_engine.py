@@ -157,24 +157,6 @@ def test_whatever_a_client_does_and_no_two_the_same(folder):
         assert not (torch.allclose(a.w, b.w) and same)
 
 
-@pytest.mark.slow("trains six federations")
-@pytest.mark.parametrize("how", [LOOP, THREADS])
-def test_own_budgets_are_kept(folder, how):
-    """The shared model does not see how long the personal one works."""
-    plain, own, longer = (
-        trained(experiment(folder, "mlp", personalizer, {"steps": steps}), how)
-        for personalizer, steps in [
-            ("local", 3),
-            ({"name": "local", "steps": 6}, 3),
-            ("local", 6),
-        ]
-    )
-    assert (plain.w - own.w).abs().max() <= 1e-12
-    assert (longer.rows - own.rows).abs().max() <= 1e-12  # local: its own affair
-    assert (longer.w - own.w).abs().max() > 1e-4
-    assert (plain.rows - own.rows).abs().max() > 1e-4
-
-
 def test_the_same_bytes_again(folder):
     train = {"precision": "float32", "rounds": 2}
     wanted = experiment(folder, "linear", train=train)
@@ -316,16 +298,6 @@ def test_a_client_steps_alike_alone_and_in_any_company(folder, plan):
         assert (own - states[ids]).abs().max() < 1e-12
 
 
-def test_start_and_models(folder):
-    f = engine_of(folder, LOOP).federation
-    engine, w = f.engine, f.broadcast.w
-    assert torch.equal(engine.start(w), w)  # ditto's v₀ = w₀
-    assert torch.equal(engine.models(w * 0, torch.stack([w, 2 * w]))[1], 2 * w)
-    plain = engine_of(folder, LOOP, "none").federation.engine
-    assert plain.start(w).shape == (0,) and plain.start(w).dtype == torch.float64
-    assert torch.equal(plain.models(w, torch.zeros(3, 0)), w.expand(3, -1))
-
-
 def test_predictions_of_every_plan_are_those_of_the_network(folder):
     made = engine_of(folder, LOOP)
     engine, x = made.federation.engine, made.data.x[:12].reshape(3, 4, 6, 6)
@@ -336,20 +308,6 @@ def test_predictions_of_every_plan_are_those_of_the_network(folder):
         for k in range(3):
             task.assign(made.network, models[k])
             assert (found[k] - made.network(x[k])).abs().max() < 1e-12
-
-
-def test_steps_can_be_limited_for_measuring(folder):
-    f = engine_of(folder, LOOP).federation
-    ids, engine = np.array([3, 4]), f.engine  # 5 and 1 batches an epoch
-    rows, (slots, weight) = f.population.read(ids), engine.feed.draw(ids, 1, 0)
-    for plan in (LOOP, TOGETHER, THREADS):
-        engine.use(plan)
-        few, _ = engine.run("local", f.broadcast, rows, ids, 0, limit=1)
-        for k in range(2):
-            x, y = engine.feed.gather(slots[0, k], engine.feed.data.train)
-            batch = task.Batch(x, y, weight[0, k], weight, weight)
-            g = engine.task.grad(f.broadcast.w, batch)
-            assert (few.update[k] + 0.05 * g).abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("plan", [LOOP, TOGETHER, CHUNKS, THREADS])

@@ -221,10 +221,8 @@ def _trained(experiment, plan):
         ("ditto", "sgd", True),
         ("ditto", "sgd", False),
         ({"name": "ditto", "lam": 0.5}, "adam", True),
-        pytest.param("local", "momentum", True, marks=SLOW),
         pytest.param({"name": "ditto", "steps": 3}, "sgd", True, marks=SLOW),
         pytest.param("pfedme", "sgd", True, marks=SLOW),
-        pytest.param("pfedme", "sgd", False, marks=SLOW),
         pytest.param("apfl", "sgd", True, marks=SLOW),
         pytest.param("mapper", "sgd", True, marks=SLOW),
         pytest.param("mixture", "sgd", True, marks=SLOW),
@@ -436,16 +434,6 @@ def test_what_all_clients_share_is_never_written_over():
         for _ in range(2):
             assert equal(graph(*given), step(*given))
             assert torch.equal(given[0], kept)
-
-
-def test_lifted_in_place_gives_the_same_and_only_then_writes_over():
-    for writes in (False, True):
-        many = Lifted(_stepped, (0, 0, None), "vmap", writes)
-        for _ in range(3):
-            v, x = draw(4, 8), draw(4, 5, 3)
-            expected, kept = vmap(_stepped, (0, 0, None))(v, x, RATE), v.clone()
-            assert equal(many(v, x, RATE), expected)
-            assert torch.equal(v, kept) != writes
 
 
 # Draws through a compiler

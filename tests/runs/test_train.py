@@ -41,9 +41,30 @@ def test_validation_data_have_scores_of_their_own(run):
         for one, bad in zip(own, built.hostile, strict=True)
         if len(one) and not bad
     ]
-    found = run.summary["valid"]
+    found, t = run.summary["valid"], run.clients
     assert found["shared"]["accuracy_mean"] == pytest.approx(np.mean(means))
-    assert found["personal"] != found["shared"]
+    assert found["personal"] != found["shared"] and "valid_loss" not in t
+    for kind, column in (("personal", ""), ("shared", "shared_")):
+        scores = t[f"{column}valid_accuracy"]  # shares of its validation examples
+        mean = np.nanmean(scores[t["malicious"] == 0])
+        assert np.isclose(mean, found[kind]["accuracy_mean"])
+        right = scores * t["valid"]
+        assert np.allclose(right, right.round(), equal_nan=True)
+    assert not np.array_equal(t["valid_accuracy"], t["accuracy"])
+
+
+def test_validation_of_a_regression_and_of_no_data(tmp_path):
+    """The error of clients; and no column where no example is set aside."""
+    tree = {"data": {"name": "linear_regression"}, "model": "linear", "attack": "none"}
+    tree |= {"train": {"rounds": 1}, "engine": SMALL["engine"]}
+    for valid in (0.2, 0.0):
+        part = {"name": "natural", "split": [0.8 - valid, valid, 0.2]}
+        [run] = troth.run({**tree, "partition": part}, out=tmp_path / f"{valid}")
+        columns = [name for name in run.clients if "valid_" in name]
+        assert bool(columns) == ("valid" in run.summary) == (valid > 0)
+        if columns:
+            mean = run.summary["valid"]["personal"]["error_mean"]
+            assert np.isclose(run.clients["valid_error"].mean(), mean)
 
 
 def changed(**sections):
@@ -104,10 +125,12 @@ def test_resume_goes_on_bit_for_bit(run, tmp_path, killed, contents, stop):
 
 
 @pytest.mark.slow("real processes that are killed, and a run of 120 rounds")
-def test_kill_at_three_random_moments(tmp_path, contents):
+@pytest.mark.parametrize("store", ["host", "disk"])
+def test_kill_at_three_random_moments(tmp_path, contents, store):
     """`kill -9` whenever: what was lost is done again, and the bytes are the same."""
     file, cut, chance = tmp_path / "experiment.toml", tmp_path / "cut", random.Random(5)
     tree = changed(train={"rounds": 120}, checkpoint={"every": 3})
+    tree["engine"] = SMALL["engine"] | {"store": store}
     file.write_text(reader.dumps(tree))
     troth.run(file, out=tmp_path / "whole")
     program = (

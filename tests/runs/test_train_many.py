@@ -146,17 +146,6 @@ def check_the_same(every, tmp_path, between=lambda: None):
     assert min(apart) > 1e-3  # the columns do differ, so that a mix-up would show
 
 
-def test_a_stack_of_one_is_the_federation():
-    (e,) = experiments("none")[2:3]
-    one, other = (build(e, plan=VMAP).federation for _ in range(2))
-    stack = Stack([other])
-    for _ in range(3):
-        one.step()
-        stack.launch()
-        stack.land()
-    torch.testing.assert_close(one.broadcast.w, other.broadcast.w, rtol=0, atol=1e-6)
-
-
 @pytest.mark.slow("trains several stacks")
 @pytest.mark.parametrize("method", ["none", pytest.param("finetune", marks=LONG)])
 def test_stacks_by_turns(method, tmp_path, monkeypatch, two_stacks):
