@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import torch
 
 from troth import build, poison
 from troth.config import reader
 from troth.engine.engine import Plan
-from troth.types import Batch
 
 LAM, D = 1.0, 2
 NEAR = 1e-2  # of the target's norm
@@ -126,15 +124,3 @@ def test_logistic_regression(tmp_path, seed):
 @pytest.mark.parametrize("classify", [False, pytest.param(True, marks=MORE)])
 def test_without_an_attack_the_shared_model_is_elsewhere(tmp_path, classify):
     assert trained(federation(tmp_path, 0, classify))[1] > 10 * NEAR
-
-
-@pytest.mark.slow("trains a federation to its end")
-def test_the_loss_is_half_the_squared_error(tmp_path):
-    """As in Theorem 5."""
-    e = reader.from_dict(federation(tmp_path, 0, False).tree)
-    built = build.build(e, plan=Plan("loop", 1))
-    task, zero = built.federation.engine.task, torch.tensor(0)
-    x, y = torch.ones(1, D, dtype=torch.float64), torch.full((1,), 3.0).double()
-    seen = Batch(x, y, torch.ones(1, dtype=torch.float64), zero, zero + 1)
-    loss = task.loss(torch.zeros(D, dtype=torch.float64), seen)
-    assert float(loss) == pytest.approx(4.5)

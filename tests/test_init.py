@@ -38,6 +38,12 @@ except SystemExit as done:
     assert python(code).endswith("\n0 set()\n")
 
 
+def test_the_package_is_the_command():
+    command = [sys.executable, "-m", "troth"]
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"troth {troth.__version__}\n")
+
+
 def test_every_name_resolves():
     code = """
 import troth

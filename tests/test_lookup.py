@@ -231,35 +231,24 @@ def test_typed_converts():
 
 def test_typed_refuses():
     for value, hint, words in (
-        (True, int, "a.b = True"),
         (True, float, "a.b = True is a truth value; it must be a number"),
-        (False, str, "it must be a text"),
         (1, bool, "a.b = 1 is a whole number; it must be true or false"),
         (None, bool, "a.b = None is nothing; it must be true or false"),
-        ((1,), bool, "a.b = (1,) is a list; it must be true or false"),
         (2.0, int, "a.b = 2.0 is a number; it must be a whole number"),
-        ("3", int, "a.b = '3' is a text; it must be a whole number"),
-        (3, str, "a.b = 3 is a whole number; it must be a text"),
-        (None, int, "a.b = None"),
         ([1], dict, "a.b = [1] is a list; it must be a table"),
         (True, dict[str, Any], "a.b = True is a truth value; it must be a table"),
         ({"a": 1}, list[int], "it must be a list (each a whole number)"),
-        ({}, list[str], "a.b = {} is a table; it must be a list (each a text)"),
-        ("ab", list[str], "it must be a list (each a text)"),
         ("a", list[Any], "a.b = 'a' is a text; it must be a list"),
         ("a", tuple[int, int], "it must be a list (each a whole number)"),
         (1.5, list[list[float]], "it must be a list (each a list (each a number))"),
-        ([1, "x"], list[int], "a.b[1] = 'x'"),
         (["a", 2.5], list[str], "a.b[1] = 2.5 is a number; it must be a text"),
         ([1.5], tuple[int, ...], "a.b[0] = 1.5"),
         ([[1], ["x"]], list[list[int]], "a.b[1][0] = 'x'"),
         ("x", Literal["given", "none"], "a.b = 'x' is not one of 'given', 'none'"),
         (True, Literal[1, 2], "a.b = True is not one of 1, 2"),
-        (["x"], Literal["x"], "is not one of 'x'"),
         ("x", int | None, "a.b = 'x' is a text; it must be a whole number"),
         (date(2024, 5, 1), float | None, "is a date; it must be a number"),
         (slice(1), float | None, "slice(None, 1, None) is a slice; it must be a num"),
-        ("x", int | float, "it must be a whole number or a number"),
         ("x", list[float] | Literal["given"], "(each a number) or 'given'"),
     ):
         with pytest.raises(Refusal) as refusal:
@@ -292,22 +281,18 @@ def test_every_option_has_a_type_and_a_default_of_it():
     assert not wrong
 
 
+FIELD = r"\s*(\w+)\s*=\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\},?"
+
+
 def parse(entry):
     """Sort, key and fields of a BibTeX entry."""
     match = re.fullmatch(r"@(\w+)\{([^,\s{}]+),\s*(.*)\}", entry, re.S)
     assert match, entry
     sort, key, rest = match.groups()
-    fields = {}
-    while rest.strip():
-        opening = re.match(r"\s*,?\s*(\w+)\s*=\s*\{", rest)
-        assert opening and opening[1] not in fields, rest
-        depth, at = 1, opening.end()
-        while depth:
-            depth += {"{": 1, "}": -1}.get(rest[at], 0)
-            at += 1
-        fields[opening[1]] = rest[opening.end() : at - 1]
-        rest = rest[at:]
-    return sort, key, fields
+    assert not re.sub(FIELD, "", rest).strip(), entry
+    fields = re.findall(FIELD, rest)
+    assert len({name for name, _ in fields}) == len(fields), entry
+    return sort, key, dict(fields)
 
 
 def test_references_are_bibtex():

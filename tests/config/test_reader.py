@@ -161,35 +161,21 @@ personalizer.lam = 1 → personalizer 'none' has no option 'lam'; it has no
 personalizer.optimizer.beta = 1 → personalizer.optimizer does not sa
 filter = [{}] → filter[0] does not say which filter; ... name to one of: ... drop_inv
 filter = ['drop_invalid', 2] → filter[1] = 2 is a whole number; it must be a
-attack = 'of' → there is no attack 'of'; there are: ... 'none' leaves it out
-attack = 'of' → there is no attack ... model_replacement
+attack = 'of' → there is no attack 'of'; ... model_replacement ... 'none' leaves it out
 attack.factor = 2 → attack 'none' has no option 'factor'; set attack.name
 corruption.p = 2 → corruption 'none' has no option 'p'; set corruption.na
 seed = 1.5 → seed = 1.5 is a number; it must be a whole number
-train.rounds = true → train.rounds = True is a
-train = {steps = 1, epochs = 1} → train.steps = 1 and train.epochs = 1 exclu
-train = {steps = 1, epochs = 1} → train.steps ... keep one of steps, epochs and
+train = {steps = 1, epochs = 1} → train.steps = 1 and ... keep one of steps, epochs and
 train.sampling = 'x' → there is no sampler 'x'; there are: ditto, size, uniform
 train.precision = 'half' → train.precision = 'half' is not one of 'float3
 personalizer = {steps = 1, epochs = 1} → personalizer.steps = 1 and personal
 partition.split = [0.5, 0.5] | [0.8, 0.1, 0.2] | [nan, 0.1, 0.2] → … is not a divisi
-partition.split = [1, 0, 0] → partition.split = [1.0, 0.0, 0.0] is not a
-partition.split = [0, 0.5, 0.5] → partition.split = [0.0, 0.5, 0.5] is no
-partition.split = [1.5, -1, 0.5] → partition.split = [1.5, -1.0, 0.5] is n
+partition.split = [1.0, 0.0, 0.0] | [0.0, 0.5, 0.5] | [1.5, -1.0, 0.5] → … is not a
 partition.split = 'all' → partition.split = 'all' is a text; it must be a
 partition.valid = 0.1 → partition.valid = 0.1 goes only with partition.sp
-model.normalize = 'z' → model.normalize = 'z' is not one of 'unit', 'pixe
 adversary = {fraction = 0.1, count = 1} → adversary.fraction = 0.1 and adver
-adversary = {count = 1, clients = [1]} → adversary.count = 1 and adversary.c
 adversary.clients = [1, 1] | [-1] → … does not name clients
-engine.how = 'fast' → engine.how = 'fast' is not one of 'auto', 'loop', '
-engine.device = 'gpu' → … is not a device; it must be ... cpu, cuda, cuda:N ... or mps
-engine.device = 'cuda:' | 'cpu:1' → … is not a device; it must be
-output.personal = 'yes' → output.personal = 'yes' is a text; it must be t
-solver = 'math:pi' → solver 'math:pi' is not a function; one of your own is n
-solver = '.x:y' → solver '.x:y' is not a function; one of your own is named
-partition.leakage = 'no' → partition.leakage = 'no' is not one of 'allow', 'record',
-partition.split_by = 'no' → partition.split_by = 'no' is not one of 'example', 'owner
+engine.device = 'gpu' | 'cuda:' | 'cpu:1' → … is not a device; ... cpu, cuda, cuda:N
 """
 """TOML (or several values) → how the refusal begins (…: as TOML) ... what follows."""
 
