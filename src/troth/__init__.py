@@ -33,19 +33,10 @@ if TYPE_CHECKING:
     from troth.runs.personalize import personalize
     from troth.types import Refusal
 else:
-    _HOMES = {
-        "Refusal": "types",
-        "Run": "runs.load",
-        "aggregate": "api",
-        "audit": "examine.audit",
-        "certify": "certificates.certify",
-        "cost": "api",
-        "load": "runs.load",
-        "personalize": "runs.personalize",
-        "report": "reports",
-        "resume": "api",
-        "run": "api",
-    }
+    _HOMES = dict.fromkeys(["aggregate", "cost", "resume", "run"], "api")
+    _HOMES |= {"audit": "examine.audit", "certify": "certificates.certify"}
+    _HOMES |= {"Run": "runs.load", "load": "runs.load", "report": "reports"}
+    _HOMES |= {"Refusal": "types", "personalize": "runs.personalize"}
 
     def __getattr__(name: str) -> Any:
         """Import a name from the module that defines it when it is first used.

@@ -39,11 +39,7 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device, non_blocking=device.type == "cuda")
 
 
-_RAN_OUT = (
-    "not enough memory",
-    "can't allocate memory",
-    "MPS backend out of memory",
-)
+_RAN_OUT = "not enough memory", "can't allocate memory", "MPS backend out of memory"
 
 
 def exhausted(error: Exception) -> bool:

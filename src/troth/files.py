@@ -68,14 +68,17 @@ def check_free(path: Path) -> None:
             f"the output folder {path} exists already; give another one with --out, "
             f"or go on with it by: troth resume {path}"
         )
-    parent = path.absolute()
-    while not parent.exists():
-        parent = parent.parent
+    parent = above(path)
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise Refusal(
             f"the output folder {path} cannot be written ({parent} is not a folder you "
             "may write to); give another --out"
         )
+
+
+def above(path: Path) -> Path:
+    """Return the nearest existing folder above a path."""
+    return next(p for p in path.absolute().parents if p.exists())
 
 
 @contextlib.contextmanager

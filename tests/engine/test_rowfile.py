@@ -101,7 +101,7 @@ def test_a_disk_that_cannot_be_read_is_said(file, monkeypatch, ahead):
 
 def test_worked_example():
     table = Slots(6, shadow=True)
-    assert table.of(slots(4, 1)).tolist() == [-1, -1] and table.used == 0
+    assert table.table.tolist() == [-1] * 6 and table.used == 0
     assert table.take(slots(4, 1)).tolist() == [1, 0]  # the lower number comes first
     assert table.take(slots(1, 5)).tolist() == [0, 2]  # nothing was saved: 1 stays
     table.saved()

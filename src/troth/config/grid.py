@@ -37,7 +37,7 @@ def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
     for assignment in assignments:
         dotted, equals, value = assignment.partition("=")
         path = _path(dotted)
-        if not equals or not path or not _sound(assignment):
+        if not equals or not path or not toml.is_unicode(assignment):
             raise Refusal(
                 f"--set {assignment!r} is not of the form section.key=value; "
                 "write for example train.rounds=100"
@@ -108,11 +108,6 @@ def assign(tree: dict[str, Any], path: list[str], value: Any) -> None:
     tree[path[-1]] = copy.deepcopy(value)
 
 
-def _sound(text: str) -> bool:
-    """Whether a text is Unicode: a shell may hand over any bytes."""
-    return not any("\ud800" <= c <= "\udfff" for c in text)
-
-
 def _path(dotted: str) -> list[str]:
     """Split a dotted key, parts quoted or not; empty where it is none."""
     try:
@@ -160,8 +155,13 @@ def expand(tree: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
             f"the grid makes {runs} runs; at most {MOST} are allowed: "
             "shorten its lists or split it into several files"
         )
-    combinations = itertools.product(*(values for _, values in axes.values()))
-    return [_run(base, axes, combination) for combination in combinations]
+    made = []
+    for combination in itertools.product(*(values for _, values in axes.values())):
+        changed = dict(zip(axes, copy.deepcopy(combination), strict=True))
+        changes = [(axes[key][0], value) for key, value in changed.items()]
+        sections_first = sorted(changes, key=lambda change: len(change[0]))
+        made.append((changed, _changed(base, sections_first)))
+    return made
 
 
 Axes = dict[str, tuple[list[str], list[Any]]]
@@ -208,15 +208,6 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, bool) != isinstance(other, bool):
         return False
     return bool(one == other) or _words(one) == _words(other)
-
-
-def _run(
-    base: dict[str, Any], axes: Axes, combination: tuple[Any, ...]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    chosen = zip(axes.values(), combination, strict=True)
-    changes = [(path, value) for (path, _), value in chosen]
-    tree = _changed(base, sorted(changes, key=lambda change: len(change[0])))
-    return dict(zip(axes, copy.deepcopy(combination), strict=True)), tree
 
 
 def label(changed: dict[str, Any]) -> str:
@@ -266,16 +257,8 @@ def differences(
     about itself, is no part of the experiment and left out.
     """
     a, b = dict(_flat(one, "")), dict(_flat(other, ""))
-    return {
-        k: (a.get(k), b.get(k))
-        for k in [*a, *(k for k in b if k not in a)]
-        if _differ(a.get(k), b.get(k))
-    }
-
-
-def _differ(one: Any, other: Any) -> bool:
-    both_nan = one != one and other != other
-    return bool(one != other) and not both_nan
+    pairs = ((k, a.get(k), b.get(k)) for k in {**a, **b})  # NaN is NaN
+    return {k: (x, y) for k, x, y in pairs if x != y and (x == x or y == y)}
 
 
 def _flat(tree: dict[str, Any], above: str) -> Iterator[tuple[str, Any]]:

@@ -53,11 +53,6 @@ def json_schema() -> Schema:
     }
 
 
-def summary(thing: Any) -> str:
-    """Return the first line of a docstring."""
-    return (inspect.getdoc(thing) or "").split("\n")[0]
-
-
 @lru_cache(maxsize=512)
 def descriptions(thing: Any) -> dict[str, str]:
     """Return what a docstring says of each argument or attribute, on one line."""
@@ -90,7 +85,7 @@ def _properties(section: type, definitions: Schema) -> dict[str, Schema]:
 
 def _key(field: Field[Any], hint: Any, said: str, definitions: Schema) -> Schema:
     """Return the schema of one key: a member, a section or a value."""
-    parts = [h for h in (hint, *typing.get_args(hint)) if _is_part(h)]
+    parts = reader.part_types(hint)
     if list[Part] in (hint, *typing.get_args(hint)):
         one = _reference(field, Part, definitions)
         return _about({"anyOf": [one, {"type": "array", "items": one}]}, said)
@@ -108,14 +103,7 @@ def _key(field: Field[Any], hint: Any, said: str, definitions: Schema) -> Schema
         schema: Schema = {"anyOf": [{"enum": names}, {"pattern": _OWN}]}
     else:
         schema = _type(hint)
-    default = field.default
-    if field.default_factory is not MISSING:
-        default = field.default_factory()
-    return _about(schema, said, default)
-
-
-def _is_part(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Part)
+    return _about(schema, said, reader.default(field))
 
 
 def _about(schema: Schema, said: str, default: Any = MISSING) -> Schema:
@@ -123,17 +111,14 @@ def _about(schema: Schema, said: str, default: Any = MISSING) -> Schema:
     if said:
         schema["description"] = _sentence(said)
     empty = (MISSING, inspect.Parameter.empty, None)
-    if not any(default is nothing for nothing in empty) and _finite(default):
+    finite = not isinstance(default, float) or math.isfinite(default)
+    if finite and not any(default is nothing for nothing in empty):
         schema["default"] = json.loads(json.dumps(default))
     return schema
 
 
 def _sentence(said: str) -> str:
     return said[:1].upper() + said[1:]
-
-
-def _finite(value: Any) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _reference(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
@@ -156,7 +141,8 @@ def _member(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
         required = [o.name for o in options if o.default is o.empty]
         if not required:
             bare.append(name)
-        constant = {"const": name, "description": summary(function)}
+        summary = lookup.about(kind, name).summary
+        constant = {"const": name, "description": summary}
         if name == default.get("name"):
             constant["default"] = name
             required = [key for key in required if key not in default]
@@ -164,7 +150,7 @@ def _member(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
             required.insert(0, "name")
         keys = _with_renamed(kind, {**_options(function), **common})
         tables.append(_table({"name": constant, **keys}, required))
-        tables[-1] |= {"title": name, "description": summary(function)}
+        tables[-1] |= {"title": name, "description": summary}
     if kind in reader.MAY_BE_NONE:
         bare.append("none")
         tables.append(_table({"name": {"const": "none"}, **common}, ["name"]))

@@ -47,7 +47,7 @@ def from_dict(tree: dict[str, Any]) -> Experiment:
         Refusal: an unknown section, key, name or option, a wrong type, or a value
             out of range.
     """
-    tree = _given(lookup.typed("the experiment", tree, dict))
+    tree = _plain(lookup.typed("the experiment", tree, dict))
     if "grid" in tree:
         raise Refusal(
             "a [grid] stands for several experiments; expand it into single ones, "
@@ -63,23 +63,10 @@ def from_dict(tree: dict[str, Any]) -> Experiment:
     return experiment
 
 
-def _given(value: Any) -> Any:
-    """Copy without the `None`s: TOML has none, and they mean "left out"."""
-    if isinstance(value, dict):
-        return {k: _given(v) for k, v in value.items() if v is not None}
-    if isinstance(value, list | tuple):
-        return [_given(v) for v in value]
-    return value
-
-
 def _section(cls: Any, where: str, value: Any) -> Any:
     """Read a table as an object of `cls`."""
     table = lookup.typed(where, value, dict)
-    _known(where, table, [f.name for f in fields(cls)])
-    return cls(**_values(fields(cls), cls, where, table))
-
-
-def _known(where: str, table: dict[str, Any], allowed: list[str]) -> None:
+    allowed = [f.name for f in fields(cls)]
     for key in table:
         if key not in allowed:
             place = f"[{where}] has no key" if where else "an experiment has no section"
@@ -87,6 +74,7 @@ def _known(where: str, table: dict[str, Any], allowed: list[str]) -> None:
                 f"{place} '{key}'{lookup.nearest(str(key), allowed)}; "
                 f"there are: {', '.join(allowed)}"
             )
+    return cls(**_values(fields(cls), cls, where, table))
 
 
 def _values(
@@ -97,7 +85,7 @@ def _values(
     values: dict[str, Any] = {}
     for f in wanted:
         inner, hint = f"{where}.{f.name}".lstrip("."), hints[f.name]
-        kinds = [k for k in (hint, *typing.get_args(hint)) if _is_part(k)]
+        kinds = part_types(hint)
         if list[Part] in (hint, *typing.get_args(hint)):
             if f.name in table or hint == list[Part]:
                 given = table.get(f.name, [])  # a single table, or a name, is a list
@@ -120,15 +108,20 @@ def _values(
     return values
 
 
-def _is_part(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Part)
+def part_types(hint: Any) -> list[type[Part]]:
+    """Return the types of parts that the type of a field is or allows."""
+    types = (hint, *typing.get_args(hint))
+    return [t for t in types if isinstance(t, type) and issubclass(t, Part)]
+
+
+def default(f: Field[Any]) -> Any:
+    """Return the default of a field; MISSING where it has none."""
+    return f.default if f.default_factory is MISSING else f.default_factory()
 
 
 def default_part(f: Field[Any]) -> dict[str, Any]:
     """Return the default part of a field; empty where it has none."""
-    if f.default_factory is MISSING:
-        return {}
-    part = f.default_factory()
+    part = default(f)
     return {"name": part.name, **part.options} if isinstance(part, Part) else {}
 
 
@@ -213,6 +206,7 @@ def to_dict(experiment: Experiment) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    """Copy without the `None`s: TOML has none, and they mean "left out"."""
     if is_dataclass(value):
         own = {f.name: getattr(value, f.name) for f in fields(value)}
         value = own | own.pop("options") if isinstance(value, Part) else own

@@ -8,7 +8,7 @@ import re
 import textwrap
 import typing
 from collections.abc import Iterator
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from typing import Any, Literal
 
 from troth import lookup
@@ -82,9 +82,7 @@ def _chosen(kind: str, name: str) -> dict[str, Any]:
 def _section(field: Field[Any], given: Any) -> Iterator[str]:
     """Yield the lines of one section, or of one plain key."""
     said = descriptions(Experiment)[field.name]
-    default = field.default
-    if field.default_factory is not MISSING:
-        default = field.default_factory()
+    default = reader.default(field)
     if not is_dataclass(default) and not isinstance(default, list):
         yield _line(field.name, {field.name: given}, default, said)
         return

@@ -147,8 +147,13 @@ def inline(value: Any) -> str:
     )
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether a text is valid Unicode: a shell may pass on any bytes."""
+    return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
 def _text(value: str) -> str:
     """Quote a string, escaped as in JSON; TOML forbids one character more."""
-    if any("\ud800" <= c <= "\udfff" for c in value):
+    if not is_unicode(value):
         raise Refusal(f"the text {value!r} cannot be written: it is not valid Unicode")
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

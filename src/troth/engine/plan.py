@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from troth import devices
+from troth import devices, files
 from troth.config.schema import Experiment
 from troth.engine.engine import Engine, Plan
 from troth.engine.population import Population
@@ -190,7 +190,7 @@ def check(need: Need, rows: Path, path: Path) -> None:
     The present size of the state file `rows` counts; models are written to `path`.
     """
     there = rows.stat().st_size if rows.exists() else 0
-    state, models = _above(rows), _above(path)
+    state, models = files.above(rows), files.above(path)
     if not state.is_dir() or not os.access(state, os.W_OK):
         raise Refusal(
             f"the state file {rows} cannot be made, for {state} is not a folder you "
@@ -213,11 +213,6 @@ def _room(folder: Path, wanted: int, need: Need, remedy: str) -> None:
             f"disk of {folder} would have to take {size(wanted)} and has "
             f"{size(free)} free; make room, or set {remedy}"
         )
-
-
-def _above(path: Path) -> Path:
-    """Return the nearest existing folder above a path."""
-    return next(p for p in path.absolute().parents if p.exists())
 
 
 def size(count: int) -> str:

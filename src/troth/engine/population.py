@@ -196,17 +196,12 @@ class Slots:
 
     def __init__(self, n: int, shadow: bool) -> None:
         """Keep slots that `saved` has seen if `shadow`, else one slot for good."""
-        self.table = np.full(n, -1, dtype=np.int64)
+        self.table = np.full(n, -1, dtype=np.int64)  # of each client; −1: none yet
         self.used = 0  # all slots are below
         self._shadow = shadow
         self._settled = np.zeros(n, dtype=bool)  # may be written where they are
         self._free = np.zeros(0, dtype=np.int64)
         self._left: list[np.ndarray] = []  # by clients that moved since `saved`
-
-    def of(self, clients: np.ndarray) -> np.ndarray:
-        """Return the slots of clients; −1: none yet."""
-        found: np.ndarray = self.table[clients]
-        return found
 
     def take(self, clients: np.ndarray) -> np.ndarray:
         """Assign slots to which these clients may be written."""
@@ -216,7 +211,7 @@ class Slots:
             self._left.append(before[before >= 0])
         self.table[moving] = self._fresh(len(moving))
         self._settled[moving] = True
-        return self.of(clients)
+        return self.table[clients]  # type: ignore[no-any-return]
 
     def _fresh(self, count: int) -> np.ndarray:
         again = min(count, len(self._free))
@@ -298,7 +293,7 @@ class Population:
     def read(self, clients: np.ndarray) -> Tensor:
         """Return the rows of some clients, [c, width], on the device of `start`."""
         self._asked = clients
-        slots, device = self._slots.of(clients), self.start.device
+        slots, device = self._slots.table[clients], self.start.device
         known = np.flatnonzero(slots >= 0)
         if self.width and len(known) == len(clients) > 0:
             return self._rows.get(slots).to(device)
@@ -319,7 +314,7 @@ class Population:
     def prefetch(self, clients: np.ndarray) -> None:
         """Read rows ahead that are needed next, except those read last."""
         if isinstance(self._rows, RowFile):
-            slots = self._slots.of(clients[~np.isin(clients, self._asked)])
+            slots = self._slots.table[clients[~np.isin(clients, self._asked)]]
             self._rows.fetch(slots[slots >= 0])
 
     def each(self, groups: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, Tensor]]:
