@@ -91,15 +91,13 @@ def norms(rows: Tensor) -> Tensor:
     safe = rows.dtype.itemsize < wide.itemsize  # no square leaves the range
     if safe and rows.numel() <= _NUMBERS.get(rows.device.type, 0):
         return _length(rows, wide)
-    total = rows.new_zeros(rows.shape[0], dtype=wide)
-    if safe:
-        for block in blocks(rows):
-            total += _length(rows[:, block], wide) ** 2
-        return total.sqrt()
-    largest = _sizes(rows).clamp(min=torch.finfo(wide).tiny)
+    total, unit = rows.new_zeros(len(rows), dtype=wide), rows.new_ones(len(rows))
+    if not safe:
+        unit = _sizes(rows).clamp(min=torch.finfo(wide).tiny)
     for block in blocks(rows):
-        total += _length(rows[:, block] / largest[:, None], wide) ** 2
-    return largest * total.sqrt()
+        part = rows[:, block] if safe else rows[:, block] / unit[:, None]
+        total += _length(part, wide) ** 2
+    return unit * total.sqrt()
 
 
 def finite(rows: Tensor) -> Tensor:

@@ -217,9 +217,7 @@ class Feed:
         if split.row.numel() == 0:
             return self.nothing(len(ids))
         x, y = self.gather(slots, split)
-        none = x.new_zeros(len(ids), dtype=torch.long)
-        weight = weight.to(x.device, self.dtype)
-        return Batch(x, y, weight, none[0], none, none, none[:, None][:, :0])
+        return _of_all_steps(x, y, weight.to(x.device, self.dtype))
 
     def places(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return each client's first training slot and number of slots, two [n]."""
@@ -239,6 +237,10 @@ class Feed:
             t.new_zeros(clients, 0, *t.shape[1:])
             for t in (self.data.x, self.data.train.y)
         )
-        zero = x.new_zeros(clients, dtype=torch.long)
-        weight = x.new_zeros(clients, 0, dtype=self.dtype)
-        return Batch(x, y, weight, zero[0], zero, zero, zero[:, None][:, :0])
+        return _of_all_steps(x, y, x.new_zeros(clients, 0, dtype=self.dtype))
+
+
+def _of_all_steps(x: Tensor, y: Tensor, weight: Tensor) -> Batch:
+    """Return a batch of every client that belongs to no step and has no groups."""
+    zero = x.new_zeros(len(x), dtype=torch.long)
+    return Batch(x, y, weight, zero[0], zero, zero, zero[:, None][:, :0])

@@ -102,16 +102,9 @@ def paired(a: np.ndarray, b: np.ndarray, higher_is_better: bool = True) -> Paire
     mean, half = interval(difference)
     up, down = int((difference > 0).sum()), int((difference < 0).sum())
     better, worse = (up, down) if higher_is_better else (down, up)
-    return Paired(
-        mean_difference=mean,
-        low=mean - half,
-        high=mean + half,
-        p_value=_signed_ranks(difference),
-        better=better,
-        worse=worse,
-        equal=len(difference) - up - down,
-        n=len(difference),
-    )
+    p_value, n = _signed_ranks(difference), len(difference)
+    equal = n - up - down
+    return Paired(mean, mean - half, mean + half, p_value, better, worse, equal, n)
 
 
 def _signed_ranks(difference: np.ndarray) -> float:
@@ -138,18 +131,15 @@ def by_seed(runs: Sequence[Row]) -> list[Group]:
     for i in _distinct(runs):
         rest = {k: v for k, v in runs[i][0].items() if k != "seed"}
         groups.setdefault(frozenset(_written(rest).items()), []).append(i)
-    return [_group(runs, members) for members in groups.values()]
-
-
-def _group(runs: Sequence[Row], members: list[int]) -> Group:
-    tables = [_numbers(runs[i][1]) for i in members]
-    shared = [k for k in tables[0] if all(k in t for t in tables)]
-    return Group(
-        settings={k: v for k, v in runs[members[0]][0].items() if k != "seed"},
-        seeds=[runs[i][0].get("seed") for i in members],
-        runs=members,
-        numbers={k: interval([t[k] for t in tables]) for k in shared},
-    )
+    found = []
+    for members in groups.values():
+        settings = {k: v for k, v in runs[members[0]][0].items() if k != "seed"}
+        seeds = [runs[i][0].get("seed") for i in members]
+        tables = [_numbers(runs[i][1]) for i in members]
+        shared = [k for k in tables[0] if all(k in t for t in tables)]
+        numbers = {k: interval([t[k] for t in tables]) for k in shared}
+        found.append(Group(settings, seeds, members, numbers))
+    return found
 
 
 def pairs(runs: Sequence[Row]) -> list[Pair]:

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,8 +35,7 @@ _WHOLE = (
 )
 
 
-@dataclass
-class Certified:
+class Certified(NamedTuple):
     """The certificates of one setting."""
 
     settings: dict[str, str]  # as the file has them
@@ -46,8 +45,7 @@ class Certified:
     rows: dict[tuple[str, int], np.ndarray]  # of the table, by model and client
 
 
-@dataclass
-class Audit:
+class Audit(NamedTuple):
     """What an audit found, and how."""
 
     table: Table
@@ -81,12 +79,15 @@ def clients(file: Path) -> Table:
     known = any(metric in found for metric in METRICS)
     if not {"client", "malicious", "test"} <= {*found} or not known:
         raise ValueError("columns are missing")
-    whole = [name for name in found if name in _WHOLE]
-    if not all(((found[n] >= 0) & (found[n] < 2**53)).all() for n in whole):
-        raise ValueError("a number is missing")
+    _check_whole(found, {*found} & {*_WHOLE})
     if not np.array_equal(found["client"], np.arange(len(found["client"]))):
         raise ValueError("clients are not numbered from 0")
     return found
+
+
+def _check_whole(table: Table, names: set[str]) -> None:
+    if not all(((table[n] >= 0) & (table[n] < 2**53)).all() for n in names):
+        raise ValueError("a number is missing")
 
 
 def audit(file: Path) -> Audit:
@@ -98,9 +99,7 @@ def audit(file: Path) -> Audit:
         needed |= {"conflicting", "biased", *(f"disparity{end}" for end in _ENDS)}
     if not needed <= {*table}:
         raise ValueError("columns are missing")
-    for name in needed & {"client", "examples", "conflicting"}:
-        if not ((table[name] >= 0) & (table[name] < 2**53)).all():
-            raise ValueError("a number is missing")
+    _check_whole(table, needed & {"client", "examples", "conflicting"})
     said = json.loads(file.with_suffix(".json").read_text("utf-8"))
     settings = dict(said["settings"])
     settings |= {key: float(settings[key]) for key in ("limit", "confidence")}

@@ -94,7 +94,15 @@ def personalize(
 
     Read on: `docs/how-to/newcomers.md`.
     """
-    _check(rounds, test)
+    if rounds < 0:
+        raise Refusal(
+            f"rounds = {rounds} must be at least 0, which is as many as the average "
+            "client was asked"
+        )
+    if not 0 <= test < 1:
+        raise Refusal(
+            f"test = {test} must be a share of the examples: at least 0 and below 1"
+        )
     run = run if isinstance(run, Run) else Run(run)
     e, where = run.experiment, build.device(device)
     made = _ready(run, read(run.experiment, data), test, where)
@@ -136,18 +144,6 @@ def _newcomer(run: Run, made: _Made, w: Tensor, v: Tensor, rounds: int) -> Newco
     return Newcomer(net, rounds, examples, own, shared, tensors, mark)
 
 
-def _check(rounds: int, test: float) -> None:
-    if rounds < 0:
-        raise Refusal(
-            f"rounds = {rounds} must be at least 0, which is as many as the average "
-            "client was asked"
-        )
-    if not 0 <= test < 1:
-        raise Refusal(
-            f"test = {test} must be a share of the examples: at least 0 and below 1"
-        )
-
-
 def _ready(run: Run, arrays: Arrays, test: float, where: torch.device) -> _Made:
     """Make the newcomer's engine and data.
 
@@ -186,21 +182,18 @@ def _made(run: Run, arrays: Arrays, marks: np.ndarray, where: torch.device) -> _
     data, prepared, _ = preprocess.deal(e.features, raw, fitted=fitted)
     net = run.network().to(where, dtype)
     engine = build.make_engine(e, net, data, arrays, _members(run), plan)
-    return _Made(engine, data, _features(prepared))
+    features: list[Tensor] = []
+    if prepared:
+        shape = prepared.imputed.shape[1:]
+        whole = (v.reshape(shape) for v in prepared.statistics[:3])
+        features = [torch.from_numpy(v) for v in whole]
+    return _Made(engine, data, features)
 
 
 def _members(run: Run) -> int:
     """Return how many clients took part."""
     facts = run.experiment.resolved
     return int(facts["clients"] - facts.get("newcomers", 0))
-
-
-def _features(prepared: preprocess.Prepared | None) -> list[Tensor]:
-    """Return fill, mean and std that prepare the newcomer's inputs."""
-    if prepared is None:
-        return []
-    shape = prepared.imputed.shape[1:]
-    return [torch.from_numpy(v.reshape(shape)) for v in prepared.statistics[:3]]
 
 
 def _marks(run: Run, arrays: Arrays, test: float, valid: float) -> np.ndarray:
