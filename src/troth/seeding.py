@@ -186,11 +186,7 @@ def _walk(value: np.ndarray, whole: list[np.ndarray]) -> np.ndarray:
 def _feistel(
     rounds: list[np.ndarray], value: np.ndarray, a: np.ndarray, b: np.ndarray
 ) -> np.ndarray:
-    """Do one pass over Z_a × Z_b: each half moves by a keyed hash of the other.
-
-    All in 32 bits, which numpy wraps; a and b are below 2¹⁶, so the top half of the
-    hash times either is exact.
-    """
+    """Do one pass over Z_a × Z_b, in 32 bits: a and b are below 2¹⁶."""
     left = value // b
     right = value - left * b
     for i, key in enumerate(rounds):

@@ -164,10 +164,7 @@ def _pull(graph: Any, v: Any, g: Any) -> tuple[Any, Any, float] | None:
 
 
 def _share(graph: Any, v: Any, g: Any) -> tuple[Any, Any] | None:
-    """Split a gradient factor·rest into (rest, factor), if both are then unchanged.
-
-    The factor is one number, or one per client.
-    """
+    """Split a gradient factor·rest: (rest, factor of each client), if both last."""
     if g.target is not _ATEN.mul.Tensor or len(g.users) != 1:
         return None
     clients, wide = v.meta["val"].shape

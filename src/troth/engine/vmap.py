@@ -130,10 +130,7 @@ def captures(tensor: Tensor) -> bool:
 
 
 def _marked(graph: Callable[..., Any]) -> Callable[..., Any]:
-    """Replay a trace of few operations without capture, which would only copy inputs.
-
-    Outputs that lie in reused memory are marked.
-    """
+    """Replay few operations without capture, and mark outputs in reused memory."""
 
     def replay(*tensors: Tensor) -> Any:
         out = graph(*tensors)

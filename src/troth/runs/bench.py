@@ -17,16 +17,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from troth import lookup
-from troth.client import client
+from troth import build, lookup
 from troth.config import reader
 from troth.engine import plan
-from troth.engine.batches import Feed
-from troth.engine.engine import Engine, Plan
+from troth.engine.engine import Engine
 from troth.engine.population import Population
 from troth.networks import task
 from troth.networks.kernels import precision
-from troth.types import Broadcast, Data, Split
+from troth.types import Arrays, Broadcast, Data, Split
 
 _BATCH, _EXAMPLES, _REPEATS = 16, 64, 5
 
@@ -62,9 +60,7 @@ def measure(
         n: clients in a round; 0: 10 on a CPU, 100 on a GPU.
         cases: the models.
     """
-    from troth.build import device as place
-
-    where = place(device)
+    where = build.device(device)
     n = n or (10 if where.type == "cpu" else 100)
     return [_measure(case, where, n, quick) for case in cases[: 2 if quick else None]]
 
@@ -122,10 +118,9 @@ def _engine(
     """Build the engine with the plan that it chooses for a long run."""
     train = {"steps": steps, "batch": _BATCH, "lr": 0.05}
     experiment = reader.from_dict({"train": train})
-    feed = Feed(data, _BATCH, False, 0, torch.float32)
+    arrays = Arrays(np.zeros(0), np.zeros(0), classes=10)
+    engine = build.make_engine(experiment, net, data, arrays, n, None)
     w0 = task.flatten(net)
-    objective, make = task.Objective(net, 10), client.maker(experiment)
-    engine = Engine(objective, make, feed, w0, "float32", Plan("loop", 1))
     key = w0.new_zeros((), dtype=torch.long)
     broadcast = Broadcast(w0, w0.new_zeros(0), w0.new_ones(()), key)
     population = Population(n, engine.start(w0), where)

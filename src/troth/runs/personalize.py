@@ -145,10 +145,7 @@ def _newcomer(run: Run, made: _Made, w: Tensor, v: Tensor, rounds: int) -> Newco
 
 
 def _ready(run: Run, arrays: Arrays, test: float, where: torch.device) -> _Made:
-    """Make the newcomer's engine and data.
-
-    Examples are set aside for validation only where the personalizer uses them.
-    """
+    """Make the newcomer's engine and data; validate only where it is used."""
     e, m = run.experiment, len(arrays.y)
     made = _made(run, arrays, _marks(run, arrays, test, valid=0.0), where)
     if not build.chooses(made.engine.client):
@@ -197,10 +194,9 @@ def _members(run: Run) -> int:
 
 
 def _marks(run: Run, arrays: Arrays, test: float, valid: float) -> np.ndarray:
-    """Return TRAIN, VALID or TEST for each example, as marked; else draw.
+    """Return TRAIN, VALID or TEST for each example, as marked or else drawn.
 
-    `valid` is a share of what is not held out for tests. The run's seed, and a number
-    that none of its clients has, key the draw.
+    `valid` is a share of what is not held out for tests.
     """
     if arrays.split is not None:
         if not (arrays.split == TRAIN).any():
@@ -212,6 +208,6 @@ def _marks(run: Run, arrays: Arrays, test: float, valid: float) -> np.ndarray:
     parts = (1 - test) * (1 - valid), (1 - test) * valid, test
     client = np.zeros(len(arrays.y), np.int64)
     plain = arrays.classes > 0 and arrays.y.ndim == 1
-    number = np.array([run.experiment.resolved["clients"]])
+    number = np.array([run.experiment.resolved["clients"]])  # that no client has
     label = arrays.y if plain else client
     return deal(label, client, number, parts, run.experiment.seed)

@@ -86,11 +86,7 @@ def summaries(
 
 
 def write(
-    built: Built,
-    path: Path,
-    journal: Journal,
-    tables: Tables,
-    began: float,
+    built: Built, path: Path, journal: Journal, tables: Tables, began: float
 ) -> dict[str, Any]:
     """Write the files of a finished run; the summary last, since it says so."""
     f, data = built.federation, built.data

@@ -270,10 +270,7 @@ def _rounds(
 def _stepped(
     f: Federation, stacks: Sequence["Stack"], ahead: bool
 ) -> tuple[list[Record], Exception | None]:
-    """Step one round; where `ahead`, stacks begin the next while others end this one.
-
-    Also return why that could not begin: this round is written down first.
-    """
+    """Step one round, and `ahead` begin the next; also return why that failed."""
     records, failed = [] if stacks else [f.step()], None
     for stack in stacks:
         records += stack.land()

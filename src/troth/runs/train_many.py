@@ -26,15 +26,8 @@ from troth.types import Refusal
 if TYPE_CHECKING:
     from troth.federation.stacked import Stack
 
-MAY_DIFFER = (
-    "seed",
-    "adversary",
-    "attack",
-    "corruption",
-    "filter",
-    "aggregator",
-    "server",
-)
+_SERVERS = ("filter", "aggregator", "server")
+MAY_DIFFER = ("seed", "adversary", "attack", "corruption", *_SERVERS)
 """Sections in which runs that step together may differ."""
 _ASIDE = ("resolved", "name", "checkpoint", "output")
 
