@@ -40,7 +40,6 @@ class Cost(NamedTuple):
 class Planned(NamedTuple):
     """One run of a grid."""
 
-    changed: dict[str, Any]  # dotted key → value
     label: str
     experiment: Experiment
 
@@ -184,7 +183,7 @@ def plan(sections: dict[str, Any], device: str | None) -> list[Planned]:
         label = reader.label(changed)
         name = ",".join(part for part in (experiment.name, label) if part)
         experiment = dataclasses.replace(experiment, name=name)
-        runs.append(Planned(changed, label, experiment))
+        runs.append(Planned(label, experiment))
     return runs
 
 

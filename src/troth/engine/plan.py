@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from troth import devices, files
 from troth.config.schema import Experiment
@@ -38,12 +39,12 @@ def choose(
     whose results are discarded. A compiler is tried only where the `client_steps` of
     the whole run are enough to pay for it.
     """
-    best, best_time = None, float("inf")
+    best, best_time, rows = None, float("inf"), population.read(cohort)
     given = how != "auto" and (chunk > 0 or how in ("loop", "threads"))
     for plan in _candidates(engine, len(cohort), how, chunk, workers):
         if given:
             return plan
-        seconds = _time(engine, plan, broadcast, population, cohort)
+        seconds = _time(engine, plan, broadcast, rows, cohort)
         if seconds < best_time * (1.0 if best is None else _BETTER):
             best, best_time = plan, seconds
     if best is None:
@@ -54,7 +55,7 @@ def choose(
     left = best_time * client_steps
     if how == "auto" and not best.apart and left > _WORTH_COMPILING:
         plan = best._replace(how="compiled")
-        if _time(engine, plan, broadcast, population, cohort) < best_time * _BETTER:
+        if _time(engine, plan, broadcast, rows, cohort) < best_time * _BETTER:
             best = plan
     return best
 
@@ -100,15 +101,10 @@ def _fits(engine: Engine, n: int) -> int:
 
 
 def _time(
-    engine: Engine,
-    plan: Plan,
-    broadcast: Broadcast,
-    population: Population,
-    cohort: np.ndarray,
+    engine: Engine, plan: Plan, broadcast: Broadcast, rows: Tensor, cohort: np.ndarray
 ) -> float:
     """Measure seconds per client step; infinite where the plan does not run here."""
     engine.use(plan)
-    rows = population.read(cohort)
 
     def once() -> float:
         began = time.perf_counter()
