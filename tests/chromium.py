@@ -134,14 +134,6 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.cdp("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
-    def shot(self, file, whole=False):
-        given = {"format": "png", "captureBeyondViewport": whole}
-        if whole:
-            size = self.cdp("Page.getLayoutMetrics")["cssContentSize"]
-            given["clip"] = {**size, "scale": 1}
-        data = self.cdp("Page.captureScreenshot", **given)["data"]
-        file.write_bytes(base64.b64decode(data))
-
     def pdf(self, file):
         file.write_bytes(base64.b64decode(self.do("POST", "/print", {})))
 

@@ -46,11 +46,6 @@ def contents(path):
     return summary, [(path / name).read_bytes() for name in RESULTS]
 
 
-def written(tree, file):
-    file.write_text(reader.dumps(tree))
-    return file
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The same run with its state in memory, never stopped."""
@@ -105,8 +100,8 @@ main()
 @pytest.mark.slow("a real process, with a limit on its files")
 def test_a_full_disk_stops_a_run_that_can_go_on(tmp_path, whole):
     """The system's own limit on files, of 15 rows, stands for a full disk."""
-    tree, out = changed(checkpoint={"every": 1}), tmp_path / "cut"
-    file = written(tree, tmp_path / "experiment.toml")
+    file, out = tmp_path / "experiment.toml", tmp_path / "cut"
+    file.write_text(reader.dumps(changed(checkpoint={"every": 1})))
     done = process(FULL, "run", file, "--out", out, 15 * D * 4)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "cannot be read or written (File too large)" in done.stderr

@@ -148,8 +148,12 @@ def _member(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
             required = [key for key in required if key not in default]
         else:
             required.insert(0, "name")
-        keys = _with_renamed(kind, {**_options(function), **common})
-        tables.append(_table({"name": constant, **keys}, required))
+        keys = {"name": constant, **_options(function), **common}
+        for (section, before), today in reader.RENAMED.items():
+            if section == kind and today in keys:  # still read, with a notice
+                now = {"description": f"Now {today}.", "deprecated": True}
+                keys[before] = {**keys[today], **now}
+        tables.append(_table(keys, required))
         tables[-1] |= {"title": name, "description": summary}
     if kind in reader.MAY_BE_NONE:
         bare.append("none")
@@ -177,16 +181,6 @@ def _options(function: Callable[..., Any]) -> dict[str, Schema]:
         name: _about(_type(hints.get(name, Any)), said.get(name, ""), option.default)
         for name, option in lookup.options(function).items()
     }
-
-
-def _with_renamed(kind: str, keys: dict[str, Schema]) -> dict[str, Schema]:
-    """Add the names that keys had before; they are still read, with a notice."""
-    renamed = {
-        before: {**keys[today], "description": f"Now {today}.", "deprecated": True}
-        for (section, before), today in reader.RENAMED.items()
-        if section == kind and today in keys
-    }
-    return keys | renamed
 
 
 def _type(hint: Any) -> Schema:

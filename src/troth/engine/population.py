@@ -209,17 +209,11 @@ class Slots:
         before = self.table[moving]
         if (before >= 0).any():
             self._left.append(before[before >= 0])
-        self.table[moving] = self._fresh(len(moving))
-        self._settled[moving] = True
+        again, self._free = np.split(self._free, [len(moving)])
+        end = self.used + len(moving) - len(again)
+        self.table[moving] = np.concatenate([again, np.arange(self.used, end)])
+        self.used, self._settled[moving] = end, True
         return self.table[clients]  # type: ignore[no-any-return]
-
-    def _fresh(self, count: int) -> np.ndarray:
-        again = min(count, len(self._free))
-        more = count - again
-        ahead = np.arange(self.used, self.used + more)
-        found = np.concatenate([self._free[:again], ahead])
-        self._free, self.used = self._free[again:], self.used + more
-        return found
 
     def saved(self) -> None:
         """Mark the table as safe: slots that it does not name may be used again."""

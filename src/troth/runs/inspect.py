@@ -258,6 +258,7 @@ def opened(paths: Sequence[str | Path]) -> list[Dossier]:
 
 
 def _runs(root: Path) -> list[Path]:
+    """Return the folders of runs, as the grid, or the chain of attacks, has them."""
     if (root / files.EXPERIMENT).exists():
         return [root]
     inside = sorted(p.parent for p in root.glob(f"*/{files.EXPERIMENT}"))
@@ -267,23 +268,18 @@ def _runs(root: Path) -> list[Path]:
                 f"{root} is a grid of which no run has begun; go on with it by: "
                 f"troth resume {shlex.quote(str(root))}"
             )
-        return _ordered(root, inside)
-    names = ", ".join(place.name for place in inside[:3])
-    more = f" (it holds runs: give them, such as {names})" if inside else ""
+        names = ["none", *files.STAGES]
+        if (root / files.GRID).exists():
+            with contextlib.suppress(Refusal):
+                grid = reader.expand(reader.read(root / files.GRID))
+                names = [reader.label(changed) for changed, _ in grid]
+        order = {name: i for i, name in enumerate(names)}
+        return sorted(inside, key=lambda p: (order.get(p.name, len(order)), p.name))
+    some = ", ".join(place.name for place in inside[:3])
+    more = f" (it holds runs: give them, such as {some})" if inside else ""
     raise Refusal(
         f"{root} is not the folder of a run{more}; give the folder that troth run wrote"
     )
-
-
-def _ordered(root: Path, inside: list[Path]) -> list[Path]:
-    """Sort the runs as the grid, or the chain of attacks, has them."""
-    names = ["none", *files.STAGES]
-    if (root / files.GRID).exists():
-        with contextlib.suppress(Refusal):
-            grid = reader.expand(reader.read(root / files.GRID))
-            names = [reader.label(changed) for changed, _ in grid]
-    order = {name: i for i, name in enumerate(names)}
-    return sorted(inside, key=lambda p: (order.get(p.name, len(order)), p.name))
 
 
 def _dossier(path: Path) -> Dossier:
