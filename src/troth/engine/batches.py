@@ -192,11 +192,8 @@ class Feed:
 
     def gather(self, slots: Tensor, split: Split) -> tuple[Tensor, Tensor]:
         """Gather inputs and labels at slots of any shape."""
-        device = self.data.x.device
-        flat = slots.reshape(-1).to(device)
-        x, y = self.data.x[split.row[flat]], split.y[flat]
-        shape = slots.shape
-        return x.reshape(*shape, *x.shape[1:]), y.reshape(*shape, *y.shape[1:])
+        slots = slots.to(self.data.x.device)
+        return self.data.x[split.row[slots]], split.y[slots]
 
     def whole(self, ids: np.ndarray, split: Split, few_shapes: bool = False) -> Batch:
         """Return a whole split of each client as one padded batch: [clients, most, …].
