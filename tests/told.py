@@ -8,6 +8,7 @@ import numpy as np
 
 from troth import files
 from troth.config import reader
+from troth.evaluation.evaluate import summarise
 
 
 def written(
@@ -57,8 +58,11 @@ def written(
     columns |= {"accuracy": own, "loss": 1 - own}
     columns |= {"shared_accuracy": both, "shared_loss": 1 - both}
     files.write_csv(path / files.CLIENTS, columns)
-    tables = {"personal": own[~bad], "shared": both[~bad]}
-    said = {kind: _numbers(values) for kind, values in tables.items()}
+    kinds = {"personal": own, "shared": both}
+    said: dict[str, Any] = {
+        kind: summarise({"accuracy": values, "loss": 1 - values}, columns["test"], bad)
+        for kind, values in kinds.items()
+    }
     lines = [
         json.dumps(files.plain({"round": r, "cohort": [], "evaluation": said}))
         for r in range(4)
@@ -69,15 +73,3 @@ def written(
     summary = {**said, "clients": n, "malicious": int(bad.sum()), "rounds": 4}
     files.write_json(path / files.SUMMARY, {**summary, "seconds": 1.25, "stayed": 0})
     return path
-
-
-def _numbers(values):
-    found = {}
-    for name, column in {"accuracy": values, "loss": 1 - values}.items():
-        known = np.sort(column[~np.isnan(column)])
-        tail = max(1, len(known) // 10)
-        parts = {"mean": known, "weighted": known}
-        parts |= {"worst10": known[:tail], "best10": known[-tail:]}
-        found |= {f"{name}_{kind}": float(part.mean()) for kind, part in parts.items()}
-        found[f"{name}_std"] = float(known.std())
-    return found
