@@ -121,7 +121,10 @@ by itself, and always the same."""
 
 
 def _no_gradients(*arguments: Any) -> Any:
-    raise Refusal("this task gives no such gradients; build it by `networks.task`")
+    raise Refusal(
+        "this task has no gradients of its outputs and no gradients in its inputs; "
+        "build it by `networks.task`"
+    )
 
 
 class Task(NamedTuple):
