@@ -27,10 +27,10 @@ def card(made, client, run=""):
     return [c for c in made["cards"] if c["client"] == client and run in c["run"]][0]
 
 
-def text(one, rule):
-    """The one sentence by this rule."""
-    (found,) = [s["text"] for s in one["sentences"] if s["rule"] == rule]
-    return str(found)
+def values(one, rule):
+    """What stands in the places of that sentence."""
+    (found,) = [s["values"] for s in one["sentences"] if s["rule"] == rule]
+    return found
 
 
 def rules(one):
@@ -62,15 +62,10 @@ def test_numbers_are_those_of_the_files(examined):
         assert read == (*own, t["train"], t["clipped"])
         if "lam" in t:
             assert one["chosen"] == {"lam": t["lam"]}
-            assert text(one, "lam.chosen") == (
-                f"λ = {t['lam']:.4g}, chosen for this client. λ sets how close its "
-                "model stays to the shared one."
-            )
+            assert values(one, "lam.chosen") == [f"{t['lam']:.4g}"]
         if not one["hostile"]:
-            assert text(one, "served.valid") == (
-                f"On its {t['valid']:.0f} validation examples, by which models are "
-                f"chosen, it has {t['valid_accuracy']:.3f}."
-            )
+            known = [f"{t['valid']:.0f}", f"{t['valid_accuracy']:.3f}"]
+            assert values(one, "served.valid") == known
     audit = files.read_csv(folders["personalizer=ditto+lam=auto"] / "audit.csv")
     for i, k in enumerate(audit["client"]):
         mine = card(made, int(k), "ditto")["shortcuts"]
@@ -85,35 +80,26 @@ def test_ranks_by_hand(told, tmp_path):
     assert found == [(1, 3), (3, 3), (1, 3), (None, 3), (None, 3)]
     low, high = card(made, 0)["interval"]  # Clopper and Pearson of 9 out of 10
     assert (round(low, 4), round(high, 4)) == (0.5550, 0.9975)
-    assert text(card(made, 0), "served.own") == (
-        "Accuracy of its own model: 0.900 on 10 test examples, 95 % interval 0.555 to "
-        "0.997. Rank 1 of 3; the mean of these 3 is 0.833."
-    )
+    served = "Accuracy 0.900 10 0.555 0.997 1 3 0.833".split()
+    assert values(card(made, 0), "served.own") == served
     assert "served.hostile" in rules(card(made, 3))
-    assert text(card(made, 4), "served.untested") == (
-        "It has no test examples, so its accuracy is not known."
-    )
+    assert values(card(made, 4), "served.untested") == ["accuracy"]
 
 
 def test_gains(told, tmp_path):
     own = told(tmp_path / "own", [0.9, 0.7], shared=[0.5, 0.8])
     local = told(tmp_path / "alone", [0.8, 0.8], personalizer="local")
     one = card(document(own, local), 0, "own")
-    assert text(one, "gain.shared") == (
-        "+0.400 compared with the shared model, which has 0.500 here."
-    )
-    assert text(one, "gain.local") == (
-        "+0.100 compared with training alone (“alone”), which has 0.800 here."
-    )
+    assert values(one, "gain.shared") == ["+0.400", "0.500"]
+    assert values(one, "gain.local") == ["+0.100", "“alone”", "0.800"]
     assert one["local"] == 0.8
     other = card(document(own), 1)
     place = tmp_path / "own-local"
-    asks = text(other, "gain.local_missing")
-    words = shlex.split(asks.split("into a new folder (--out): ")[1])
-    assert words[:2] == ["troth", "run"] and words[-3] == "personalizer=local"
-    assert words[-2:] == ["--out", str(place)]
-    page = f"Then show both on one page: troth report {own} {place}"
-    assert text(other, "gain.both") == page
+    (asks,) = values(other, "gain.local_missing")
+    words = shlex.split(asks)
+    assert words[:2] == ["troth", "run"]
+    assert words[-3:] == ["personalizer=local", "--out", str(place)]
+    assert values(other, "gain.both") == [f"troth report {own} {place}"]
     assert other["valid"] is None and "served.valid" not in rules(other)
 
 
@@ -121,19 +107,13 @@ def test_a_new_run_does_not_go_into_the_grid(examined):
     grid, name = examined / "attacked", "personalizer=ditto+lam=auto"
     one = card(document(grid / name), 1)
     place = examined / "attacked-no-attack" / name
-    said = text(one, "poisoning.no_twin")
-    assert "without the attack, into a new folder (--out): troth run " in said
-    assert shlex.split(said)[-2:] == ["--out", str(place)]
-    page = f"Then show both on one page: troth report {grid} {place}"
-    assert text(one, "poisoning.both") == page
+    assert values(one, "poisoning.no_twin")[0].endswith(f" --out {place}")
+    assert values(one, "poisoning.both") == [f"troth report {grid} {place}"]
 
 
 HOSTILE = {"hostile": [0, 0, 1], "attack": "sign_flip", "corruption": "auto"}
-WAYS = (
-    "1 of 3 clients are malicious: they train on random labels (corruption auto, which "
-    "here is random_labels), and they send the negative of their update (attack "
-    "sign_flip)."
-)
+RANDOM = "they train on random labels (corruption auto, which here is random_labels)"
+SENT = "they send the negative of their update (attack sign_flip)"
 
 
 def test_who_never_met_the_federation_is_not_under_attack(told, tmp_path):
@@ -141,55 +121,45 @@ def test_who_never_met_the_federation_is_not_under_attack(told, tmp_path):
     own = told(tmp_path / "own", accuracy, **HOSTILE)
     alone = told(tmp_path / "alone", accuracy, personalizer="local", **HOSTILE)
     made = document(own, alone)
-    assert text(card(made, 1, "own"), "poisoning.under") == (
-        f"{WAYS} The server combines updates by aggregator mean, and the accuracy of "
-        "0.900 above is under this attack."
-    )
+    ways = ["1", "3", f"{RANDOM}, and {SENT}"]
+    under = values(card(made, 1, "own"), "poisoning.under")
+    assert under == [*ways, "aggregator mean", "accuracy", "0.900"]
     one = card(made, 1, "alone")
-    assert text(one, "poisoning.apart") == (
-        f"{WAYS} This model was trained on its client's data alone, so its accuracy of "
-        "0.900 above does not depend on them."
-    )
+    assert values(one, "poisoning.apart") == [*ways, "accuracy", "0.900"]
     asked = {"under", "no_twin", "try", "one"}
     assert not rules(one) & {f"poisoning.{name}" for name in asked}
     bad = card(made, 2, "alone")  # its own labels are the wrong ones
     assert "poisoning.under" in rules(bad)
-    assert text(bad, "poisoning.one") == "Client 2 is one of them."
+    assert values(bad, "poisoning.one") == ["2"]
 
 
 DITTO = {"personalizer": {"name": "ditto", "lam": 0.1}}
 QUIET = HOSTILE | {"attack": "none"}
 COPIED = HOSTILE | {"attack": "mimic", "corruption": "none"}
 DROPPED = HOSTILE | {"dropped": [1, 0, 3]}
-UNDER = "1 of 3 clients are malicious: they {}. The server"
-RANDOM = "train on random labels (corruption auto, which here is random_labels)"
-TURNED = "train on flipped labels (corruption auto, which here is flip_labels)"
+TURNED = "they train on flipped labels (corruption auto, which here is flip_labels)"
 MIMIC = lookup.about("attack", "mimic").summary.rstrip(".")
 SENTENCES = [
-    (DITTO, 1, "lam.set", "λ = 0.1, which the experiment sets for all clients."),
-    (DITTO, 1, "lam.set", "λ sets how close a model stays to the shared one."),
-    ({}, 1, "rounds.every", "3 of 4 rounds. In each round the server selects all"),
-    (HOSTILE, 2, "rounds.undetected", "0 of its updates were dropped, clipped or down"),
-    (DROPPED, 2, "rounds.verdicts", "Its updates: 3 dropped. The rules do not know"),
-    (QUIET | {"classes": 2}, 0, "poisoning.under", UNDER.format(TURNED)),
-    (QUIET, 0, "poisoning.under", UNDER.format(RANDOM)),
-    (COPIED, 0, "poisoning.under", UNDER.format(f"do this: {MIMIC} (attack mimic)")),
+    (DITTO, 1, "lam.set", 0, "0.1"),
+    ({}, 1, "rounds.every", slice(3), ["3", "4", "3"]),
+    (HOSTILE, 2, "rounds.undetected", slice(0), []),
+    (DROPPED, 2, "rounds.verdicts", 0, "3 dropped"),
+    (QUIET | {"classes": 2}, 0, "poisoning.under", 2, TURNED),
+    (QUIET, 0, "poisoning.under", 2, RANDOM),
+    (COPIED, 0, "poisoning.under", 2, f"they do this: {MIMIC} (attack mimic)"),
 ]
 
 
 def test_sentences(told, tmp_path):
-    for i, (given, client, rule, words) in enumerate(SENTENCES):
+    for i, (given, client, rule, at, expected) in enumerate(SENTENCES):
         made = document(told(tmp_path / f"x{i}", [0.5, 0.9, 0.2], **given))
-        assert words in text(card(made, client), rule)
+        assert values(card(made, client), rule)[at] == expected
         for other in (0, client) if "dropped" in given else (0,):
             assert "rounds.undetected" not in rules(card(made, other))
     place = told(tmp_path / "drawn", [0.5, 1.0])
     file = place / "experiment.toml"
     file.write_text(file.read_text().replace("cohort = 0", "cohort = 1"))
-    assert text(card(document(place), 1), "rounds.asked") == (
-        "Selected in 3 of 4 rounds. In each round the server selects 1 of 2 clients, "
-        "and only these train."
-    )
+    assert values(card(document(place), 1), "rounds.asked") == ["3", "4", "1", "2"]
 
 
 def test_a_run_without_personalizer(told, tmp_path):
@@ -242,23 +212,17 @@ def test_a_certificate_of_other_parameters(examined, tmp_path):
     old = card(document(place), client)
     assert "certificate.stale" not in rules(old)
     file.write_text(file.read_text().replace(old["parameters"], "0" * 64))
-    said = text(card(document(place), client), "certificate.stale")
-    assert said.startswith(
-        "These certificates are for parameters 000000000000…, but the model has"
-    )
-    assert said.endswith(
-        f"Move {file} away and certify again: troth certify {place} --transform pixel "
-        f"--sigma 0.25 --client {client}"
-    )
+    asks = f"troth certify {place} --transform pixel --sigma 0.25 --client {client}"
+    stale = values(card(document(place), client), "certificate.stale")
+    assert stale == ["0" * 12, old["parameters"][:12], str(file), asks]
 
 
 def test_the_command_for_a_proof_is_whole(told, tmp_path):
     place = told(tmp_path / "x", [0.5, 1.0])
     one = card(document(place), 1)
     asks = f"troth certify {place} --transform pixel --sigma 0.25 --client 1"
-    assert text(one, "certificate.missing").endswith(f"noise level (sigma): {asks}")
-    asks = f"To audit it: troth audit {place} --client 1"
-    assert text(one, "shortcuts.missing").endswith(asks)
+    assert values(one, "certificate.missing") == [asks]
+    assert values(one, "shortcuts.missing") == [f"troth audit {place} --client 1"]
 
 
 def test_poisoning_beside_the_run_where_nobody_attacks(examined):
@@ -272,7 +236,7 @@ def test_poisoning_beside_the_run_where_nobody_attacks(examined):
     )
     far = sum(float((w[k].double() - w0[k].double()).square().sum()) for k in w) ** 0.5
     assert np.isclose(beside["moved"], far)
-    assert f"by {far:.4g} (" in text(one, "poisoning.moved")
+    assert values(one, "poisoning.moved")[0] == f"{far:.4g}"
     assert [b["run"] for b in other["poisoning"]["beside"]] == [one["run"]]
     assert "poisoning.no_twin" in rules(card(made, 1, "none"))
 
@@ -299,8 +263,7 @@ def test_an_error_is_better_when_it_is_lower(tmp_path):
     assert (first["rank"], first["metric"], first["interval"]) == (1, "error", None)
     assert {"certificate.never", "shortcuts.never", "served.plain"} <= rules(first)
     assert first["valid"] is not None and "served.valid" in rules(first)
-    said = text(first, "poisoning.try")
-    asks = shlex.split(said.split("into a new folder (--out): ")[1])
+    asks = shlex.split(values(first, "poisoning.try")[0])
     assert asks[-3:] == ["attack=sign_flip", "--out", str(tmp_path / "x-attacked")]
     settings = [word for word in asks if "=" in word and "/" not in word]
     troth.run(tree, settings=settings, out=tmp_path / "y")
@@ -321,4 +284,4 @@ def test_models_that_were_not_saved(tmp_path):
     assert one["parameters"] is None and "provenance.unsaved" in rules(one)
     for rule in ("certificate.unsaved", "shortcuts.unsaved"):
         asks = f"--set output.personal=true --out {tmp_path / 'x-kept'}"
-        assert text(one, rule).endswith(asks)
+        assert values(one, rule)[0].endswith(asks)
