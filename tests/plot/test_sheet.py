@@ -64,7 +64,7 @@ def test_equal_clients_have_no_median_line_and_equal_shares_are_half_as_dark():
     assert heat(figure).get_clim() == (0, pytest.approx(2 / 6))
 
 
-@pytest.mark.parametrize(("classes", "rows"), [(2, 10), (3, 9), (10, 10), (20, 20)])
+@pytest.mark.parametrize(("classes", "rows"), [(3, 9), (20, 20)])
 def test_one_row_per_class_in_its_own_brightness(classes, rows):
     figure = gallery.draw(images(200, classes), split(200, 100, 100), "")
     sheet = titled(figure, "Examples (1×4×4)")
@@ -98,15 +98,9 @@ def test_names_of_classes_stand_beside_those_that_somebody_has():
 def test_colours_and_large_pictures():
     arrays = images(30, 3, channels=3, side=320)
     arrays.x[:, 1:] = 0
-    figure = gallery.draw(arrays, split(30, 30), "")
-    pixels = np.asarray(heat(figure, "Examples (3×320×320)").get_array())
-    assert pixels.shape[0] < 2000
-    assert np.allclose(pixels[-1, 0], [1, 0, 0])
-
-
-def test_the_same_picture_every_time():
-    one, two = (rendered(gallery.draw(images(), split(60, 60), "t")) for _ in range(2))
-    assert np.array_equal(one, two)
+    found = heat(gallery.draw(arrays, split(30, 30), ""), "Examples (3×320×320)")
+    pixels = np.asarray(found.get_array())
+    assert pixels.shape[0] < 2000 and np.allclose(pixels[-1, 0], [1, 0, 0])
 
 
 def table(classes, m=40, d=5):
@@ -115,21 +109,15 @@ def table(classes, m=40, d=5):
     return Arrays(random.normal(size=(m, d)), y, classes)
 
 
-FULL = pytest.mark.slow("draws sixteen histograms")
-
-
 @pytest.mark.parametrize(
-    ("d", "shown"), [(1, 1), (16, 16), pytest.param(30, 16, marks=FULL)]
+    ("d", "shown", "words"), [(5, 5, "Features"), (30, 16, "16 of 30 features")]
 )
-def test_tables_have_histograms(d, shown):
+def test_tables_have_histograms(d, shown, words):
     figure = gallery.draw(table(2, d=d), split(40, 25, 15), "")
     drawn = [a for a in figure.get_axes() if a.get_title("left").startswith("feature ")]
     assert len([a for a in drawn if a.get_visible()]) == shown
     assert sum(patch.get_height() > 0 for patch in drawn[0].patches) > 5
-    words = "Features" if d <= 16 else "16 of 30 features"
     assert words in {text.get_text() for part in figure.subfigs for text in part.texts}
-    if d in (1, 30):
-        rendered(figure)
 
 
 def test_missing_values_are_counted_and_left_out():
@@ -172,8 +160,7 @@ def test_very_many_classes_and_clients():
     m = 6000
     arrays = Arrays(np.zeros((m, 1, 2, 2), np.uint8), np.arange(m) % 500, 500)
     clients = np.split(np.arange(m), 2000)
-    figure = gallery.draw(arrays, clients, "")
-    titled(figure, "Classes per client: 3 to 3")
+    titled(gallery.draw(arrays, clients, ""), "Classes per client: 3 to 3")
     figure = gallery.draw(arrays._replace(y=arrays.y % 5, classes=5), clients, "")
     found = heat(figure, "Classes per client: 3")
     assert found.get_array().shape == (5, 1500)

@@ -51,10 +51,8 @@ def test_a_legend_is_read_however_many_points_there_are(told, tmp_path):
     [
         (["none", "local", "ditto"], [0, 1, 2]),
         (["ditto", "local", "none"], [2, 1, 0]),
-        (["ditto"], [2]),
         (["none", "none", "local", "apfl", "local"], [0, 2, 1, 3, 4]),
         (["ditto"] * 9, [*range(2, 11)]),
-        ([], []),
     ],
 )
 def test_places(kinds, places):

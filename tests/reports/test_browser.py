@@ -42,16 +42,6 @@ def quiet(browser):
     assert len(browser.requests()) == 1
 
 
-def problems(browser, axe):
-    browser.js(axe)
-    found = browser.later(
-        "const done = arguments[0]; axe.run().then((r) => done(["
-        "r.passes.length, r.violations.map((v) => [v.id, v.impact, v.nodes[0].html])]))"
-    )
-    assert found[0] > 10  # it did look
-    return list(found[1])
-
-
 @pytest.mark.parametrize(("width", "height", "dark"), SIZES)
 def test_it_opens_quietly_and_fits(browser, page, width, height, dark):
     browser.see(page, width, height, dark)
@@ -76,23 +66,17 @@ def test_every_picture_is_there(browser, page):
 @pytest.mark.parametrize(("width", "height", "dark"), SIZES)
 def test_axe_finds_nothing(browser, page, axe, width, height, dark):
     browser.see(page, width, height, dark)
-    assert problems(browser, axe) == []
+    browser.js(axe)
+    passes, violations = browser.later(
+        "const done = arguments[0]; axe.run().then((r) => done(["
+        "r.passes.length, r.violations.map((v) => [v.id, v.impact, v.nodes[0].html])]))"
+    )
+    assert passes > 10 and violations == []
 
 
 def hidden(browser, *every):
     shown = "return getComputedStyle(document.querySelector(arguments[0])).display"
     return all(browser.js(shown, css) == "none" for css in every)
-
-
-def test_paper(browser, page, tmp_path):
-    browser.look(794, 1123, media="print")
-    browser.open(page)
-    assert hidden(browser, "form", "nav")
-    wide = "[...document.querySelectorAll('table')].map((t) => t.scrollWidth)"
-    assert max(browser.js(f"return {wide}")) <= 794
-    browser.look(794, 1123)
-    browser.pdf(tmp_path / "x.pdf")
-    assert (tmp_path / "x.pdf").read_bytes()[:5] == b"%PDF-"
 
 
 def test_paper_has_all_rows(browser, told, tmp_path):
@@ -106,7 +90,9 @@ def test_paper_has_all_rows(browser, told, tmp_path):
     browser.look(794, 1123, media="print")
     browser.until(f"{rows} === 120")
     assert browser.js(f"return [{folded}, {note}.textContent]") == [0, ""]
-    assert hidden(browser, ".copy", ".up", ".controls")
+    assert hidden(browser, "form", "nav", ".copy", ".up", ".controls")
+    wide = "[...document.querySelectorAll('table')].map((t) => t.scrollWidth)"
+    assert max(browser.js(f"return {wide}")) <= 794
     browser.look(1200, 900)
     browser.until(f"{rows} === 50")
     assert browser.js(f"return {folded} > 0")
@@ -162,14 +148,6 @@ def test_every_part_leads_back_up(browser, page):
     browser.until("window.scrollY < 50")
 
 
-def test_the_link_to_one_client_asks_for_none(browser, page):
-    browser.see(page)
-    browser.js("document.querySelector('nav a[href=\"#client\"]').click()")
-    browser.js("window.dispatchEvent(new HashChangeEvent('hashchange'))")
-    said = "document.querySelector('#asked').textContent"
-    assert browser.js(f"return location.hash + {said}") == "#client"
-
-
 def column(browser, place, at):
     cells = f"document.querySelectorAll('{place} tbody tr td:nth-child({at})')"
     return browser.js(f"return [...{cells}].map((c) => c.textContent)")
@@ -208,6 +186,9 @@ def test_the_card_of_a_client(browser, page, examined):
     (card,) = [c for c in mine if c["run"] == (c["use"]["run"] or mine[0]["run"])]
     assert texts == [s["text"] for s in card["sentences"]]
     assert browser.js("return location.hash") == "#client=7&deck=0"
+    browser.js("document.querySelector('nav a[href=\"#client\"]').click()")
+    browser.js("window.dispatchEvent(new HashChangeEvent('hashchange'))")
+    assert browser.text("#asked") == ""  # the link to the part asks for none
     ask(browser, "99")
     asked = browser.text("#asked")
     assert asked == "There is no client 99. Clients are 0 to 11."
@@ -222,15 +203,12 @@ def ask(browser, text):
     browser.press("\ue007")
 
 
-def test_a_client_s_number_however_it_is_written(browser, page):
-    for text in ("07", "7", " 7 ", "007", "client 7", "Client 07"):
+def test_numbers_of_clients_and_what_is_none(browser, page):
+    for text in ("07", " 7 ", "Client 07"):
         browser.see(page)
         ask(browser, text)
         assert browser.text("#card h3") == "Client 7", text
         assert browser.js("return document.querySelector('#which').value") == "7"
-
-
-def test_what_is_no_client_has_no_card(browser, page):
     for text in ("", "-1", "1.5", "7x", "1e1", "<b>", "9" * 40):
         browser.see(f"{page}#client=3&deck=0")
         ask(browser, text)
@@ -291,31 +269,6 @@ def test_a_command_is_not_broken_at_hyphens(browser, page):
         )
         one = dict(tall)["troth"]
         assert len(tall) > 5 and [w for w, high in tall if high > 1.5 * one] == []
-
-
-def test_a_filter_in_any_column(browser, page):
-    """Whatever column is chosen, the rows that are left are those of its value."""
-    browser.see(page)
-    place = '.clients[data-deck="0"]'
-    read = (
-        f"return [...document.querySelectorAll('{place} tbody tr')]"
-        ".map((r) => [...r.cells].map((c) => c.textContent))"
-    )
-    every = browser.js(read)
-    options = f"return document.querySelectorAll('{place} select option').length"
-    assert browser.js(options) == 1 + len(every[0])
-    for at in range(len(every[0])):
-        value = every[len(every) // 2][at]
-        browser.js(
-            f"const p = document.querySelector('{place}');"
-            "const [i, s] = [p.querySelector('input'), p.querySelector('select')];"
-            "s.value = arguments[0]; s.dispatchEvent(new Event('change'));"
-            "i.value = arguments[1]; i.dispatchEvent(new Event('input'));",
-            str(at),
-            value,
-        )
-        left = browser.js(read)
-        assert left and left == [row for row in every if row[at] == value], (at, value)
 
 
 def test_a_card_has_an_address(browser, page):

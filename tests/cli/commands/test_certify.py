@@ -105,29 +105,13 @@ def test_votes_are_those_of_the_model_that_predicts(run):
         assert row.parameters == fingerprint(net)
 
 
-def test_from_python_the_same_files_are_left(troth, run, tmp_path):
-    small = Smoothing(sigma=0.2, n=200, n0=20, alpha=0.01)
-    python, command = tmp_path / "python", tmp_path / "command"
-    found = certify.certify(Run(run), small, examples=2, out=python)
-    names = {file.name for file in found.files}
-    given = ("--n", 200, "--n0", 20, "--alpha", 0.01, "--examples", 2)
-    done = troth("certify", run, "--sigma", 0.2, *given, "--out", command)
+def test_one_client_alone(troth, refused, run, tmp_path):
+    given = ("--models", "shared", "--out", tmp_path / "out", *FEW)
+    done = troth("certify", run, "--client", 2, *given)
     assert done.exit_code == 0, done.output
-    for place in (python, command):
-        assert {f.name for f in place.iterdir()} == names
-    mine, its = (
-        json.loads((p / "certificates_pixel_0.2.json").read_text())
-        for p in (python, command)
-    )
-    assert mine.pop("file") != its.pop("file") and mine == its
-    assert all(str(command / name) in done.stderr for name in names)
-
-
-def test_one_client_alone(troth, refused, run):
-    given = ("--models", "shared", *FEW)
-    done = troth("certify", run, "--client", 2, "--json", "--quiet", *given)
-    assert done.exit_code == 0, done.output
-    assert {row["client"] for row in rows(run)} == {"2"}
+    assert {row["client"] for row in rows(tmp_path / "out")} == {"2"}
+    for file in (tmp_path / "out").iterdir():
+        assert str(file) in done.stderr
     said = refused("certify", run, "--client", 2, "--clients", "3", *given)
     assert "--client 2 and --clients 3 contradict each other; give one" in said
 
@@ -161,15 +145,8 @@ def test_adaptive_samples(troth, run):
     assert json.loads(again.stdout)["made"] == 48
 
 
-SLOW = pytest.mark.slow("one deformation stands for all")
-
-
-@pytest.mark.parametrize(
-    "transform",
-    ["rotation", *(pytest.param(t, marks=SLOW) for t in ("translation", "affine"))],
-)
-def test_deformations(troth, run, transform):
-    given = ("--transform", transform, "--clients", 1, "--models", "shared", *FEW)
+def test_a_deformation(troth, run):
+    given = ("--transform", "rotation", "--clients", 1, "--models", "shared", *FEW)
     result = troth("certify", run, *given, "--sigma", 0.1, "--padding", "border")
     assert result.exit_code == 0, result.output
     assert "one resampling of the original image" in result.stderr

@@ -121,13 +121,6 @@ def test_refused_tables(refused, plain, one, tmp_path):
     assert "has no feature names" in refused("predict", one[0], *ask, file)
 
 
-def test_arrays_still_do_and_are_scored(troth, plain, tmp_path):
-    arrays = dataset(**Run(plain).experiment.data.options)
-    np.savez(tmp_path / "xy.npz", x=arrays.x, y=arrays.y)
-    result = troth("predict", plain, "--client", 0, "--data", tmp_path / "xy.npz")
-    assert result.exit_code == 0 and "accuracy" in result.stderr
-
-
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     """Some digits in the shapes that a user may have them in."""

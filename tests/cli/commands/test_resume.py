@@ -1,5 +1,4 @@
 import json
-import random
 import signal
 import subprocess
 import sys
@@ -59,61 +58,28 @@ fraction = 0.2
 """
 
 
-@pytest.fixture(scope="module")
-def long(troth, written, tiny, tmp_path_factory):
-    """An experiment that takes a while, and its folder when nothing stops it."""
-    place = tmp_path_factory.mktemp("long")
+@pytest.mark.slow("real processes that are stopped and go on")
+def test_ctrl_c_saves_and_resume_goes_on(troth, written, tiny, tmp_path):
     text = (tiny + LONG).replace("rounds = 3", "rounds = 300")
-    file = written(place / "long.toml", text)
-    assert troth("run", file, "--out", place / "out", "-q").exit_code == 0
-    return file, place / "out"
-
-
-def begun(file, out, waits_for):
-    """A run in a process of its own that has come as far as writing a file."""
-    process = subprocess.Popen(
-        [*TROTH, "run", file, "--out", out], stderr=subprocess.PIPE, text=True
-    )
-    end = time.monotonic() + 300
-    while not (out / waits_for).exists():
-        assert process.poll() is None and time.monotonic() < end
-        time.sleep(0.005)
-    return process
-
-
-PROCESSES = pytest.mark.slow("real processes that are stopped and go on")
-
-
-@PROCESSES
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_saves_and_resume_goes_on(troth, tmp_path, long, by):
-    file, whole = long
-    process = begun(file, tmp_path / "out", files.CHECKPOINT)
-    process.send_signal(by)
-    _, said = process.communicate(timeout=300)
-    assert process.returncode == 128 + by
-    assert not (tmp_path / "out" / files.SUMMARY).exists()
-    assert "Traceback" not in said
-    last = said.splitlines()[-1]
-    assert last.startswith("troth: stopped after round ") and "of 300, saved in" in last
-    assert last.endswith(f"continue with: troth resume {tmp_path / 'out'}")
-    done = troth("resume", tmp_path / "out", "-q")
-    assert done.exit_code == 0, done.output
-    same(tmp_path / "out", whole)
-
-
-@PROCESSES
-@pytest.mark.parametrize("waits_for", [files.EXPERIMENT, files.CHECKPOINT])
-def test_kill_9_and_resume(troth, tmp_path, long, waits_for):
-    file, whole = long
-    wait = random.SystemRandom().uniform(0, 0.3)
-    print(f"killed after {wait} s")  # for whoever sees this fail
-    process = begun(file, tmp_path / "out", waits_for)
-    time.sleep(wait)
-    process.kill()
-    process.communicate(timeout=300)
-    assert process.returncode == -signal.SIGKILL
-    assert not (tmp_path / "out" / files.SUMMARY).exists()
-    done = troth("resume", tmp_path / "out", "-q")
-    assert done.exit_code == 0, done.output
-    same(tmp_path / "out", whole)
+    file = written(tmp_path / "long.toml", text)
+    whole = tmp_path / "whole"
+    assert troth("run", file, "--out", whole, "-q").exit_code == 0
+    for by in (signal.SIGINT, signal.SIGTERM):
+        out = tmp_path / by.name
+        command = [*TROTH, "run", file, "--out", out]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        end = time.monotonic() + 300
+        while not (out / files.CHECKPOINT).exists():
+            assert process.poll() is None and time.monotonic() < end
+            time.sleep(0.005)
+        process.send_signal(by)
+        _, messages = process.communicate(timeout=300)
+        assert process.returncode == 128 + by
+        assert not (out / files.SUMMARY).exists() and "Traceback" not in messages
+        last = messages.splitlines()[-1]
+        assert last.startswith("troth: stopped after round ")
+        assert "of 300, saved in" in last
+        assert last.endswith(f"continue with: troth resume {out}")
+        done = troth("resume", out, "-q")
+        assert done.exit_code == 0, done.output
+        same(out, whole)

@@ -143,16 +143,10 @@ def test_the_list_keeps_up(browser, root, server):
     news = "document.querySelector('#news').textContent"
     browser.until(f"{news}.startsWith('New runs: 1. Gone: 0.')")
     assert browser.js("return document.documentElement.scrollWidth") <= 360
-
-
-def test_many_runs_have_pages(browser, told, tmp_path, serving):
-    first = told(tmp_path / "runs" / "r000", [0.5, 1.0])
-    for i in range(1, 60):
-        shutil.copytree(first, tmp_path / "runs" / f"r{i:03}")
-    with serving(tmp_path / "runs") as server:
-        browser.see(server.url)
-        rows = "document.querySelectorAll('#list tbody tr').length"
-        assert browser.js(f"return {rows}") == 50
-        browser.type("#list input[type=search]", "r059")
-        assert browser.js(f"return {rows}") == 1
-        browser.open("about:blank", "true")
+    for i in range(60):  # more than one page shows
+        shutil.copytree(root / "clean", root / f"r{i:03}")
+    browser.open(server.url)
+    rows = "document.querySelectorAll('#list tbody tr').length"
+    assert browser.js(f"return {rows}") == 50
+    browser.type("#list input[type=search]", "r059")
+    assert browser.js(f"return {rows}") == 1

@@ -56,22 +56,19 @@ def test_the_folder_may_be_a_run_or_a_link(told, tmp_path):
 
 def test_a_finished_run(told, tmp_path):
     more = {"personalizer": "local", "attack": "random_update"}
-    told(tmp_path / "g" / "r", [0.5, 1.0, 0.0], shared=[0.25, 0.5, 0], **more)
+    place = tmp_path / "g" / "r"
+    told(place, [0.5, 1.0, 0.0], shared=[0.25, 0.5, 0], **more)
     (entry,) = Listing(tmp_path).entries()
     assert entry[:5] == ("g/r", "r", "finished", "4", "accuracy")
-    numbers = (entry.mean, entry.std, entry.worst10, entry.shared)
-    assert numbers == ("0.500", "0.408", "0.000", "0.250")
+    assert entry[5:9] == ("0.500", "0.408", "0.000", "0.250")
     assert entry[-3:] == ("local", "random_update", "mean")
-
-
-def test_errors_have_digits_and_what_is_no_number_has_none(told, tmp_path):
-    place = told(tmp_path / "r", [0.5, 1.0])
     own = {"error_mean": 123.456, "error_std": None, "error_worst10": 1.0}
-    said = {"personal": own, "shared": {"error_mean": 2}, "rounds": 3}
-    (place / files.SUMMARY).write_text(json.dumps(said))
+    summary = {"personal": own, "shared": {"error_mean": 2}, "rounds": 3}
+    (place / files.SUMMARY).write_text(json.dumps(summary))
+    (place / files.EXPERIMENT).write_bytes(b"\xff")
     (entry,) = Listing(tmp_path).entries()
-    numbers = (entry.mean, entry.std, entry.worst10, entry.shared)
-    assert entry.metric == "error" and numbers == ("123.5", "–", "1", "2")
+    assert entry[4:9] == ("error", "123.5", "–", "1", "2")
+    assert entry.state == "finished" and entry[-3:] == ("–",) * 3
 
 
 def test_an_unfinished_run(told, tmp_path):
@@ -99,23 +96,11 @@ def test_files_are_read_when_they_change(told, tmp_path, monkeypatch):
     assert here.entries()[0].mean == "0.125" and counted.call_count == 2
 
 
-@pytest.mark.parametrize(
-    "summary",
-    [
-        *("", "[]", "{}", '{"personal": 1, "shared": 2, "rounds": 3}'),
-        '{"personal": {}, "shared": {}, "rounds": 3}',
-    ],
-)
+@pytest.mark.parametrize("summary", ["", "[]", "{}", '{"personal": {}, "shared": {}}'])
 def test_a_summary_that_says_nothing_is_none(summary, told, tmp_path):
     (told(tmp_path / "r", [0.5, 1.0]) / files.SUMMARY).write_text(summary)
     (entry,) = Listing(tmp_path).entries()
     assert (entry.state, entry.rounds, entry.mean) == ("stopped", "4 of 4", "–")
-
-
-def test_an_experiment_that_cannot_be_read(told, tmp_path):
-    (told(tmp_path / "r", [0.5, 1.0]) / files.EXPERIMENT).write_bytes(b"\xff")
-    (entry,) = Listing(tmp_path).entries()
-    assert entry.state == "finished" and entry[-3:] == ("–",) * 3
 
 
 def test_how_to_go_on_is_a_command():
@@ -148,7 +133,7 @@ def test_a_run_from_its_first_line_to_its_last(told, tmp_path):
     assert growing.rounds == 4 and len(growing.points) == 4
 
 
-def test_half_a_line_waits_for_its_end(tmp_path):
+def test_half_a_line_waits_for_its_end_and_what_was_read_is_not_read_again(tmp_path):
     growing, whole = Growing(tmp_path), line(1, personal=0.5, shared=0.25)
     for part in (line(0), whole[:20], whole[20:-1]):
         add(tmp_path, part)
@@ -157,17 +142,10 @@ def test_half_a_line_waits_for_its_end(tmp_path):
     add(tmp_path, b"\n")
     growing.look()
     assert (growing.rounds, growing.points) == (2, [[2, 0.5, 0.25]])
-
-
-def test_what_was_read_is_not_read_again(tmp_path):
-    first = line(0, personal=0.5, shared=0.5)
-    add(tmp_path, first)
-    growing = Growing(tmp_path)
+    changed = (tmp_path / files.ROUNDS).read_bytes().replace(b"0.5", b"0.9")
+    (tmp_path / files.ROUNDS).write_bytes(changed + line(2, personal=0.7, shared=0.6))
     growing.look()
-    changed = first.replace(b"0.5", b"0.9")
-    (tmp_path / files.ROUNDS).write_bytes(changed + line(1, personal=0.7, shared=0.6))
-    growing.look()
-    assert growing.points == [[1, 0.5, 0.5], [2, 0.7, 0.6]]
+    assert growing.points == [[2, 0.5, 0.25], [3, 0.7, 0.6]]
 
 
 def test_a_journal_that_was_cut_back_is_read_anew(tmp_path):
@@ -194,17 +172,14 @@ def test_errors_are_a_metric_too_and_what_is_no_number_stays_empty(tmp_path):
     assert growing.metric == "error" and growing.points == [[1, 2.0, None]]
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        *(b"nonsense", b"\xff", b"[1]", b"{}", b'{"round": null}', b""),
-        b'{"round": 7, "evaluation": {"personal": {}, "shared": {}}}',
-        b'{"round": 7, "evaluation": {"personal": null, "shared": null}}',
-    ],
-)
-def test_lines_of_nobody_are_passed_over(odd, tmp_path):
+ODD = (b"nonsense", b"\xff", b"[1]", b"{}", b'{"round": null}', b"")
+ODD += (b'{"round": 7, "evaluation": {"personal": {}, "shared": null}}',)
+
+
+def test_lines_of_nobody_are_passed_over(tmp_path):
     last = line(1, personal=0.75, shared=0.25)
-    add(tmp_path, line(0, personal=0.5, shared=0.5) + odd + b"\n" + last)
+    odd = b"\n".join(ODD) + b"\n"
+    add(tmp_path, line(0, personal=0.5, shared=0.5) + odd + last)
     growing = Growing(tmp_path)
     growing.look()
     assert growing.rounds == 2
