@@ -4,7 +4,6 @@ import shutil
 
 import pytest
 
-import troth
 from troth import plot
 from troth.types import Refusal
 
@@ -37,7 +36,3 @@ def test_an_unfinished_run(lines, examined, tmp_path):
         plot.curves(place)
     with pytest.raises(Refusal, match="no run to draw"):
         plot.curves([])
-
-
-def test_plot_is_there_by_name():
-    assert troth.plot.curves is plot.curves

@@ -13,17 +13,15 @@ from troth.plot.trust import certificates, happened
 DITTO = "personalizer=ditto+lam=auto"
 
 
-def test_certified_falls_with_the_radius(lines, examined):
-    for _, y in lines(plot.certified(examined / "attacked")):
-        assert all(np.diff(y) <= 0) and 0 <= y[-1] <= y[0] <= 1
-
-
-def test_models_have_the_colours_that_they_have_elsewhere(colours, examined):
+def test_certified_accuracy_in_the_colours_of_its_models(colours, lines, examined):
     runs = _style.given(examined / "attacked")
-    found = colours(plot.certified(runs[-1]))
+    made = plot.certified(runs[-1])
+    found = colours(made)
     elsewhere = colours(plot.clients(runs))
     assert found["ditto,lam=auto"] == elsewhere["ditto,lam=auto"]
     assert found["shared model"] == elsewhere["no personalizer"]
+    for _, y in lines(made):
+        assert all(np.diff(y) <= 0) and 0 <= y[-1] <= y[0] <= 1
 
 
 def curves(*accuracy):

@@ -261,6 +261,8 @@ def test_nothing_is_asked_of_the_network_and_ids_are_unique(whole):
     policy = next(a for t, a in page.tags if t == "meta" and "http-equiv" in a)
     assert policy["content"].startswith("default-src 'none'")
     assert "@import" not in source and "fetch(" not in source
+    # curves; clients of two federations; frontier; pairs; verdicts of 4; proven; audit
+    assert source.count("<svg") == 1 + 2 + 1 + 1 + 4 + 1 + 1
     ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
     assert len(ids) == len({*ids})
     assert {*re.findall(r'(?:url\(|href=")#([\w-]+)[")]', source)} <= {*ids}

@@ -45,15 +45,6 @@ class Sheet(NamedTuple):
     rows: list[list[Cell]]
 
 
-def state(run: Dossier) -> str:
-    """Say how far a run came."""
-    if run.finished:
-        return "finished"
-    if not run.sections:
-        return "unreadable"
-    return f"{len(run.rounds)} of {run.total} rounds"
-
-
 def runs(found: Sequence[Dossier]) -> Sheet:
     """Lay out one row of numbers per run."""
     heads = ["run", "state", "metric", *_NUMBERS, "clients", "rounds", "seconds"]
@@ -61,8 +52,10 @@ def runs(found: Sequence[Dossier]) -> Sheet:
 
 
 def _row(run: Dossier) -> list[Cell]:
-    cells = [Cell(name(run)), Cell(state(run)), Cell(run.metric or "–")]
     file, summary = str(run.path / "summary.json"), run.summary or {}
+    state = f"{len(run.rounds)} of {run.total} rounds" if run.sections else "unreadable"
+    state = "finished" if run.finished else state
+    cells = [Cell(name(run)), Cell(state), Cell(run.metric or "–")]
     for kind, what in _NUMBERS.values():
         on, _, whose = kind.rpartition(".")
         text = number(run.mean(whose, what, on or "test"), run.metric)
@@ -77,11 +70,8 @@ def _row(run: Dossier) -> list[Cell]:
 def what(found: Sequence[Dossier]) -> Sheet:
     """Lay out the methods of every run."""
     heads = ["run", "its models", *_PARTS]
-    rows = [
-        [Cell(text) for text in (name(run), plainly(run), *map(run.part, _PARTS))]
-        for run in found
-    ]
-    return Sheet(heads, len(heads), rows)
+    texts = ((name(run), plainly(run), *map(run.part, _PARTS)) for run in found)
+    return Sheet(heads, len(heads), [[*map(Cell, row)] for row in texts])
 
 
 def compared(found: Sequence[Dossier], decks: Sequence[Deck]) -> list[dict[str, Any]]:
@@ -122,7 +112,7 @@ def pairs(found: Sequence[dict[str, Any]]) -> Sheet:
             numbers = [signed(pair[key], metric) for key in keys]
             counts = [str(pair[key]) for key in ("better", "worse", "equal")]
             texts = [pair["label"], metric, *numbers, *counts, chance(pair["p_value"])]
-            rows.append([Cell(text) for text in texts])
+            rows.append([*map(Cell, texts)])
     return Sheet(heads, 2, rows)
 
 
@@ -131,15 +121,13 @@ def seeds(found: Sequence[dict[str, Any]]) -> Sheet:
     rows = []
     for group in found:
         if group["kind"] == "seeds":
-            cells = [short(group["label"]), str(len(group["seeds"]))]
+            metric, texts = group["metric"], [short(group["label"])]
+            texts.append(str(len(group["seeds"])))
             for kind, what in _NUMBERS.values():
-                key = f"{kind}.{group['metric']}_{what}"
-                both = group["numbers"].get(key, {"mean": None, "half_width": None})
-                values = (
-                    number(both[k], group["metric"]) for k in ("mean", "half_width")
-                )
-                cells.append(" ± ".join(values))
-            rows.append([Cell(text) for text in cells])
+                both = group["numbers"].get(f"{kind}.{metric}_{what}", {})
+                ends = (number(both.get(k), metric) for k in ("mean", "half_width"))
+                texts.append(" ± ".join(ends))
+            rows.append([*map(Cell, texts)])
     return Sheet(["runs", "seeds", *_NUMBERS], 1, rows)
 
 

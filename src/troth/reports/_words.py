@@ -14,7 +14,6 @@ from troth.runs.compare import number, signed
 from troth.runs.inspect import Dossier
 
 _VERDICTS = ("dropped", "clipped", "downweighted")
-_ATTACKED = {False: "page.attack", True: "page.apart"}
 _NAMED, _WORLDS, _LINES = 6, 6, 20  # runs, groups and lines in the summary, at most
 
 
@@ -36,13 +35,11 @@ def summary(runs: Sequence[Dossier], decks: Sequence[Deck]) -> list[list[Sentenc
 
 
 def _world(deck: Deck, runs: Sequence[Dossier]) -> list[Sentence]:
-    first = deck.runs[0]
-    metric, n = first.metric, len(deck.ids)
-    values = first.column(metric)
+    first, chooser = deck.runs[0], Chooser(deck.runs)
+    metric, values = first.metric, first.column(first.metric)
     benign = int((first.judged & ~np.isnan(values)).sum())
-    about = _named(deck.runs), str(n), first.part("data"), str(benign)
+    about = _named(deck.runs), str(len(deck.ids)), first.part("data"), str(benign)
     lines: list[Sentence] = [("page.world", *about), *_marked(deck.runs)]
-    chooser = Chooser(deck.runs)
     if chooser.models:
         best = chooser.models[0]
         worth = chooser.by, best.quoted, number(chooser.worth(best), metric)
@@ -58,9 +55,8 @@ def _world(deck: Deck, runs: Sequence[Dossier]) -> list[Sentence]:
 
 def _named(runs: Sequence[Dossier]) -> str:
     """List the names of runs, the first of very many."""
-    more = len(runs) - _NAMED
-    names = ", ".join(quoted(run) for run in runs[:_NAMED])
-    return names + (f" and {more} more" if more > 0 else "")
+    more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
+    return ", ".join(quoted(run) for run in runs[:_NAMED]) + more
 
 
 def _marked(runs: Sequence[Dossier]) -> list[Sentence]:
@@ -84,14 +80,15 @@ def _numbers(run: Dossier, kind: str) -> list[str]:
 
 
 def _attack(run: Dossier, runs: Sequence[Dossier]) -> list[Sentence]:
-    beside = twins(run, runs) if run.attacked else []
-    metric, mine, alone = run.metric, run.mean(), run.part("personalizer") == "local"
+    others = twins(run, runs)[:1] if run.attacked else []
+    metric, alone = run.metric, run.part("personalizer") == "local"
     lines: list[Sentence] = []
-    for other in beside[:1]:
-        has = quoted(run), metric, number(mine, metric)
+    for other in others:
+        has = quoted(run), metric, number(run.mean(), metric)
         without = quoted(other), number(other.mean(), metric)
-        more = () if alone else (signed(mine - other.mean(), metric),)
-        lines.append((_ATTACKED[alone], *has, *without, *more))
+        cost = signed(run.mean() - other.mean(), metric)
+        one: Sentence = ("page.attack", *has, *without, cost)
+        lines.append(("page.apart", *has, *without) if alone else one)
     return lines
 
 
@@ -145,8 +142,7 @@ def _certified(run: Dossier) -> list[Sentence]:
     kind = "shared" if run.part("personalizer") == "none" else "personal"
     lines: list[Sentence] = []
     for each in run.certified:
-        curve = each.curves.get(kind)
-        if curve is not None:
+        if curve := each.curves.get(kind):
             s, n = each.settings, str(len(curve.clients))
             about = s["transform"], f"{float(s['sigma']):g}", each.unit
             radius = down(float(curve.acr.mean()))
@@ -157,12 +153,11 @@ def _certified(run: Dossier) -> list[Sentence]:
 def _audited(run: Dossier) -> list[Sentence]:
     if run.audit is None:
         return []
-    suspect = run.audit.table["suspect"]
+    suspect, limit = run.audit.table["suspect"], float(run.audit.settings["limit"])
     three = [(suspect == 1).sum(), (suspect == 0).sum(), np.isnan(suspect).sum()]
-    above, below, open_ = (str(v) for v in three)
-    limit = f"{float(run.audit.settings['limit']):g}"
+    above, *others = map(str, three)
     many = str(len(suspect))
-    return [("page.audited", quoted(run), many, above, limit, below, open_)]
+    return [("page.audited", quoted(run), many, above, f"{limit:g}", *others)]
 
 
 def _missing(runs: Sequence[Dossier]) -> list[Sentence]:

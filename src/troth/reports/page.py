@@ -111,11 +111,18 @@ def html(
     """
     settle(runs)  # a model has one color in all pictures
     compared = _tables.compared(runs, made)
+    pairs, seeds = _tables.pairs(compared), _tables.seeds(compared)
+    pictures = _figures.pictures(runs, made, compared)
+    title = f"run {quoted(runs[0])}" if len(runs) == 1 else f"{len(runs)} runs"
+    first = next((run for run in reversed(runs) if run.finished), runs[-1])
+    there: dict[str, Any] = {"live": live, "client": made, "clients": made}
+    there |= {"curves": pictures["curves"], "compared": pairs.rows or seeds.rows}
     content: dict[str, Any] = {
+        "parts": {id_: head for id_, head in PARTS.items() if there.get(id_, True)},
         "runs": runs,
         "live": [*live],
         "home": home,
-        "title": _title(runs),
+        "title": f"Report of {title}",
         "summary": [
             [_spans(sentence) for sentence in part]
             for part in _words.summary(runs, made)
@@ -123,29 +130,16 @@ def html(
         "sheet": _tables.runs(runs),
         "what": _tables.what(runs),
         "decks": [_heading(deck) for deck in made],
-        "pairs": _tables.pairs(compared),
-        "seeds": _tables.seeds(compared),
+        "pairs": pairs,
+        "seeds": seeds,
         "origins": _tables.origins(runs),
-        "pictures": _figures.pictures(runs, made, compared),
-        "asks": _asks(runs),
+        "pictures": pictures,
+        "asks": {"certify": certify(first), "audit": command("audit", first.path)},
         "beside": beside,
         "data": packed(made),
     }
-    content["parts"] = _parts(content)
     scripts = ("live.js", "script.js") if live else ("script.js",)
     return rendered("page.html.j2", content, scripts)
-
-
-def _parts(content: dict[str, Any]) -> dict[str, str]:
-    """Return the parts that this page has."""
-    there = {
-        "live": content["live"],
-        "client": content["decks"],
-        "clients": content["decks"],
-        "curves": content["pictures"]["curves"],
-        "compared": content["pairs"].rows or content["seeds"].rows,
-    }
-    return {id_: title for id_, title in PARTS.items() if there.get(id_, True)}
 
 
 def rendered(template: str, content: dict[str, Any], scripts: Sequence[str]) -> str:
@@ -175,12 +169,6 @@ def _hash(script: str) -> str:
     return f"sha256-{base64.b64encode(digest).decode()}"
 
 
-def _title(runs: Sequence[Dossier]) -> str:
-    if len(runs) == 1:
-        return f"Report of run {quoted(runs[0])}"
-    return f"Report of {len(runs)} runs"
-
-
 def _heading(deck: Deck) -> str:
     labels = [quoted(run) for run in deck.runs]
     more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
@@ -189,18 +177,11 @@ def _heading(deck: Deck) -> str:
 
 def _spans(sentence: Sentence) -> list[tuple[str, bool]]:
     """Split a sentence into pieces, each with whether it is a command to copy."""
-    pieces = re.split(r"\{(\d+)\}", RULES[sentence[0]])
     found = []
-    for i, piece in enumerate(pieces):
+    for i, piece in enumerate(re.split(r"\{(\d+)\}", RULES[sentence[0]])):
         text = sentence[1 + int(piece)] if i % 2 else piece
         found.append((text, bool(i % 2) and text.startswith(_COMMAND)))
     return found
-
-
-def _asks(runs: Sequence[Dossier]) -> dict[str, str]:
-    """Write the commands for missing parts."""
-    first = next((run for run in reversed(runs) if run.finished), runs[-1])
-    return {"certify": certify(first), "audit": command("audit", first.path)}
 
 
 def packed(made: Sequence[Deck]) -> str:

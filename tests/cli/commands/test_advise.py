@@ -61,14 +61,6 @@ def test_points(advised, tmp_path):
     assert found["tau_a2"] is None
 
 
-def test_regression(advised, tmp_path):
-    """τ² has a relative error of .07."""
-    found = advised(trained(tmp_path, regression()))
-    lam = theory.best_lam_regression(48, 1.5, 0.4)
-    assert found["lam"] == pytest.approx(lam, rel=0.3)
-    assert found["tau2_error"] == pytest.approx(0.07 * found["tau2"], rel=0.5)
-
-
 def test_adversaries(troth, advised, tmp_path):
     """10 of 30 stray ten times as far; τ² and τ_a² have relative errors of .1."""
     data = regression(clients=30, dim=20, hostile=10, tau=0.5, tau_a=5.0)

@@ -192,8 +192,6 @@ def test_refusals(refused, runs, run, tmp_path):
     (run / files.SUMMARY).unlink()
     for path, given, words in (
         (tuned, ("--sigma", 0), "sigma = 0.0"),
-        (tuned, ("--alpha", 0), "alpha = 0.0"),
-        (tuned, ("--n", 0), "n = 0 must be"),
         (tuned, ("--examples", 0), "examples = 0"),
         (tuned, ("--clients", "some"), "clients = 'some' must be 'all'"),
         (tuned, ("--client", 9), "there is no client 9; this run has 5"),

@@ -10,12 +10,6 @@ def words(deployment, tmp_path):
     return ["client", deployment, "--server", "x:1", "--state", tmp_path / "a"]
 
 
-def test_without_flower_it_says_what_to_install(words, refused, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    said = refused(*words, "--name", "a", "--data", "experiment")
-    assert "pip install 'troth[flower]'" in said
-
-
 def test_refusals(words, refused, tmp_path):
     pytest.importorskip("flwr", reason="needs the extra troth[flower]")
     shape = np.zeros((20, 1, 5, 8), np.float32)

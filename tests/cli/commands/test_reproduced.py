@@ -31,7 +31,7 @@ def test_no_number_and_no_name_is_broken(screen, columns):
     text, entry = screen(columns), listing.find("ditto/table8")
     cells = entry.everywhere()
     judged = judging.table(entry, cells, SHELF, 3)
-    _reproduced.people(_reproduced.Shown(entry, judged, [], 1.0))
+    _reproduced.people(entry, judged, [], 1.0)
     lines = text.getvalue().splitlines()
     rows = {cell.row for cell in cells}
     assert [row for row in rows if not any(x.startswith(row) for x in lines)] == []

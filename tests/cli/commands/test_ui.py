@@ -2,7 +2,6 @@
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -30,16 +29,3 @@ def test_it_says_where_and_ends(one):
         finally:
             process.kill()  # else a failure would wait for ever
         assert process.stderr.read().endswith("Stopped\n")
-
-
-def test_refusals(refused, tmp_path):
-    assert "is not a folder" in refused("ui", tmp_path / "nowhere")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        said = refused("ui", tmp_path, "--port", port)
-    assert said == (
-        f"troth: port {port} of 127.0.0.1 is in use; give another --port, or --port 0 "
-        "for any free one"
-    )

@@ -271,16 +271,10 @@ def test_an_error_is_better_when_it_is_lower(tmp_path):
     assert one["poisoning"]["beside"][0]["run"] == "y"
 
 
-def test_models_that_were_not_saved(tmp_path):
-    tree = {
-        "partition": {"name": "iid", "clients": 4},
-        "train": {"rounds": 2, "steps": 1},
-        "engine": {"how": "vmap", "chunk": 4, "device": "cpu"},
-        "output": {"personal": False},
-        "personalizer": "local",
-    }
-    troth.run(tree, out=tmp_path / "x")
-    one = card(document(tmp_path / "x"), 1)
+def test_models_that_were_not_saved(told, tmp_path):
+    place = told(tmp_path / "x", [0.5, 1.0])
+    (place / files.PERSONAL).unlink()
+    one = card(document(place), 1)
     assert one["parameters"] is None and "provenance.unsaved" in rules(one)
     for rule in ("certificate.unsaved", "shortcuts.unsaved"):
         asks = f"--set output.personal=true --out {tmp_path / 'x-kept'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from troth.reproduce.entry import Entry
@@ -14,15 +14,6 @@ if TYPE_CHECKING:
 HEADS = ["name", "what", "data", "client-steps per seed", "time here", "run", "last"]
 WIDE = 160
 """Columns that a screen needs to show the list as a table instead of lines."""
-
-
-class Shown(NamedTuple):
-    """An entry compared with the paper."""
-
-    entry: Entry
-    judged: Sequence[Judged]
-    files: Sequence[Path]  # written ones
-    took: float  # seconds in total
 
 
 def entries(listed: Sequence[dict[str, Any]]) -> None:
@@ -50,25 +41,18 @@ def _entry(one: dict[str, Any]) -> list[str]:
     ran = f"{one['run']} of {one['cells']}" if one["cells"] else one["results"]
     steps = f"{one['client_steps']:,}" if one["client_steps"] else "–"
     last = (one["last"] or "–").partition("T")[0]
-    row = [one["name"], one["title"], one["data_words"], steps, time]
-    return [*row, str(ran or "–"), last]
+    about = one["name"], one["title"], one["data_words"]
+    return [*about, steps, time, str(ran or "–"), last]
 
 
-def show(shown: Shown, as_json: bool, quiet: bool) -> None:
-    """Print a table for people, one object for programs."""
-    if not (as_json and quiet):
-        people(shown)
-    if as_json:
-        programs(shown)
-
-
-def people(shown: Shown) -> None:
-    """Print the table of an entry, and how much is reproduced."""
+def people(
+    entry: Entry, judged: Sequence[Judged], files: Sequence[Path], took: float
+) -> None:
+    """Print the table of an entry, and how much of it is reproduced in how long."""
     from troth.cli import progress
     from troth.cli import tables as display
     from troth.reproduce import judging, tables
 
-    entry, judged, files, took = shown
     for full, brief in zip(
         tables.layout(judged), tables.layout(judged, tables.brief), strict=True
     ):
@@ -81,18 +65,18 @@ def people(shown: Shown) -> None:
     display.say(f"Files: {', '.join(map(str, files))}")
 
 
-def programs(shown: Shown) -> None:
-    """Print the same as one object."""
-    from troth.cli import tables as display
+def programs(
+    entry: Entry, judged: Sequence[Judged], files: Sequence[Path], took: float
+) -> dict[str, Any]:
+    """Return the same as one object."""
     from troth.reproduce import judging
 
-    entry, judged, files, took = shown
     good, all_ = judging.share(judged)
     about = {"name": entry.name, "title": entry.title, "note": entry.note}
     numbers = {"reproduced": good, "judged": all_, "order": judging.order(judged)}
     cells, names = [one.plain() for one in judged], [*map(str, files)]
     more = {"seconds": took, "cells": cells, "files": names}
-    display.print_json({**about, **numbers, **more})
+    return {**about, **numbers, **more}
 
 
 def script(entry: Entry, lines: Lines, files: Sequence[Path]) -> None:

@@ -58,25 +58,17 @@ def audit(
     from troth.cli import progress, tables
     from troth.examine import audit as auditing
 
-    given = {"eps": eps, "norm": norm, "iterations": iterations}
-    options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+    given: dict[str, Any] = {"eps": eps, "norm": norm, "iterations": iterations}
     if bounds is not None:
         range_ = [] if bounds == "none" else numbers("--bounds", bounds, "0,1 or none")
-        options["bounds"] = range_
+        given["bounds"] = range_
+    options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+    options |= {"on": on, "clients": whose(clients, client), "limit": limit}
+    options |= {"out": out, "data_dir": data_dir, "device": device}
     run = opened(path)
     intro = f"Auditing {path}. Results are written at the end"
     with progress.Counter("clients", intro, quiet) as watch:
-        found = auditing.audit(
-            run,
-            on=on,  # type: ignore[arg-type]  # refused where it is neither
-            clients=whose(clients, client),
-            limit=limit,
-            out=out,
-            data_dir=data_dir,
-            device=device,
-            watch=watch,
-            **options,
-        )
+        found = auditing.audit(run, watch=watch, **options)
     lines = [*_words(found), f"Files: {found.file}"]
     tables.show(_table(found), lines, _told(found), as_json, quiet)
 

@@ -14,6 +14,7 @@ from troth.cli.commands._words import complain, refuse, stoppable
 
 if TYPE_CHECKING:
     from troth.data.catalogue import Entry
+    from troth.data.datasets._files import Source
 
 
 def data(
@@ -143,19 +144,15 @@ def _checked(
     return results, bad
 
 
-def _state(entry: Entry) -> str:
-    kinds = {"made": "made here", "yours": "your file"}
-    return kinds.get(entry.kind, "here" if entry.place else "–")
-
-
 def _table(entries: list[Entry]) -> None:
     """Print one row per data set to stdout."""
     from troth.cli import tables
 
-    rows = []
+    rows, kinds = [], {"made": "made here", "yours": "your file"}
     for entry in entries:
         size = _bytes(entry.size) if entry.place else ""
-        row = [entry.about.name, _state(entry), size, entry.about.summary]
+        state = kinds.get(entry.kind, "here" if entry.place else "–")
+        row = [entry.about.name, state, size, entry.about.summary]
         licence = entry.source.licence if entry.source else ""
         rows.append([*row, licence, str(entry.place or "")])
     columns = ["data", "here?", "size", "what it is", "licence", "where"]
@@ -188,7 +185,7 @@ def _words(entry: Entry) -> list[tuple[str, str | list[str]]]:
         texts += [("here", where or "no"), ("files", _files(entry))]
         texts.append(("looked in", [str(place) for place in entry.looked]))
         if entry.place is None:
-            texts.append(("get it", _how(entry)))
+            texts.append(("get it", _how(source, entry.looked[0])))
     if entry.about.citations:
         texts.append(("cite", "\n".join(entry.about.citations).split("\n")))
     return texts
@@ -213,14 +210,11 @@ def _files(entry: Entry, most: int = 12) -> list[str]:
     return [*lines[:most], f"… and {more:,} more"] if more > 0 else lines
 
 
-def _how(entry: Entry) -> list[str]:
-    source = entry.source
-    assert source
+def _how(source: Source, into: Path) -> str:
     if not source.remotes:
-        return [f"{source.how} (from {source.page}) into {entry.looked[0]}"]
+        return f"{source.how} (from {source.page}) into {into}"
     total = sum(remote.size for remote in source.remotes)
-    size = f" ({_bytes(total)})" if total else ""
-    return [f"troth data {source.name} --get{size}"]
+    return f"troth data {source.name} --get" + (f" ({_bytes(total)})" if total else "")
 
 
 def _plain(entry: Entry, whole: bool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,8 +54,11 @@ def poison(
     from troth.poison import chain
 
     sections = api.tree(experiment, settings or [])
+    share: float | str = weight  # a word is for the chain to judge
+    with contextlib.suppress(ValueError):
+        share = float(weight)
     words: dict[str, Any] = {"stage": stage, "inputs": inputs, "labels": labels}
-    words |= {"start": start, "weight": _weight(weight)}
+    words |= {"start": start, "weight": share}
     options = chain.Options(target, examples=examples, noise=noise, **words)
     root = out or api.fresh(experiment)
     again = f"repeat the command with --out {shlex.quote(str(root))} to continue"
@@ -70,14 +74,6 @@ def poison(
     files = f"{table}, {table.with_suffix('.json')}, one folder per stage"
     lines = [*_words(stages, root), f"Files: {files}"]
     tables.show(_table(stages), lines, chain.told(root, stages), as_json, quiet)
-
-
-def _weight(text: str) -> float | str:
-    """Read a number, or leave a word for the chain to judge."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _table(stages: list[Reached]) -> Group:

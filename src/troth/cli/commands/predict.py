@@ -52,7 +52,8 @@ def predict(
     predicted, facts = run.predict(whose, x), run.experiment.resolved
     score = _score(predicted, y, facts["classes"])
     labels = facts.get("labels", [])
-    names = _names(predicted, labels)
+    single = bool(labels) and predicted.ndim == 1
+    names = [labels[k] for k in predicted.tolist()] if single else []
     if out is not None:
         columns = _columns(predicted, labels) | ({"name": names} if names else {})
         files.write_csv(out, {"example": list(range(len(x))), **columns})
@@ -79,13 +80,6 @@ def _encoded(file: Path, e: Experiment) -> np.ndarray:
             "names to read it by; give an .npz file written by np.savez(path, x=…)"
         )
     return encode(file, features, e.data.options, gaps=active(e.features))
-
-
-def _names(predicted: np.ndarray, labels: list[str]) -> list[str]:
-    """Return the names of predicted classes, none where the run has no names."""
-    if not labels or predicted.ndim > 1:
-        return []
-    return [labels[k] for k in predicted.tolist()]
 
 
 def _line(row: Any) -> str:
@@ -146,8 +140,5 @@ def _score(predicted: np.ndarray, y: np.ndarray | None, classes: int) -> dict[st
         )
     if classes == 2 and y.ndim == 1 and set(y.tolist()) <= {-1, 1}:  # as data have it
         y = (y > 0).astype(int)
-    return {
-        head: float(
-            (predicted == y).mean() if classes else ((predicted - y) ** 2).mean()
-        )
-    }
+    values = predicted == y if classes else (predicted - y) ** 2
+    return {head: float(values.mean())}

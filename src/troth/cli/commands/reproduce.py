@@ -11,7 +11,6 @@ from typer import Option as Flag
 from troth.cli.commands import _reproduced
 from troth.cli.commands._flags import DataDir, Device, Json, Quiet
 from troth.cli.commands._opening import absolute
-from troth.cli.commands._reproduced import Shown
 from troth.cli.commands._words import STOPPED, again, complain, refuse
 
 if TYPE_CHECKING:
@@ -55,13 +54,20 @@ def reproduce(
     quiet: Quiet = False,
 ) -> None:
     """Reproduce a table or figure of a paper, and compare the numbers."""
+    from troth.cli import tables
+    from troth.reproduce.store import TABLE, Store
+
     _check(scale, device)
     idle: dict[str, Any] = {"--cells": cells, "--seeds": seeds, "--show": show}
     idle |= {"--apart": apart, "--scale": scale != "full"}
     try:
         if pack:
             _refuse("--pack", idle | {"TARGET": target, "--list": list_})
-            _pack(out, as_json)
+            store = Store(out)
+            many, table = store.pack(), out / TABLE
+            packed = {"packed": many, "table": str(table)}
+            line = f"{many} results are packed into {table}"
+            tables.show(None, [line], packed, as_json)
         elif target is None or list_:
             _refuse("--list" if list_ else "the list", idle)
             _list(target, out, absolute(data_dir), as_json)
@@ -89,15 +95,6 @@ def _refuse(what: str, flags: dict[str, Any]) -> None:
     """Refuse flags that would change nothing."""
     if idle := ", ".join(flag for flag, value in flags.items() if value):
         refuse(f"{idle} would not change {what}; leave {idle} out")
-
-
-def _pack(out: Path, as_json: bool) -> None:
-    from troth.cli import tables
-    from troth.reproduce.store import TABLE, Store
-
-    many, table = Store(out).pack(), out / TABLE
-    told = {"packed": many, "table": str(table)}
-    tables.show(None, [f"{many} results are packed into {table}"], told, as_json)
 
 
 def _list(target: str | None, out: Path, data_dir: str | None, as_json: bool) -> None:
@@ -128,7 +125,13 @@ def _one(
 
     entry, scale, seeds = find(target), told.pop("scale"), told.pop("seeds")
     if entry.cells is None:
-        _whole(entry, patterns, scale)
+        if patterns:
+            refuse(f"{entry.name} has no cells to choose from; leave --cells out")
+        if scale != "full":
+            refuse(
+                f"{entry.name} is made by experiments/{entry.script[0]}, which has no "
+                f"--scale {scale}; leave --scale out"
+            )
         _script(entry, out, show, told | {"seeds": seeds}, as_json, quiet)
         return
     seeds = seeds or SEEDS
@@ -144,18 +147,17 @@ def _one(
         every = entry.at(scale, told["data_dir"], needed=False)
         whole = judging.table(entry, every, shelf, seeds)
     files = outputs.write(entry, whole, out, scale)
-    _reproduced.show(Shown(entry, judged, files, took), as_json, quiet)
+    _show(entry, judged, files, took, as_json=as_json, quiet=quiet)
 
 
-def _whole(entry: Entry, patterns: list[str], scale: str) -> None:
-    """Refuse options that a script does not have."""
-    if patterns:
-        refuse(f"{entry.name} has no cells to choose from; leave --cells out")
-    if scale != "full":
-        refuse(
-            f"{entry.name} is made by experiments/{entry.script[0]}, which has no "
-            f"--scale {scale}; leave --scale out"
-        )
+def _show(*shown: Any, as_json: bool, quiet: bool) -> None:
+    """Print a table for people, one object for programs."""
+    from troth.cli import tables
+
+    if not (as_json and quiet):
+        _reproduced.people(*shown)
+    if as_json:
+        tables.print_json(_reproduced.programs(*shown))
 
 
 def _writable(out: Path) -> None:
@@ -215,11 +217,11 @@ def _script(
     files = outputs.of_script(entry, root, out) if root and lines else []
     if root and (judged := judging.of_script(entry, root)):
         took = sum(scripts.seconds(entry, root))
-        _reproduced.show(Shown(entry, judged, files, took), as_json, quiet)
+        _show(entry, judged, files, took, as_json=as_json, quiet=quiet)
         return
     if not (as_json and quiet):
         _reproduced.script(entry, lines, files)
     if as_json:
-        told = {"name": entry.name, "title": entry.title}
-        told["results"] = [{"label": label, **numbers} for label, numbers in lines]
-        tables.print_json({**told, "files": [*map(str, files)]})
+        results = [{"label": label, **numbers} for label, numbers in lines]
+        about = {"name": entry.name, "title": entry.title, "results": results}
+        tables.print_json({**about, "files": [*map(str, files)]})

@@ -13,9 +13,9 @@ import numpy as np
 from troth.reports.cards._reading import (
     chance,
     command,
-    interval,
     keeping,
     plainly,
+    proportion,
     quoted,
     saved,
 )
@@ -38,26 +38,23 @@ class Chooser:
 
     def __init__(self, world: list[Dossier]) -> None:
         self.metric = world[0].metric
-        self._sign = 1 if self.metric == "accuracy" else -1
-        worth = {"accuracy": ("highest", "more")}
-        self._first, self._more = worth.get(self.metric, ("lowest", "less"))
-        every = models(world)
-        known = [m for m in every if not np.isnan(m.mean)]
+        self._sign, self._first, self._more = (
+            (1, "highest", "more")
+            if self.metric == "accuracy"
+            else (-1, "lowest", "less")
+        )
+        known = [m for m in models(world) if not np.isnan(m.mean)]
         by_valid = known and not np.isnan([m.valid for m in known]).any()
         self.by = "validation" if by_valid else "test"
         self.models = sorted(known, key=lambda m: -self._sign * self.worth(m))
         self._run = world[0]
-        self._benign = int((world[0].judged & ~np.isnan(self._values(0))).sum())
+        every = self.models[0].values if self.models else np.full(1, np.nan)
+        self._benign = int((world[0].judged & ~np.isnan(every)).sum())
         self.sure = self._certainty()
 
     def worth(self, model: Model) -> float:
         """Return the mean by which models are chosen."""
         return model.valid if self.by == "validation" else model.mean
-
-    def _values(self, i: int) -> np.ndarray:
-        if i < len(self.models):
-            return self.models[i].values
-        return np.full(len(self._run.column("client")), np.nan)
 
     def _certainty(self) -> list[Sentence]:
         """Compare the first model with the second over all benign clients."""
@@ -71,13 +68,9 @@ class Chooser:
         way = "less" if found.mean_difference < 0 else "more"
         counts = (found.n, found.better, found.worse, found.equal)
         ends = (signed(v, self.metric) for v in (found.low, found.high))
-        return [
-            (
-                *(_verdict(found, self._sign), a.quoted, b.quoted),
-                *(far, f"{way} {self.metric}", *map(str, counts), *ends),
-                chance(found.p_value),
-            )
-        ]
+        sure = far, f"{way} {self.metric}", *map(str, counts), *ends
+        rule = _verdict(found, self._sign)
+        return [(rule, a.quoted, b.quoted, *sure, chance(found.p_value))]
 
     def choose(self, i: int) -> Choice:
         """Choose for the client in row i."""
@@ -93,9 +86,11 @@ class Chooser:
         other = self._ahead(i)
         limits = [] if other is None else self._limits(i, other)
         if other is not None and limits and limits[0] > limits[3]:
-            return self._with(
-                other, "own", [self._own(i, client, other, limits)], client
-            )
+            mine = self._numbers(other.values[i], *limits[:2])
+            its = self._numbers(first.values[i], *limits[2:])
+            size = str(int(self._run.column("test")[i]))
+            own = other.quoted, client, size, *mine, first.quoted, *its
+            return self._with(other, "own", [("choice.own", *own)], client)
         second = self.models[1]
         average: Sentence = (
             *("choice.average", first.quoted, client, str(len(self.models))),
@@ -108,12 +103,12 @@ class Chooser:
     def _with(
         self, model: Model, why: str, lines: list[Sentence], client: str
     ) -> Choice:
-        what = quoted(model.run), plainly(model.run)
+        run = model.run
+        use = _use(model, client)
         if model.kind == "personal":
-            lines = [*lines, ("choice.what", *what)]
-        if model.kind == "personal" and not saved(model.run):
-            return Choice(model, why, [*lines, ("choice.unsaved", keeping(model.run))])
-        return Choice(model, why, [*lines, *_use(model, client)])
+            lines = [*lines, ("choice.what", quoted(run), plainly(run))]
+            use = use if saved(run) else [("choice.unsaved", keeping(run))]
+        return Choice(model, why, [*lines, *use])
 
     def _ahead(self, i: int) -> Model | None:
         """Return a better model than the first on this client's own test data."""
@@ -124,21 +119,13 @@ class Chooser:
 
     def _limits(self, i: int, other: Model) -> list[float]:
         """Return the ends of both 95 % intervals, the other model's first, or none."""
-        if self.metric != "accuracy" or self._run.resolved.get("multi_label"):
-            return []
         size = int(self._run.column("test")[i])
         pair = other, self.models[0]
-        mine, its = (interval(float(m.values[i]), size) for m in pair)
+        mine, its = (proportion(self._run, float(m.values[i]), size) for m in pair)
         return [*mine, *its] if mine and its else []
 
     def _numbers(self, *values: float) -> list[str]:
         return [number(float(v), self.metric) for v in values]
-
-    def _own(self, i: int, client: str, other: Model, limits: list[float]) -> Sentence:
-        first, size = self.models[0], str(int(self._run.column("test")[i]))
-        mine = self._numbers(other.values[i], *limits[:2])
-        its = self._numbers(first.values[i], *limits[2:])
-        return ("choice.own", other.quoted, client, size, *mine, first.quoted, *its)
 
     def _locally(
         self, i: int, client: str, other: Model | None, limits: list[float]

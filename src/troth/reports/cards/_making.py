@@ -1,5 +1,6 @@
 """Make the cards of runs, and write them as JSON."""
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,14 +27,13 @@ MOST = 2**33
 
 
 def hashes(run: Dossier) -> dict[int, str]:
-    """Return the SHA-256 of each client's model; −1 stands for the shared model.
+    """Return the SHA-256 of each client's model.
 
     Empty if the models cannot be read, or are larger than `MOST`.
     """
-    try:
+    with contextlib.suppress(Exception):  # the card then says how to get a hash
         return _hashes(run)
-    except Exception:  # the card then says how to get a hash
-        return {}
+    return {}
 
 
 def _hashes(run: Dossier) -> dict[int, str]:
@@ -42,16 +42,13 @@ def _hashes(run: Dossier) -> dict[int, str]:
     w = flat.flatten(net)
     ids = [int(k) for k in run.clients["client"]]
     file = run.path / files.PERSONAL
-    if not saved(run):
+    if saved(run) and not file.exists():
+        return dict.fromkeys(ids, fingerprint(run.run.raw(net, 0)))
+    if not saved(run) or file.stat().st_size > MOST:
         return {}
-    if not file.exists():
-        return dict.fromkeys((-1, *ids), fingerprint(run.run.raw(net, 0)))
-    if file.stat().st_size > MOST:
-        return {}
-    found = {-1: fingerprint(run.run.raw(net, 0))}
+    found: dict[int, str] = {}
     with safe_open(file, "pt") as tensors:
-        known = tensors.get_tensor("client").tolist()
-        row = {k: i for i, k in enumerate(known)}
+        row = {k: i for i, k in enumerate(tensors.get_tensor("client").tolist())}
         rows, never = tensors.get_slice("parameters"), ""
         for k in ids:
             if k not in row and never:  # these share the first model
@@ -66,14 +63,7 @@ def _hashes(run: Dossier) -> dict[int, str]:
     return found
 
 
-_SCORES = (
-    *files.METRICS,
-    "loss",
-    "balanced_accuracy",
-    "auroc",
-    "exact",
-    "attack_success",
-)
+_SCORES = (*files.METRICS, "loss", "balanced_accuracy", "auroc", "exact")
 _VERDICTS = ("dropped", "clipped", "chosen", "downweighted")
 
 
@@ -135,15 +125,13 @@ class _Maker:
             k: ranks(self.values, good & (late == k), self.metric)
             for k in (False, True)
         }
-        assert run.clients is not None
-        self.columns = {k: run.column(k) for k in run.clients}
-        self.reported = _reported([*run.clients])
-        self.verdicts = [v for v in _VERDICTS if self.columns.get(v, np.zeros(1)).any()]
+        self.reported = _reported([*(run.clients or ())])
+        self.verdicts = [v for v in _VERDICTS if np.nansum(run.column(v))]
         self.evaluated = int((~np.isnan(self.values)).sum())
 
     def card(self, i: int) -> Card:
         """Make the card of the client in row i."""
-        client = int(self.columns["client"][i])
+        client = int(self.run.column("client")[i])
         hash_ = self.hashes.get(client, "")
         certificates, proven = _proofs.certificates(self.run, client, hash_)
         shortcuts, relied = _proofs.shortcuts(self.run, client)
@@ -152,12 +140,12 @@ class _Maker:
         facts = {
             "client": client,
             "run": self.run.label,
-            "hostile": bool(self.columns["malicious"][i]),
+            "hostile": bool(self.run.column("malicious")[i]),
             "newcomer": self._is_late(i),
             "metric": self.metric,
             "own_model": self.own,
             **served,
-            "chosen": {k: float(self.columns[k][i]) for k in self.reported},
+            "chosen": {k: float(self.run.column(k)[i]) for k in self.reported},
             "certificates": certificates,
             "shortcuts": shortcuts,
             "poisoning": poisoning,
@@ -170,16 +158,17 @@ class _Maker:
         return Card(client, self.run, facts, lines)
 
     def _is_late(self, i: int) -> bool:
-        return bool(self.columns.get("newcomer", np.zeros(i + 1))[i])
+        return bool(self.run.column("newcomer")[i] == 1)
 
     def _count(self, column: str, i: int) -> int:
-        return int(self.columns[column][i]) if column in self.columns else 0
+        value = self.run.column(column)[i]
+        return 0 if np.isnan(value) else int(value)
 
     def _served(self, i: int) -> tuple[dict[str, Any], list[Sentence]]:
         value, late = float(self.values[i]), self._is_late(i)
         size = self._count("test", i)
         rank, of = int(self.ranks[late][i]), int((self.ranks[late] > 0).sum())
-        between = self._interval(value, size)
+        between = _reading.proportion(self.run, value, size)
         alone = self.values if self.is_local else None
         alone = self.local.column(self.metric) if self.local else alone
         facts: dict[str, Any] = {"value": value, "interval": between}
@@ -196,22 +185,15 @@ class _Maker:
             return facts, [("served.hostile", head, has, str(size))]
         kind = "newcomers" if late else "personal"
         place = str(rank), str(of), number(self.run.mean(kind), self.metric)
+        limits = [number(v, self.metric) for v in between or ()]
         rule = "served.own" if self.own else "served.shared"
         if between is None:
             rule = "served.plain" if self.own else "served.shared_plain"
-            lines: Sentence = (rule, head, has, str(size), *place)
-        else:
-            limits = (number(v, self.metric) for v in between)
-            lines = (rule, head, has, str(size), *limits, *place)
+        lines: Sentence = (rule, head, has, str(size), *limits, *place)
         if np.isnan(self.valid[i]):
             return facts, [lines]
         valid = number(float(self.valid[i]), self.metric)
         return facts, [lines, ("served.valid", str(self._count("valid", i)), valid)]
-
-    def _interval(self, value: float, size: int) -> _reading.Interval | None:
-        if self.metric != "accuracy" or self.run.resolved.get("multi_label"):
-            return None
-        return _reading.interval(value, size)
 
     def _gains(self, i: int) -> list[Sentence]:
         value, shared, metric = self.values[i], self.shared[i], self.metric
@@ -232,7 +214,7 @@ class _Maker:
     def _chose(self, i: int) -> list[Sentence]:
         lines: list[Sentence] = []
         for column in self.reported:
-            value = f"{self.columns[column][i]:.4g}"
+            value = f"{self.run.column(column)[i]:.4g}"
             rule = ("lam.chosen",) if column == "lam" else ("lam.told", column)
             lines.append((*rule, value))
         options = self.run.sections.get("personalizer", {})
@@ -250,7 +232,7 @@ class _Maker:
         away = [self._count(k, i) for k in ("absent", "cut")]
         if any(away):
             lines.append(("rounds.away", *map(str, away)))
-        if not self.verdicts and self.columns["malicious"][i]:
+        if not self.verdicts and self.run.column("malicious")[i]:
             lines.append(("rounds.undetected",))
         if self.verdicts:
             each = [f"{self._count(v, i)} {v}" for v in self.verdicts]
@@ -305,8 +287,8 @@ def _reported(columns: list[str]) -> list[str]:
     after = max(
         (i for i, c in enumerate(columns) if c in (*_COUNTED, "imputed")), default=0
     )
-    rest = columns[after + 1 :]
-    first = next((i for i, c in enumerate(rest) if c in _SCORES), len(rest))
+    rest, scores = columns[after + 1 :], {*_SCORES, "attack_success"}
+    first = next((i for i, c in enumerate(rest) if c in scores), len(rest))
     return rest[:first]
 
 

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from troth import files, lookup
 from troth.certificates.bounds import lower, upper
@@ -17,20 +18,21 @@ Interval = tuple[float, float]
 _LISTED = 20  # clients named one by one
 
 
+@functools.lru_cache(maxsize=4096)  # many clients share them
 def interval(share: float, examples: int) -> Interval | None:
     """Return the 95 % interval (Clopper and Pearson) of a share, None if it is none."""
-    if not examples or not 0 <= share <= 1:
-        return None
     count = share * examples
-    if abs(count - round(count)) > 1e-6:
+    if not examples or not 0 <= share <= 1 or abs(count - round(count)) > 1e-6:
         return None
-    return _interval(round(count), examples)
-
-
-@functools.lru_cache(maxsize=4096)  # many clients share them
-def _interval(right: int, examples: int) -> Interval:
-    low, high = lower(right, examples, 0.025), upper(right, examples, 0.025)
+    low, high = (bound(round(count), examples, 0.025) for bound in (lower, upper))
     return float(low), float(high)
+
+
+def proportion(run: Dossier, value: float, examples: int) -> Interval | None:
+    """Return the interval of a client's value; None if that is not a share."""
+    if run.metric != "accuracy" or run.resolved.get("multi_label"):
+        return None
+    return interval(value, examples)
 
 
 def chance(p: float) -> str:
@@ -59,10 +61,14 @@ _PLAINLY = {
 def plainly(run: Dossier) -> str:
     """Describe the models of a run."""
     kind = run.part("personalizer")
+    return _PLAINLY.get(kind) or _summary("personalizer", kind) or "–"
+
+
+def _summary(kind: str, member: str) -> str:
+    """Return the summary of a member without its full stop; "" if there is none."""
     with contextlib.suppress(Refusal):
-        lines = _PLAINLY.get(kind) or lookup.about("personalizer", kind).summary
-        return lines.rstrip(".")
-    return "–"
+        return lookup.about(kind, member).summary.rstrip(".")
+    return ""
 
 
 _DOES = {
@@ -91,11 +97,9 @@ def hostility(run: Dossier) -> str:
 @functools.cache
 def _does(kind: str, member: str) -> str:
     """Describe a member in plain words, or by its summary."""
-    if member in _DOES:
-        return _DOES[member]
-    with contextlib.suppress(Refusal):
-        return f"do this: {lookup.about(kind, member).summary.rstrip('.')}"
-    return "do what its code says"
+    summary = _summary(kind, member)
+    unknown = f"do this: {summary}" if summary else "do what its code says"
+    return _DOES.get(member, unknown)
 
 
 def listed(ids: np.ndarray) -> str:
@@ -126,11 +130,9 @@ def again(run: Dossier, why: str, *settings: str) -> tuple[str, str]:
     if ("again", why) not in run.kept:  # the same for all of its cards
         root = whole(run)
         place = root.with_name(f"{root.resolve().name}-{why}")
-        if root != run.path:
-            place = place / run.path.name
+        place = place if root == run.path else place / run.path.name
         more = [part for setting in settings for part in ("--set", setting)]
-        file = run.path / files.EXPERIMENT
-        asks = command("run", file, *more, "--out", place)
+        asks = command("run", run.path / files.EXPERIMENT, *more, "--out", place)
         run.kept["again", why] = str(place), asks
     found: tuple[str, str] = run.kept["again", why]
     return found
@@ -153,9 +155,6 @@ def keeping(run: Dossier) -> str:
 
 def ranks(values: np.ndarray, who: np.ndarray, metric: str) -> np.ndarray:
     """Return ranks [n], 1 for the best; ties share a rank; 0 outside `who`."""
-    worth = values if metric == "accuracy" else -values
-    mine = who & ~np.isnan(worth)
-    order = np.sort(-worth[mine])
-    found = np.zeros(len(values), dtype=np.int64)
-    found[mine] = 1 + np.searchsorted(order, -worth[mine], side="left")
-    return found
+    loss = np.where(who, -values if metric == "accuracy" else values, np.nan)
+    place = pd.Series(loss).rank(method="min")
+    return np.asarray(place.fillna(0), dtype=np.int64)

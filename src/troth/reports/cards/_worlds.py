@@ -80,8 +80,8 @@ def _written(run: Dossier, keys: Sequence[str]) -> str:
     """Return some sections as one text for comparison."""
     names = tuple(sorted(keys))
     if names not in run.kept:
-        found: dict[str, Any] = {key: run.sections.get(key) for key in names}
-        run.kept[names] = json.dumps(found, sort_keys=True, default=str)
+        sections = {key: run.sections.get(key) for key in names}
+        run.kept[names] = json.dumps(sections, sort_keys=True, default=str)
     return str(run.kept[names])
 
 
@@ -181,17 +181,15 @@ class Exposure(NamedTuple):
         facts: dict[str, Any] = {"hostile": bad, "clients": every}
         facts |= {"attack": run.part("attack"), "corruption": run.part("corruption")}
         facts["aggregator"] = run.part("aggregator")
-        alone = (
-            run.part("personalizer") == "local"
-        )  # it does not depend on the federation
+        # such a model does not depend on the federation
+        alone = run.part("personalizer") == "local"
         mine = bool(run.column("malicious")[i])
         if run.attacked:
             who = f"{bad}", f"{every}", hostility(run)
             has = (metric, number(value, metric))
             rule = f"aggregator {run.part('aggregator')}"
             lines: list[Sentence] = [("poisoning.under", *who, rule, *has)]
-            if alone and not mine:
-                lines = [("poisoning.apart", *who, *has)]
+            lines = [("poisoning.apart", *who, *has)] if alone and not mine else lines
         elif bad:
             lines = [("poisoning.idle", f"{bad}", f"{every}")]
         else:
@@ -211,17 +209,17 @@ class Exposure(NamedTuple):
         run, metric = self.run, self.run.metric
         mine, its = (float(each.column(metric)[i]) for each in (run, other))
         attacked, clean = (mine, its) if run.attacked else (its, mine)
-        means = [
-            each.mean() for each in ((other, run) if run.attacked else (run, other))
-        ]
+        pair = (other, run) if run.attacked else (run, other)
+        means = [each.mean() for each in pair]
         went = [number(mean, metric) for mean in means]
         cost = signed(attacked - clean, metric)
-        if run.attacked:
-            has = number(clean, metric), number(attacked, metric), cost
-            lines.append(("poisoning.without", quoted(other), *has, *went))
-        else:
-            has = number(attacked, metric), cost, number(clean, metric)
-            lines.append(("poisoning.within", quoted(other), *has, *went))
+        has = [number(clean, metric), number(attacked, metric), cost]
+        rule, has = (
+            ("poisoning.without", has)
+            if run.attacked
+            else ("poisoning.within", [*has[1:], has[0]])
+        )
+        lines.append((rule, quoted(other), *has, *went))
         if far is not None and far.broken:
             lines.append(("poisoning.broke", f"{far.broken}", f"{far.tensors}"))
         elif far is not None:
@@ -229,19 +227,16 @@ class Exposure(NamedTuple):
             lines.append(("poisoning.moved", f"{far.distance:.4g}", share))
         facts = {"run": other.label, "clean": clean, "attacked": attacked}
         facts |= {"mean_clean": means[0], "mean_attacked": means[1]}
-        lost = far is None or bool(far.broken)
-        facts["moved"] = np.nan if far is None or lost else far.distance
+        facts["moved"] = np.nan if far is None or far.broken else far.distance
         facts["norm"] = np.nan if far is None else far.norm
         return facts
 
 
 def exposure(run: Dossier, runs: Sequence[Dossier]) -> Exposure:
     """Find the runs to compare this one with."""
-    found = []
-    for other in twins(run, runs)[: 1 if run.attacked else _MOST]:
-        pair = (run, other) if run.attacked else (other, run)
-        found.append((other, moved(*pair)))
-    return Exposure(run, found)
+    some = twins(run, runs)[: 1 if run.attacked else _MOST]
+    pairs = [(run, other) if run.attacked else (other, run) for other in some]
+    return Exposure(run, [(o, moved(*p)) for o, p in zip(some, pairs, strict=True)])
 
 
 def _asks(run: Dossier) -> tuple[str, str]:
