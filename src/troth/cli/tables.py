@@ -154,13 +154,10 @@ def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
     keys = {c: f"{kind}.{{}}_{metric}" for c, (kind, metric) in _COLUMNS.items()}
     keys |= {c: f"tests.{name}.{kind}.{{}}_mean" for c, (name, kind) in tests.items()}
     for group in groups:
-        cells = []
+        cells, metric = [], group["metric"]
         for key in keys.values():
-            none = {"mean": None, "half_width": None}
-            interval = group["numbers"].get(key.format(group["metric"]), none)
-            both = (
-                number(interval[k], group["metric"]) for k in ("mean", "half_width")
-            )
+            found = group["numbers"].get(key.format(metric), {})
+            both = (number(found.get(k), metric) for k in ("mean", "half_width"))
             cells.append(" ± ".join(both))
         rows.append([short(group["label"]), str(len(group["seeds"])), *cells])
     title = "Over seeds: mean ± half width of its 95 % interval"

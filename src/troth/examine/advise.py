@@ -5,13 +5,12 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import nn
 
 from troth import theory
 from troth.build import Built, build
 from troth.config.schema import Experiment
 from troth.engine.engine import Plan
+from troth.examine import certify
 from troth.networks import last_layer
 from troth.runs.load import Run
 from troth.theory.moments import wobble
@@ -63,8 +62,8 @@ def advise(run: Run, data_dir: str | None = None) -> Advice:
     """
     built = build(run.experiment, data_dir=data_dir, plan=Plan("loop", 1))
     _check_loss(built)
+    certify.parameters(run)
     net, malicious = run.network(), built.hostile
-    _check_finite(net)
     layer = last_layer.last(net, built.data.x[:2].cpu())
     squared = built.facts["classes"] == 0
     look = last_layer.least_squares if squared else last_layer.slopes
@@ -175,11 +174,3 @@ def _check_loss(built: Built) -> None:
         "the theory is about squared error and extends to cross-entropy, but not to "
         f"{name}; choose lam by validation instead"
     )
-
-
-def _check_finite(net: nn.Module) -> None:
-    if not all(bool(torch.isfinite(p).all()) for p in net.parameters()):
-        raise Refusal(
-            "the shared model of this run is not finite; train again with a smaller "
-            "train.lr or a robust aggregator first"
-        )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -24,7 +25,6 @@ from troth.engine.engine import Plan
 from troth.examine import certify
 from troth.examine.certify import Progress
 from troth.examine.transferability import Bound, Seen, Terms, bound, look, terms
-from troth.networks import flat
 from troth.runs.load import Run
 from troth.types import CONFLICTING, Batch, Refusal, Split, Task
 
@@ -70,6 +70,8 @@ def row(a: Setting, client: int, v: Tensor) -> Row:
     m, adv = len(seen.right), float(seen.adv_right.sum())
     more = float((seen.adv_right - seen.shared_adv_right).clamp(min=0).sum())
     less = float((seen.shared_adv_right - seen.adv_right).clamp(min=0).sum())
+    valid = a.built.data.valid
+    own, shared = (_plain(a, client, model, valid)[0] for model in (v, a.w))
     distance = numerics.off_tail(v - a.w, a.task.tail).cpu().double().norm()
     found = {
         "examples": m,
@@ -85,7 +87,7 @@ def row(a: Setting, client: int, v: Tensor) -> Row:
         "angle": float(seen.angle.nanmean()),
         "ratio": float(seen.ratio.nanmedian()),
         "distance": float(distance),
-        "valid_gain": _gain(a, client, v),
+        "valid_gain": float((own - shared).mean()),
         "confidence": float(seen.confidence.mean()),
     }
     return found | _disparity(a, client, v) | _bound(a, client, v)
@@ -116,13 +118,6 @@ def _plain(a: Setting, client: int, v: Tensor, split: Split) -> tuple[Tensor, Te
         right.append(labels.right(outputs, batch.y).cpu())
         losses.append(loss.cpu())
     return torch.cat(right).double(), torch.cat(losses).double()
-
-
-def _gain(a: Setting, client: int, v: Tensor) -> float:
-    """Return the gain in validation accuracy over the shared model, or NaN."""
-    valid = a.built.data.valid
-    own, shared = (_plain(a, client, model, valid)[0] for model in (v, a.w))
-    return float((own - shared).mean())
 
 
 def _disparity(a: Setting, client: int, v: Tensor) -> Row:
@@ -254,12 +249,11 @@ def audit(
         if watch is not None:
             used = int(sum(each["examples"] for each in found))
             watch(Progress(done, len(chosen), done, used, f"client {k}"))
-    names = dict.fromkeys(name for each in found for name in each)
-    table = {n: np.array([each.get(n, np.nan) for each in found]) for n in names}
+    columns = pd.DataFrame(found)
+    counts = columns.columns.intersection(_COUNTS)
+    columns[counts] = columns[counts].fillna(0).astype(np.int64)
+    table = {str(name): column.to_numpy() for name, column in columns.items()}
     table |= _verdicts(table, limit)
-    table |= {
-        n: np.nan_to_num(table[n]).astype(np.int64) for n in _COUNTS if n in table
-    }
     settings: dict[str, Any] = {"on": on, "limit": limit, "confidence": 1 - ALPHA}
     settings["adversarial"] = {"name": part.name, **part.options}
     rough = _rough(a, table, limit)
@@ -291,12 +285,7 @@ def _check(run: Run, on: str, limit: float) -> None:
 
 def _ready(run: Run, built: Built, part: Part, on: On) -> Setting:
     engine = built.federation.engine
-    w = flat.flatten(run.network()).to(built.federation.broadcast.w)
-    if not bool(w.isfinite().all()):
-        raise Refusal(
-            f"the shared model of {run.path} is not finite; train again with a smaller "
-            "train.lr or a robust aggregator first"
-        )
+    w = certify.parameters(run).to(built.federation.broadcast.w)
     e, scale = run.experiment, built.facts["scale"]
     colored = e.data.name == "colored" and not active(e.features)
     return Setting(

@@ -146,11 +146,9 @@ class Found(NamedTuple):
     def files(self) -> list[Path]:
         """The files: certificates, then their curves as JSON and as a picture."""
         s = self.smoothing
-        stem = f"certificates_{s.transform}_{s.sigma:g}"
         pixels = s.units == "pixels" and s.transform == "translation"
-        stem += "_pixels" if pixels else ""
-        beside = [self.file.parent / f"{stem}.{kind}" for kind in ("json", "png")]
-        return [self.file, *beside]
+        stem = f"certificates_{s.transform}_{s.sigma:g}" + "_pixels" * pixels
+        return [self.file, *(self.file.parent / f"{stem}.{k}" for k in ("json", "png"))]
 
     def told(self) -> dict[str, Any]:
         """Return the summary for programs."""
@@ -173,6 +171,17 @@ class Classifier(nn.Module):
         if self.single:
             return torch.stack([-scores[:, 0], scores[:, 0]], dim=1)
         return scores
+
+
+def parameters(run: Run) -> Tensor:
+    """Return those of the shared model; refuse one that is not finite."""
+    w = flat.flatten(run.network())
+    if not bool(w.isfinite().all()):
+        raise Refusal(
+            f"the shared model of {run.path} is not finite; train again with a smaller "
+            "train.lr or a robust aggregator first"
+        )
+    return w
 
 
 class Source:
@@ -256,14 +265,15 @@ def certify(
     place = data_dir or e.resolved.get("data_dir")
     arrays, shards, _ = load.deal(e, place)
     tasks = [
-        (name, k, _drawn(shards.test[k], k, examples, smoothing.seed))
+        (name, k, _drawn(shards.test[k], k, examples, smoothing.seed).tolist())
         for name in sources
         for k in chosen
     ]
     ledger = Ledger(out or run.path, smoothing.record())
     try:
         made = _work(ledger, tasks, sources, arrays, smoothing, where, watch)
-        rows = _asked(ledger, tasks)
+        known = {row[:3]: row for row in ledger.rows}
+        rows = [known[name, k, r] for name, k, some in tasks for r in some]
     finally:
         ledger.close()
     drawn = {name: _curves(rows, name, smoothing) for name in sources}
@@ -283,7 +293,7 @@ def _write(found: Found) -> None:
     folder.write_json(numbers, found.told())
 
 
-Task = tuple[str, int, np.ndarray]
+Task = tuple[str, int, list[int]]
 """A model, a client, and rows of the data set."""
 
 
@@ -299,19 +309,16 @@ def _work(
     """Make the missing certificates; return how many."""
     there = {row[:3]: row.parameters for row in ledger.rows}
     total = sum(len(rows) for _, _, rows in tasks)
-    done = total - sum(
-        (m, k, int(r)) not in there for m, k, rows in tasks for r in rows
-    )
+    done = sum((model, k, r) in there for model, k, rows in tasks for r in rows)
     made, used, opened = 0, 0, dict[Path, Source]()
     for model, k, rows in tasks:
         run = sources[model]
         if run.path not in opened:
             opened[run.path] = Source(run, s, device)
         tiles, speaks = opened[run.path].tiles(model, k)
-        old = [there[model, k, int(r)] for r in rows if (model, k, int(r)) in there]
-        for hash_ in old:
-            matching(hash_, speaks, f"the {model} model of client {k}")
-        todo = [int(r) for r in rows if (model, k, int(r)) not in there]
+        todo = [r for r in rows if (model, k, r) not in there]
+        for r in {*rows} - {*todo}:
+            matching(there[model, k, r], speaks, f"the {model} model of client {k}")
         for row in _each(tiles, arrays, model, k, todo, speaks):
             ledger.add(row, device.type, tiles.compiled)
             made, used = made + 1, used + row.certificate.used
@@ -331,12 +338,6 @@ def _each(
     found = certifier.each(tiles, given, todo)
     for r, certificate in zip(todo, found, strict=True):
         yield Row(model, client, r, int(arrays.y[r]), certificate, speaks)
-
-
-def _asked(ledger: Ledger, tasks: list[Task]) -> list[Row]:
-    """Return the requested rows of the file, in this order."""
-    known = {row[:3]: row for row in ledger.rows}
-    return [known[m, k, int(r)] for m, k, rows in tasks for r in rows]
 
 
 def _curves(rows: list[Row], model: str, s: Smoothing) -> curves.Curves:

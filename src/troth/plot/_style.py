@@ -40,10 +40,8 @@ def given(runs: Several) -> list[Dossier]:
     several = [runs] if isinstance(runs, Run | Dossier | str | Path) else [*runs]
     found: list[Dossier] = []
     for one in several:
-        if isinstance(one, Dossier):
-            found.append(one)
-        else:
-            found += inspect.opened([one.path if isinstance(one, Run) else one])
+        place = one.path if isinstance(one, Run) else one
+        found += [place] if isinstance(place, Dossier) else inspect.opened([place])
     if not found:
         raise Refusal("there is no run to draw; give at least one")
     settle(found)
@@ -77,8 +75,7 @@ def settle(runs: Sequence[Dossier]) -> None:
 
 def place(run: Dossier) -> int:
     """Return the place of a run."""
-    found: int = run.kept["place"]
-    return found
+    return int(run.kept["place"])
 
 
 def alike(runs: list[Dossier]) -> tuple[list[Dossier], str]:
@@ -124,8 +121,8 @@ def line(i: int) -> dict[str, Any]:
 def mark(i: int, hollow: bool = False) -> dict[str, Any]:
     """Return the looks of the i-th kind of points."""
     inside = PAPER if hollow else hue(i)
-    found: dict[str, Any] = {"marker": _MARKS[i % len(_MARKS)], "linestyle": "none"}
-    return found | {"color": hue(i), "markerfacecolor": inside, "markersize": 4.5}
+    looks = {"marker": _MARKS[i % len(_MARKS)], "linestyle": "none", "color": hue(i)}
+    return {**looks, "markerfacecolor": inside, "markersize": 4.5}
 
 
 def many(n: int) -> dict[str, Any]:

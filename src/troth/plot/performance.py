@@ -41,23 +41,19 @@ def curves(runs: Several) -> Figure:
         )
     made = style.figure(9, 3.6)
     left, right = made.subplots(1, 2, sharex=True, sharey=True)
-    for run in mine:
-        _curve(left, run, "personal", metric, place(run))
     apart = _apart(mine, metric)
-    for at, run in apart.items():
-        _curve(right, run, "shared", metric, at)
+    lines = [(left, run, "personal", place(run)) for run in mine]
+    lines += [(right, run, "shared", at) for at, run in apart.items()]
+    for axes, run, kind, at in lines:
+        x, mean, worst = _points(run, kind, metric)
+        axes.plot(x, mean, label=name(run), **style.line(at))
+        axes.plot(x, worst, **style.line(at) | {"lw": 0.8, "alpha": 0.7})
     dress(left, "clients' own models (thin: worst tenth)", "round", metric)
     same = ", the same in all runs" if len(apart) == 1 < len(mine) else ""
     dress(right, f"the shared model{same}", "round")
     style.share(left, metric)
     style.legend(left)
     return made
-
-
-def _curve(axes: Axes, run: Dossier, kind: str, metric: str, at: int) -> None:
-    x, mean, worst = _points(run, kind, metric)
-    axes.plot(x, mean, label=name(run), **style.line(at))
-    axes.plot(x, worst, **style.line(at) | {"lw": 0.8, "alpha": 0.7})
 
 
 def _apart(runs: list[Dossier], metric: str) -> dict[int, Dossier]:
@@ -84,10 +80,8 @@ def _points(run: Dossier, kind: str, metric: str) -> tuple[list[int], Any, Any]:
     rounds = [line["round"] + 1 for line in run.evaluated]
     tables = [line["evaluation"].get(kind) or {} for line in run.evaluated]
     mean, worst = (
-        [v if isinstance(v, int | float) else math.nan for v in values]
-        for values in (
-            [t.get(f"{metric}_{what}") for t in tables] for what in ("mean", "worst10")
-        )
+        [v if isinstance(v := t.get(key), int | float) else math.nan for t in tables]
+        for key in (f"{metric}_mean", f"{metric}_worst10")
     )
     return rounds, mean, worst
 
@@ -141,28 +135,22 @@ def _beside(axes: Axes, first: Dossier, mine: list[Dossier], metric: str) -> int
     worth = own if metric == "accuracy" else -own
     who = who[np.argsort(worth[who], kind="stable")]
     x, points = np.arange(len(who)), style.many(len(who))
-    local = [r for r in mine if r.part("personalizer") == "local" and r is not first]
-    local = [r for r in local if len(r.column(metric)) == len(own)]
-    if local:
-        values = local[0].column(metric)[who]
-        look = style.mark(place(local[0])) | points
-        axes.plot(x, values, label=name(local[0]), **look)
+    rest = [r for r in mine if r.part("personalizer") == "local" and r is not first]
+    for local in [r for r in rest if len(r.column(metric)) == len(own)][:1]:
+        look = style.mark(place(local)) | points
+        axes.plot(x, local.column(metric)[who], label=name(local), **look)
     if not _plain(first):
         shared = first.column(f"shared_{metric}")
-        at, label = _shared(shared, mine, metric)
+        at, label = SHARED, "shared model"
+        for run in mine:  # the run that trains it, if there is one
+            its = run.column(f"shared_{metric}")
+            if _plain(run) and np.array_equal(its, shared, equal_nan=True):
+                at, label = place(run), name(run)
+                break
         look = style.mark(at, hollow=True) | points
         axes.plot(x, shared[who], label=label, **look)
     axes.plot(x, own[who], label=name(first), **style.line(place(first)))
     return len(who)
-
-
-def _shared(values: np.ndarray, mine: list[Dossier], metric: str) -> tuple[int, str]:
-    """Return the place and name of a shared model, or of the run that trains it."""
-    for run in mine:
-        same = np.array_equal(run.column(f"shared_{metric}"), values, equal_nan=True)
-        if _plain(run) and same:
-            return place(run), name(run)
-    return SHARED, "shared model"
 
 
 def frontier(runs: Several) -> Figure:
@@ -180,13 +168,11 @@ def frontier(runs: Several) -> Figure:
     mine, metric = style.finished(runs, "means over clients")
     made = style.figure(6.4, 4.2)
     axes = made.subplots()
-    there = {
-        (run.mean("shared", "std"), run.mean("shared")) for run in mine if _plain(run)
-    }
-    for i, run in enumerate(mine):
+    points = [(run.mean("shared", "std"), run.mean("shared")) for run in mine]
+    there = {point for run, point in zip(mine, points, strict=True) if _plain(run)}
+    for i, (run, shared) in enumerate(zip(mine, points, strict=True)):
         x, y = run.mean(what="std"), run.mean()
         if not _plain(run):
-            shared = run.mean("shared", "std"), run.mean("shared")
             if shared not in there:  # else it is drawn already
                 axes.plot(*([v] for v in shared), **style.mark(SHARED, hollow=True))
             there.add(shared)

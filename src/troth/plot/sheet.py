@@ -30,7 +30,7 @@ def draw(arrays: Arrays, clients: Sequence[np.ndarray], title: str) -> Figure:
     made.suptitle(title, x=0.012, ha="left", size=15, weight="bold", color=INK)
     halves: Any = made.subfigures(1, 2, width_ratios=(1.0, 1.08), wspace=0.03)
     left, right = halves
-    if _pictures(arrays):
+    if arrays.x.ndim == 4 and arrays.x.shape[1] in (1, 3):
         _sheet(left.subplots(), arrays)
     else:
         _histograms(left, arrays)
@@ -47,10 +47,6 @@ def draw(arrays: Arrays, clients: Sequence[np.ndarray], title: str) -> Figure:
     _clients(above, order, "")
     _clients(below, order, f"{len(order):,} clients, the largest first")
     return made
-
-
-def _pictures(arrays: Arrays) -> bool:
-    return arrays.x.ndim == 4 and arrays.x.shape[1] in (1, 3)
 
 
 def _clients(axes: Axes, order: Sequence[int], words: str) -> None:
@@ -84,9 +80,8 @@ def _sheet(axes: Axes, arrays: Arrays) -> None:
     dress(axes, f"Examples ({shape})", "")
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    middle = [
-        (tops[k * each] + tops[(k + 1) * each - 1] + h) / 2 for k in range(len(names))
-    ]
+    last = [tops[(k + 1) * each - 1] + h for k in range(len(names))]
+    middle = [(tops[k * each] + end) / 2 for k, end in enumerate(last)]
     axes.set_yticks(middle, names)
     axes.set_xticks([])
     axes.tick_params(length=0)
@@ -172,22 +167,17 @@ def _sizes(axes: Axes, ranked: Sequence[np.ndarray]) -> None:
     axes.yaxis.set_major_formatter("{x:,.0f}")
 
 
-def _counts(arrays: Arrays, ranked: Sequence[np.ndarray]) -> np.ndarray:
-    """Count examples [classes, clients]."""
-    if arrays.y.ndim > 1:
-        return np.stack([arrays.y[rows].sum(0) for rows in ranked], axis=1)
-    k = arrays.classes
-    return np.stack([np.bincount(arrays.y[rows], minlength=k) for rows in ranked], 1)
-
-
 def _shares(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
     """Draw the share of each class in each client's examples as a heat map."""
     n = len(ranked)
     chosen = np.unique(np.linspace(0, n - 1, min(n, _WIDE)).round().astype(int))
     kept = [ranked[k] for k in chosen]
-    sizes = np.array([max(len(rows), 1) for rows in kept])
-    shares = _counts(arrays, kept) / sizes
     k = arrays.classes
+    shares = np.zeros((k, len(kept)))
+    for j, rows in enumerate(kept):
+        y = arrays.y[rows]
+        counts = y.sum(0) if y.ndim > 1 else np.bincount(y, minlength=k)
+        shares[:, j] = counts / max(len(rows), 1)
     most = min(1.0, max(float(shares.max()), 2 / k))  # equal shares are half as dark
     looks: dict[str, Any] = {"extent": (-0.5, n - 0.5, k - 0.5, -0.5), "vmax": most}
     looks |= {"vmin": 0.0, "aspect": "auto", "interpolation": "nearest"}

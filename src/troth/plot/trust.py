@@ -121,12 +121,12 @@ def audit(run: Several) -> Figure:
         raise Refusal(
             f"none of the runs is audited; audit one with: troth audit {every[0].path}"
         )
-    known, limit = "disparity" in found.table, float(found.settings.get("limit", 0.1))
+    t, limit = found.table, float(found.settings.get("limit", 0.1))
+    known = "disparity" in t
     made = style.figure(9 if known else 6.4, 3.8)
     panels = made.subplots(1, 2 if known else 1, squeeze=False)[0]
     _changes(panels[0], found, limit)
     if known:
-        t = found.table
         points = style.mark(_FIRST) | style.many(len(t["change"]))
         panels[1].plot(t["change"], t["disparity"], **points)
         panels[1].axvline(limit, color=SOFT, lw=1, ls=":")
@@ -198,13 +198,15 @@ def happened(run: Dossier, verdict: str) -> np.ndarray:
 
 def _verdicts(run: Dossier, found: dict[str, np.ndarray]) -> Figure:
     rounds = max(1, run.total, *(int(rows[:, 0].max()) + 1 for rows in found.values()))
-    bins, malicious = min(_BINS, rounds), set[int]()
-    if run.clients is not None:
-        malicious = {*np.flatnonzero(run.column("malicious") == 1).tolist()}
+    bins, bad = min(_BINS, rounds), np.zeros(0)
+    bad = bad if run.clients is None else run.column("malicious")
+    malicious = {*np.flatnonzero(bad == 1).tolist()}
     made = style.figure(9, 0.6 + 2.6 * len(found))
     panels = made.subplots(len(found), 1, squeeze=False, sharex=True)[:, 0]
     for axes, (verdict, rows) in zip(panels, found.items(), strict=True):
-        who = _who(rows, malicious)
+        ids, counts = np.unique(rows[:, 1], return_counts=True)
+        most = ids[np.argsort(-counts, kind="stable")][:_MOST].tolist()
+        who = sorted(most, key=lambda k: (k in malicious, k))  # benign ones first
         seen = np.isin(rows[:, 1], who)
         place = {k: i for i, k in enumerate(who)}
         image = np.zeros((len(who), bins))
@@ -223,10 +225,3 @@ def _verdicts(run: Dossier, found: dict[str, np.ndarray]) -> Figure:
         dress(axes, title, "round" if axes is panels[-1] else "", "client")
         axes.grid(visible=False)
     return made
-
-
-def _who(rows: np.ndarray, malicious: set[int]) -> list[int]:
-    """Return the clients with most verdicts, benign ones first."""
-    ids, counts = np.unique(rows[:, 1], return_counts=True)
-    most = ids[np.argsort(-counts, kind="stable")][:_MOST]
-    return sorted((int(k) for k in most), key=lambda k: (k in malicious, k))

@@ -1,5 +1,6 @@
 """Pictures inside the page: SVG with the colors of the reader's theme."""
 
+import contextlib
 import io
 import re
 import warnings
@@ -60,7 +61,8 @@ def _themed(style: str) -> str:
     return style
 
 
-_Pictures = dict[str, tuple[Callable[..., Figure], str]]
+_Draws = Callable[..., Figure]
+_Pictures = dict[str, tuple[_Draws, str]]
 _METRIC: _Pictures = {
     "curves": (plot.curves, "Mean {} over rounds. Numbers: rounds.jsonl."),
     "frontier": (
@@ -94,56 +96,28 @@ def pictures(
     runs: Sequence[Dossier], decks: Sequence[Deck], compared: Sequence[dict[str, Any]]
 ) -> dict[str, list[Picture]]:
     """Draw the pictures of every part: per metric, per federation or per run."""
-    some: dict[str, list[tuple[str, Any]]] = {
-        "curves": [(run.metric, run) for run in runs if run.evaluated],
-        "frontier": [(run.metric, run) for run in runs if run.finished],
-        "pairs": [(p["metric"], p) for p in compared if p["kind"] == "paired"],
-    }
-    found = {part: _by_metric(*_METRIC[part], each) for part, each in some.items()}
-    found |= {part: _by_run(*how, runs) for part, how in _RUN.items()}
-    return found | {"clients": _clients(decks)}
+    found: dict[str, list[Picture]] = {k: [] for k in (*_METRIC, *_RUN, "clients")}
 
+    def draw(part: str, salt: str, says: str, how: _Draws, of: Any) -> None:
+        if of and len(found[part]) < _MOST:
+            with contextlib.suppress(Refusal):  # there is nothing to draw
+                found[part].append(Picture(svg(how(of), f"{part} {salt}"), says))
 
-def _tried(
-    salt: str, says: str, draw: Callable[..., Figure], *args: Any
-) -> list[Picture]:
-    """Draw a picture, or none where there is nothing to draw."""
-    try:
-        return [Picture(svg(draw(*args), salt), says)]
-    except Refusal:
-        return []
-
-
-def _by_metric(
-    draw: Callable[..., Figure], says: str, some: Sequence[tuple[str, Any]]
-) -> list[Picture]:
-    """Draw one picture per metric; `says` has a place for its name."""
-    found: list[Picture] = []
+    paired = [pair for pair in compared if pair["kind"] == "paired"]
     for metric in METRICS:
-        mine = [one for by, one in some if by == metric]
-        salt = f"{draw.__name__} {metric}"
-        found += _tried(salt, says.format(metric), draw, mine) if mine else []
-    return found
-
-
-def _by_run(
-    draw: Callable[..., Figure], says: str, runs: Sequence[Dossier]
-) -> list[Picture]:
-    """Draw one picture for each of the first runs that have something to show."""
-    found: list[Picture] = []
-    for i, run in enumerate(runs):
-        if len(found) < _MOST:
-            words = f"“{_style.name(run)}”: {says}"
-            found += _tried(f"{draw.__name__} {i}", words, draw, run)
-    return found
-
-
-def _clients(decks: Sequence[Deck]) -> list[Picture]:
-    """Draw one picture per federation."""
-    found: list[Picture] = []
-    for i, deck in enumerate(decks[:_MOST]):
-        metric, some = deck.runs[0].metric, deck.runs[:6]
-        names = ", ".join(f"“{_style.name(run)}”" for run in some)
-        says = f"{names}: sorted {metric} of benign clients. Numbers: clients.csv."
-        found += _tried(f"clients {i}", says, plot.clients, deck.runs)
+        mine = [run for run in runs if run.metric == metric]
+        some: dict[str, list[Any]] = {
+            "curves": [run for run in mine if run.evaluated],
+            "frontier": [run for run in mine if run.finished],
+            "pairs": [pair for pair in paired if pair["metric"] == metric],
+        }
+        for part, (how, says) in _METRIC.items():
+            draw(part, metric, says.format(metric), how, some[part])
+    for part, (how, says) in _RUN.items():
+        for i, run in enumerate(runs):
+            draw(part, f"{i}", f"“{_style.name(run)}”: {says}", how, run)
+    for i, deck in enumerate(decks):
+        names = ", ".join(f"“{_style.name(run)}”" for run in deck.runs[:6])
+        says = f"{names}: sorted {deck.runs[0].metric} of benign clients. Numbers: "
+        draw("clients", f"{i}", f"{says}clients.csv.", plot.clients, deck.runs)
     return found

@@ -7,8 +7,13 @@ import numpy as np
 from troth.certificates.bounds import down
 from troth.reports.cards import Deck, Sentence
 from troth.reports.cards._choice import Chooser
-from troth.reports.cards._proofs import certify
-from troth.reports.cards._reading import command, hostility, listed, quoted
+from troth.reports.cards._reading import (
+    certify,
+    command,
+    hostility,
+    listed,
+    quoted,
+)
 from troth.reports.cards._worlds import twins
 from troth.runs.compare import number, signed
 from troth.runs.inspect import Dossier

@@ -18,9 +18,7 @@ from troth import files
 from troth.plot._style import settle
 from troth.reports import _figures, _tables, _words, cards
 from troth.reports.cards import Deck, Sentence
-from troth.reports.cards._proofs import certify
-from troth.reports.cards._reading import command, name, quoted
-from troth.reports.cards._rules import ABOUT, RULES
+from troth.reports.cards._reading import ABOUT, RULES, certify, command, name, quoted
 from troth.runs import inspect
 from troth.runs.inspect import Dossier
 from troth.types import Refusal

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from troth.cli import tables
-from troth.cli.commands import _reproduced
+from troth.cli.commands import reproduce
 from troth.reproduce import judging, kept, listing, scripts
 
 ROOT = kept.experiments()
@@ -31,7 +31,7 @@ def test_no_number_and_no_name_is_broken(screen, columns):
     text, entry = screen(columns), listing.find("ditto/table8")
     cells = entry.everywhere()
     judged = judging.table(entry, cells, SHELF, 3)
-    _reproduced.people(entry, judged, [], 1.0)
+    reproduce.people(entry, judged, [], 1.0)
     lines = text.getvalue().splitlines()
     rows = {cell.row for cell in cells}
     assert [row for row in rows if not any(x.startswith(row) for x in lines)] == []
@@ -50,7 +50,7 @@ def test_names_of_the_list_are_whole(screen, columns):
     said |= {"client_steps": 12_345_678, "seconds": 7200.0, "results": 0}
     said |= {"run": 3, "cells": 140, "last": "2026-11-17T01:02:03"}
     names = [*listing.entries()]
-    _reproduced.entries([{**said, "name": name} for name in names])
+    reproduce._entries([{**said, "name": name} for name in names])
     lines = text.getvalue().splitlines()
     assert {*names} <= {line.split(" ")[0] for line in lines}
     assert "3 of 140" in " ".join(text.getvalue().split())
@@ -63,7 +63,7 @@ def test_what_a_script_made(screen):
     lines = scripts.lines(entry, ROOT)
     for columns in (60, 200):
         text = screen(columns)
-        _reproduced.script(entry, lines, [])
+        reproduce._lines(entry, lines, [])
         found = text.getvalue().splitlines()
         for label, _ in lines:
             assert [line for line in found if line.startswith(label)], label

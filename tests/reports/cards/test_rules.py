@@ -2,8 +2,8 @@
 
 import re
 
-from troth.reports.cards._rules import ABOUT, words
-from troth.reports.cards._rules import RULES as EVERY
+from troth.reports.cards._reading import ABOUT, words
+from troth.reports.cards._reading import RULES as EVERY
 
 ADJECTIVES = re.compile(
     r"\b(good|bad|best|worst|better|worse|high|highest|higher|low|lowest|lower|large"

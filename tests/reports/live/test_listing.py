@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import shlex
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -101,11 +100,6 @@ def test_a_summary_that_says_nothing_is_none(summary, told, tmp_path):
     (told(tmp_path / "r", [0.5, 1.0]) / files.SUMMARY).write_text(summary)
     (entry,) = Listing(tmp_path).entries()
     assert (entry.state, entry.rounds, entry.mean) == ("stopped", "4 of 4", "–")
-
-
-def test_how_to_go_on_is_a_command():
-    place = Path("my runs") / "it's; x"
-    assert shlex.split(listing.resume(place)) == ["troth", "resume", str(place)]
 
 
 def line(number, metric="accuracy", **means):

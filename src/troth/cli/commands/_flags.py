@@ -1,12 +1,24 @@
-"""Arguments and options that several commands take, each declared once."""
+"""Arguments and options that several commands take, and how they are read."""
 
+from __future__ import annotations
+
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument
 from typer import Option as Flag
 
-from troth.cli.commands._opening import absolute
+from troth.cli.commands._words import refuse
+
+if TYPE_CHECKING:
+    from troth.runs.load import Run
+
+
+def absolute(path: str | Path | None) -> str | None:
+    """Make a path absolute, so that a run can be resumed from any folder."""
+    return None if path is None else str(Path(path).absolute())
+
 
 Json = Annotated[bool, Flag("--json", help="Print one JSON object to stdout.")]
 Quiet = Annotated[bool, Flag("--quiet", "-q", help="Print results only, no progress.")]
@@ -39,3 +51,40 @@ Settings = Annotated[
 Insecure = Annotated[
     bool, Flag("--insecure", help="Neither encrypt nor check identities. For trials.")
 ]
+
+
+def opened(path: Path) -> Run:
+    """Open the run in a folder; refuse a grid and name its runs."""
+    from troth import files
+    from troth.runs.load import Run
+
+    if (path / files.GRID).exists():
+        names = sorted(file.parent.name for file in path.glob(f"*/{files.EXPERIMENT}"))
+        refuse(f"{path} is a grid; give one of its runs: {', '.join(names)}")
+    return Run(path)
+
+
+def whose(clients: str, client: int | None) -> str:
+    """Join `--clients` and `--client` into one choice."""
+    if client is None:
+        return clients
+    if clients != "all":
+        refuse(
+            f"--client {client} and --clients {clients} contradict each other; give "
+            "one of the two"
+        )
+    return f"{client},"
+
+
+def numbers(flag: str, text: str, example: str) -> list[float]:
+    """Read numbers separated by commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        refuse(f"{flag} {text} must be numbers separated by commas, such as {example}")
+
+
+def check_free(out: Path | None) -> None:
+    """Refuse, before any work, a file that exists or cannot be written."""
+    if out is not None and (out.exists() or not os.access(out.parent, os.W_OK)):
+        refuse(f"{out} exists already or cannot be written; give another --out")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from troth.cli.commands._flags import DataDir, Folder, Json
-from troth.cli.commands._opening import opened
+from troth.cli.commands._flags import DataDir, Folder, Json, opened
 
 if TYPE_CHECKING:
     from troth.examine.advise import Advice

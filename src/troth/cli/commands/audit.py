@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option as Flag
 
 from troth.cli.commands import _flags as flags
-from troth.cli.commands._opening import numbers, opened, whose
+from troth.cli.commands._flags import numbers, opened, whose
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,7 +1,6 @@
 """`troth new`."""
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,10 +12,10 @@ from troth.cli.commands._flags import Settings
 File = Annotated[Path, Argument(metavar="FILE", help="The file to write; - prints it.")]
 
 
-def members(folder: str) -> Callable[[str], list[str]]:
-    """Return a function that lists the members in a folder by their first letters.
+def _member(folder: str, words: str) -> Any:
+    """Return the option for a member, whose name the shell completes.
 
-    They are found by their files, without importing them: the shell waits.
+    Members are found by their files, without importing them: the shell waits.
     """
     place = Path(__file__).parents[2] / folder
 
@@ -24,44 +23,24 @@ def members(folder: str) -> Callable[[str], list[str]]:
         names = (file.stem for file in place.glob("*.py") if file.stem[0] != "_")
         return sorted(name for name in names if name.startswith(incomplete))
 
-    return complete
+    return Flag(help=words, autocompletion=complete)
 
 
 def new(
     file: File = Path("experiment.toml"),
-    data: Annotated[
-        str, Flag(help="Data set.", autocompletion=members("data/datasets"))
-    ] = "digits",
+    data: Annotated[str, _member("data/datasets", "Data set.")] = "digits",
     partition: Annotated[
-        str,
-        Flag(
-            help="How examples are split among clients.",
-            autocompletion=members("data/partitions"),
-        ),
+        str, _member("data/partitions", "How examples are split among clients.")
     ] = "dirichlet",
-    model: Annotated[
-        str, Flag(help="Network.", autocompletion=members("networks/models"))
-    ] = "mlp",
+    model: Annotated[str, _member("networks/models", "Network.")] = "mlp",
     personalizer: Annotated[
-        str,
-        Flag(
-            help="How a client gets its own model.",
-            autocompletion=members("client/personalizers"),
-        ),
+        str, _member("client/personalizers", "How a client gets its own model.")
     ] = "ditto",
     attack: Annotated[
-        str,
-        Flag(
-            help="What malicious clients send.",
-            autocompletion=members("server/attacks"),
-        ),
+        str, _member("server/attacks", "What malicious clients send.")
     ] = "none",
     aggregator: Annotated[
-        str,
-        Flag(
-            help="How the server combines updates.",
-            autocompletion=members("server/aggregators"),
-        ),
+        str, _member("server/aggregators", "How the server combines updates.")
     ] = "mean",
     settings: Settings = None,
     full: Annotated[bool, Flag("--full", help="Write every section.")] = False,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option as Flag
 
-from troth.cli.commands._flags import Device, Folder, Json
-from troth.cli.commands._opening import check_free, opened
+from troth.cli.commands._flags import Device, Folder, Json, check_free, opened
 
 if TYPE_CHECKING:
     from troth.runs.personalize import Newcomer

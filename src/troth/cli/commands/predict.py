@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option as Flag
 
-from troth.cli.commands._flags import Folder, Json
-from troth.cli.commands._opening import check_free, opened
+from troth.cli.commands._flags import Folder, Json, check_free, opened
 from troth.cli.commands._words import refuse
 
 if TYPE_CHECKING:

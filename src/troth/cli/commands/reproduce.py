@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Exit
+from typer import Argument
 from typer import Option as Flag
 
-from troth.cli.commands import _reproduced
-from troth.cli.commands._flags import DataDir, Device, Json, Quiet
-from troth.cli.commands._opening import absolute
-from troth.cli.commands._words import STOPPED, again, complain, refuse
+from troth.cli.commands._flags import DataDir, Device, Json, Quiet, absolute
+from troth.cli.commands._words import again, refuse, stoppable
 
 if TYPE_CHECKING:
     from troth.reproduce.entry import Cell, Entry
+    from troth.reproduce.judging import Judged
     from troth.reproduce.kept import Shelf
+    from troth.reproduce.scripts import Lines
 
 OUT = Path("runs") / "reproduce"
+HEADS = ["name", "what", "data", "client-steps per seed", "time here", "run", "last"]
+WIDE = 160
+"""Columns that a screen needs to show the list as a table instead of lines."""
 
 
 def reproduce(
@@ -60,13 +64,12 @@ def reproduce(
     _check(scale, device)
     idle: dict[str, Any] = {"--cells": cells, "--seeds": seeds, "--show": show}
     idle |= {"--apart": apart, "--scale": scale != "full"}
-    try:
+    with stoppable(lambda: f"stopped; {again()}"):
         if pack:
             _refuse("--pack", idle | {"TARGET": target, "--list": list_})
-            store = Store(out)
-            many, table = store.pack(), out / TABLE
-            packed = {"packed": many, "table": str(table)}
+            many, table = Store(out).pack(), out / TABLE
             line = f"{many} results are packed into {table}"
+            packed = {"packed": many, "table": str(table)}
             tables.show(None, [line], packed, as_json)
         elif target is None or list_:
             _refuse("--list" if list_ else "the list", idle)
@@ -75,8 +78,6 @@ def reproduce(
             how: dict[str, Any] = {"device": device, "data_dir": absolute(data_dir)}
             how |= {"apart": apart, "scale": scale, "seeds": seeds}
             _one(target, cells or [], out, show, how, as_json, quiet)
-    except KeyboardInterrupt:
-        raise Exit(complain(f"stopped; {again()}", STOPPED)) from None
 
 
 def _check(scale: str, device: str) -> None:
@@ -108,7 +109,7 @@ def _list(target: str | None, out: Path, data_dir: str | None, as_json: bool) ->
     if as_json:
         tables.print_json({"entries": entries})
     else:
-        _reproduced.entries(entries)
+        _entries(entries)
 
 
 def _one(
@@ -155,9 +156,9 @@ def _show(*shown: Any, as_json: bool, quiet: bool) -> None:
     from troth.cli import tables
 
     if not (as_json and quiet):
-        _reproduced.people(*shown)
+        people(*shown)
     if as_json:
-        tables.print_json(_reproduced.programs(*shown))
+        tables.print_json(programs(*shown))
 
 
 def _writable(out: Path) -> None:
@@ -175,19 +176,14 @@ def _train(
     cells: list[Cell], shelf: Shelf, seeds: int, told: dict[str, Any], quiet: bool
 ) -> None:
     """Train missing cells with progress; on Ctrl-C say what is kept."""
-    from troth import progress as notice
     from troth.cli import progress
     from troth.reproduce import running
-    from troth.runs import train
 
     intro = f"Writing to {shelf.out}. Ctrl-C keeps finished cells; {again()}"
     watch = progress.Watcher("cells", intro, quiet)
-    try:
-        with watch, notice.watching(watch.heard):
-            running.run(cells, shelf, seeds, watch=watch, **told)
-    except (KeyboardInterrupt, train.Interrupted):
-        text = f"stopped; finished cells are kept in {shelf.out}; {again()}"
-        raise Exit(complain(text, STOPPED)) from None
+    text = f"stopped; finished cells are kept in {shelf.out}; {again()}"
+    with stoppable(lambda: text), watch:
+        running.run(cells, shelf, seeds, watch=watch, **told)
 
 
 def _script(
@@ -220,8 +216,110 @@ def _script(
         _show(entry, judged, files, took, as_json=as_json, quiet=quiet)
         return
     if not (as_json and quiet):
-        _reproduced.script(entry, lines, files)
+        _lines(entry, lines, files)
     if as_json:
         results = [{"label": label, **numbers} for label, numbers in lines]
         about = {"name": entry.name, "title": entry.title, "results": results}
         tables.print_json({**about, "files": [*map(str, files)]})
+
+
+def _entries(listed: Sequence[dict[str, Any]]) -> None:
+    """Print the list."""
+    from troth.cli import tables as display
+
+    title = "Tables and figures. Times are estimates, from measured speed if possible"
+    console, rows = display.console(), [_entry(one) for one in listed]
+    if console.width >= WIDE:
+        console.print(display.table(title, HEADS, rows, texts=3, whole=1))
+        return
+    display.say(f"\n{title}")
+    for name, what, data, steps, time, ran, last in rows:
+        console.print(f"\n{name}")
+        about = f"{steps} client-steps per seed, about {time} here"
+        for line in (what, f"data: {data}", about, f"run: {ran}; last: {last}"):
+            console.print(display.indented(line))
+
+
+def _entry(one: dict[str, Any]) -> list[str]:
+    """Return the row of an entry."""
+    from troth.cli.progress import duration
+
+    time = duration(one["seconds"]) if one["seconds"] else "–"
+    ran = f"{one['run']} of {one['cells']}" if one["cells"] else one["results"]
+    steps = f"{one['client_steps']:,}" if one["client_steps"] else "–"
+    last = (one["last"] or "–").partition("T")[0]
+    about = one["name"], one["title"], one["data_words"]
+    return [*about, steps, time, str(ran or "–"), last]
+
+
+def people(
+    entry: Entry, judged: Sequence[Judged], files: Sequence[Path], took: float
+) -> None:
+    """Print the table of an entry, and how much of it is reproduced in how long."""
+    from troth.cli import progress
+    from troth.cli import tables as display
+    from troth.reproduce import judging, tables
+
+    for full, brief in zip(
+        tables.layout(judged), tables.layout(judged, tables.brief), strict=True
+    ):
+        _table(*full, brief[2])
+    display.say(tables.LEGEND)
+    good, all_ = judging.share(judged)
+    display.say(f"Reproduced: {good} of {all_} judged cells. {tables.where(entry)}")
+    ran, time = sum(one.seeds > 0 for one in judged), progress.duration(took)
+    display.say(f"Run: {ran} of the {len(judged)} cells shown, in {time}")
+    display.say(f"Files: {', '.join(map(str, files))}")
+
+
+def programs(
+    entry: Entry, judged: Sequence[Judged], files: Sequence[Path], took: float
+) -> dict[str, Any]:
+    """Return the same as one object."""
+    from troth.reproduce import judging
+
+    good, all_ = judging.share(judged)
+    about = {"name": entry.name, "title": entry.title, "note": entry.note}
+    numbers = {"reproduced": good, "judged": all_, "order": judging.order(judged)}
+    cells, names = [one.plain() for one in judged], [*map(str, files)]
+    more = {"seconds": took, "cells": cells, "files": names}
+    return {**about, **numbers, **more}
+
+
+def _lines(entry: Entry, lines: Lines, files: Sequence[Path]) -> None:
+    """Print the results of an entry that a script makes."""
+    from troth.cli import tables as display
+    from troth.reproduce import scripts
+
+    _table(entry.title, *scripts.layout(lines))
+    display.say(
+        f"Files: {', '.join(map(str, files)) or 'none, because nothing was run'}"
+    )
+
+
+def _table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    brief: Sequence[Sequence[str]] = (),
+) -> None:
+    """Print a table, a shorter one on a narrow screen, or else a list."""
+    from troth.cli import tables as display
+
+    console, heads = display.console(), ["", *columns]
+    for some, words in (
+        (rows, ""),
+        (brief, "; ours only, because the screen is narrow"),
+    ):
+        made = display.table(f"{title}{words}", heads, some)
+        if some and display.width(made) <= console.width:
+            console.print(made)
+            return
+    display.say(f"\n{title}")
+    wide = max(map(len, columns), default=0)
+    for name, *cells in rows:
+        console.print(f"\n{name}")
+        for column, text in zip(columns, cells, strict=True):
+            if text:
+                console.print(display.indented(f"{column:{wide}}  {text}"))
+    display.say("")

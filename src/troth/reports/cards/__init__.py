@@ -5,7 +5,7 @@ is a rule (`_rules.RULES`) with its values.
 """
 
 from troth.reports.cards._making import VERSION, Card, Deck, decks, document, schema
-from troth.reports.cards._rules import RULES, Sentence, words
+from troth.reports.cards._reading import RULES, Sentence, words
 
 __all__ = [
     "RULES",

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from troth.reports.cards._reading import (
+    Sentence,
     chance,
     command,
     keeping,
@@ -19,7 +20,6 @@ from troth.reports.cards._reading import (
     quoted,
     saved,
 )
-from troth.reports.cards._rules import Sentence
 from troth.reports.cards._worlds import Model, models, paired
 from troth.runs.compare import Paired, number, signed
 from troth.runs.inspect import Dossier

@@ -1,8 +1,14 @@
-"""Write numbers, names and commands for sentences."""
+"""The sentences of the report, and the numbers, names and commands in them.
+
+`sentences.toml` has the sentences: rules with places for values.
+"""
 
 import contextlib
 import functools
+import re
 import shlex
+import tomllib
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +19,37 @@ from troth.certificates.bounds import lower, upper
 from troth.runs.compare import number, short
 from troth.runs.inspect import Dossier
 from troth.types import Refusal
+
+Sentence = tuple[str, ...]
+"""The name of a rule, and its values as text."""
+
+ABOUT = {
+    "choice": "Which model to use",
+    "served": "Performance",
+    "gain": "Gain",
+    "lam": "Closeness to the shared model",
+    "certificate": "Certificates",
+    "shortcuts": "Shortcuts",
+    "poisoning": "Poisoning",
+    "data": "Data",
+    "rounds": "Participation",
+    "provenance": "Origin",
+}
+"""Headings of a card, in their order."""
+
+_FILE = resources.files("troth.reports.cards").joinpath("sentences.toml")
+RULES = {
+    f"{about}.{rule}": text
+    for about, rules in tomllib.loads(_FILE.read_text("utf-8")).items()
+    for rule, text in rules.items()
+}
+"""Rule → sentence; rules about `page` belong to the summary."""
+
+
+def words(sentence: Sentence) -> str:
+    """Write the sentence of a rule and its values."""
+    return re.sub(r"\{(\d+)\}", lambda at: sentence[1 + int(at[1])], RULES[sentence[0]])
+
 
 Interval = tuple[float, float]
 _LISTED = 20  # clients named one by one
@@ -116,13 +153,24 @@ def command(*words: object) -> str:
     return shlex.join(["troth", *(str(word) for word in words)])
 
 
+def certify(
+    run: Dossier,
+    transform: str = "pixel",
+    sigma: float = 0.25,
+    client: int | None = None,
+) -> str:
+    """Write the command that certifies all models of a run, or one client's."""
+    one = () if client is None else ("--client", client)
+    how = ("--transform", transform, "--sigma", f"{sigma:g}")
+    return command("certify", run.path, *how, *one)
+
+
 def whole(run: Dossier) -> Path:
     """Return the folder of the grid that a run belongs to, or of the run."""
     if "whole" not in run.kept:
         grid = (run.path.parent / files.GRID).exists()
         run.kept["whole"] = run.path.parent if grid else run.path
-    found: Path = run.kept["whole"]
-    return found
+    return Path(run.kept["whole"])
 
 
 def again(run: Dossier, why: str, *settings: str) -> tuple[str, str]:

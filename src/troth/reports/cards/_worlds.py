@@ -7,8 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from troth import files
-from troth.reports.cards._reading import again, beside, hostility, name, quoted
-from troth.reports.cards._rules import Sentence
+from troth.reports.cards._reading import (
+    Sentence,
+    again,
+    beside,
+    hostility,
+    name,
+    quoted,
+)
 from troth.runs import compare
 from troth.runs.compare import number, signed
 from troth.runs.inspect import Dossier

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import re
-import shlex
 import threading
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -162,8 +161,3 @@ def _summary(file: Path) -> dict[str, str]:
     texts = (number(math.nan if v is None else float(v), metric) for v in values)
     found = {"rounds": str(summary["rounds"]), "metric": metric}
     return found | dict(zip(NUMBERS, texts, strict=True))
-
-
-def resume(place: Path) -> str:
-    """Write the command that continues a run."""
-    return f"troth resume {shlex.quote(str(place))}"

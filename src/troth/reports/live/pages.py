@@ -8,7 +8,8 @@ from typing import Any
 from troth import files
 from troth.plot._style import places
 from troth.reports import cards, page
-from troth.reports.live.listing import Entry, Growing, Listing, resume
+from troth.reports.cards._reading import command
+from troth.reports.live.listing import Entry, Growing, Listing
 from troth.runs import inspect
 from troth.runs.compare import number, short
 
@@ -73,7 +74,7 @@ class Pages:
         found |= {"state": entry.state, "metric": growing.metric, "points": points}
         total = entry.rounds.rpartition(" ")[2]
         found["total"] = int(total) if total.isdecimal() else growing.rounds
-        found["command"] = resume(place) if entry.state == "stopped" else ""
+        found["command"] = command("resume", place) if entry.state == "stopped" else ""
         return found | {"words": _words(entry, growing)}
 
     def _places(self, ids: list[str]) -> dict[str, Path]:
@@ -87,18 +88,10 @@ class Pages:
         return {id_: known[id_] for id_ in dict.fromkeys(ids)}
 
 
-COLUMNS = {
+COLUMNS = {name: name for name in ("label", *Entry._fields[2:], "id")} | {
     "label": "run",
-    "state": "state",
-    "rounds": "rounds",
-    "metric": "metric",
-    "mean": "mean",
-    "std": "std",
     "worst10": "worst 10 %",
     "shared": "shared mean",
-    "personalizer": "personalizer",
-    "attack": "attack",
-    "aggregator": "aggregator",
     "id": "folder",
 }
 """Fields of an entry and their headings."""
