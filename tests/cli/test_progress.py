@@ -92,9 +92,8 @@ def test_every_run_of_a_grid_starts_its_own_count(clock, capsys):
         for done in (1, 2):
             watch(Progress(label, done, 2, None))
             clock.seconds += 3
-    said = capsys.readouterr().err.splitlines()
-    assert said.count("hello") == 1
-    assert said.count("seed=1: round 2/2, 3 s") == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines.count("hello") == 1 and lines.count("seed=1: round 2/2, 3 s") == 2
 
 
 def test_quiet(capsys):

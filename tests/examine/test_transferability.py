@@ -157,8 +157,5 @@ def test_theorem_3_by_hand():
     assert found[1:] == pytest.approx((2, 0.25, 2, 0.3, 4))
     expected = ((0.25 + math.sqrt(2)) / 2 - 1) * 2 + 0.3 / 0.1 + 4 * 0.1
     assert found.total == pytest.approx(math.sqrt(3) * expected)
-
-
-def test_theorem_3_says_nothing_where_the_shared_model_is_sure():
-    t = Terms(vector(1, 0), vector(0, 0), vector(1, 0), vector(0, 0), vector(0, 0))
-    assert bound(t, 0.1).total == math.inf
+    sure = Terms(vector(1, 0), vector(0, 0), vector(1, 0), vector(0, 0), vector(0, 0))
+    assert bound(sure, 0.1).total == math.inf  # it says nothing there

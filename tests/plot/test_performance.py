@@ -81,9 +81,9 @@ def test_a_shared_model_without_a_run_of_its_own(colours, told, tmp_path):
 
 
 def test_the_frontier_is_in_the_summaries(lines, examined):
-    points = lines(plot.frontier([examined / "clean"]))
+    shared, *_, own = lines(plot.frontier([examined / "clean"]))
     summary = troth.load(examined / "clean").summary
-    for point, kind in ((points[0], "shared"), (points[-1], "personal")):
+    for point, kind in ((shared, "shared"), (own, "personal")):
         wanted = (summary[kind][f"accuracy_{what}"] for what in ("std", "mean"))
         assert point == tuple([v] for v in wanted)
 

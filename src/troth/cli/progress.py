@@ -9,7 +9,7 @@ from rich import filesize
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
-from troth.cli.tables import console, say
+from troth.cli.tables import console
 from troth.progress import watching
 from troth.runs import train
 from troth.runs.compare import heading, number, short
@@ -71,12 +71,11 @@ class _Shown:
         self._hears.__exit__(None, None, None)
 
     def _print(self, text: str) -> None:
-        (self._bars or console()).print(text, soft_wrap=True)
+        if not self._quiet:
+            (self._bars or console()).print(text, soft_wrap=True)
 
     def heard(self, what: str, done: int, total: int) -> None:
         """Show a download or other work aside; `what` = "": it is over."""
-        if self._quiet:
-            return
         now, over, far = time.monotonic(), total and done >= total, amount(done, total)
         fresh, self._what = what != self._what, what
         if self._bars:
@@ -86,7 +85,7 @@ class _Shown:
             known: dict[str, Any] = {"total": total} if total else {}
             self._bars.update(self._pulse, completed=done, count=far, **known)
         elif what and (fresh or over or now - self._printed >= _EVERY):
-            say(f"{what}: {far}" if far else what)
+            self._print(f"{what}: {far}" if far else what)
             self._printed = now
 
     def _bar(self, p: Any, label: str, pace: str, note: str, fresh: bool) -> None:
@@ -126,12 +125,9 @@ class Watcher(_Shown):
         """Show a round; before the first one, say what will be kept on disk."""
         if p.state is not None:
             most, file = filesize.decimal(p.state.bytes), p.state.file
-            if not self._quiet:
-                self._print(f"Personal state is kept on disk: up to {most} in {file}")
+            self._print(f"Personal state is kept on disk: up to {most} in {file}")
             return
         last, self.last = self.last, p
-        if self._quiet:
-            return
         if last is None:
             self._print(self._intro)
         fresh = last is None or last.label != p.label or last.done >= p.done
@@ -151,7 +147,7 @@ class Watcher(_Shown):
         wait = _EVERY if p.evaluation is None else _EVALUATED
         if now - self._printed >= wait or p.done == p.total:
             parts = f"{label}: round {p.done}/{p.total}", self._pace(p), self._note
-            say(", ".join(part for part in parts if part))
+            self._print(", ".join(part for part in parts if part))
             self._printed = now
 
     def _pace(self, p: train.Progress) -> str:
@@ -179,8 +175,6 @@ class Counter(_Shown):
     def __call__(self, p: Any) -> None:
         """Show a piece: done of total, `made` of them now, `used` samples for these."""
         first, self.last = self.last is None, p
-        if self._quiet:
-            return
         if first:
             self._print(self._intro)
         now = time.monotonic()
@@ -190,7 +184,7 @@ class Counter(_Shown):
         if self._bars:
             self._bar(p, self._counted, pace, p.what, first)
         elif first or now - self._printed >= _EVERY or p.done == p.total:
-            say(f"{p.done}/{p.total} {self._counted}, {pace}, {p.what}")
+            self._print(f"{p.done}/{p.total} {self._counted}, {pace}, {p.what}")
             self._printed = now
 
 

@@ -303,10 +303,14 @@ def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
         print_json({"kinds": described})
         return
     for kind, every in described.items():
-        rows = [
-            [m["name"], m["summary"], _options(m), ", ".join(m["citations"])]
-            for m in every
-        ]
+        rows = []
+        for m in every:
+            options = [
+                f"{name} (required)" if o["required"] else f"{name} = {o['default']}"
+                for name, o in m["options"].items()
+            ]
+            parts = ", ".join(options), ", ".join(m["citations"])
+            rows.append([m["name"], m["summary"], *parts])
         columns = ["name", "what it is", "options", "paper"]
         console(stderr=False).print(table(f"[{kind}]", columns, rows, 4))
 
@@ -320,13 +324,6 @@ def _method(about: lookup.About) -> dict[str, Any]:
     keys = (re.match(r"@\w+\{\s*([^,\s]+)", entry) for entry in about.citations)
     cited = [key.group(1) for key in keys if key]
     return {**about._asdict(), "options": options, "citations": cited}
-
-
-def _options(method: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{name} (required)" if facts["required"] else f"{name} = {facts['default']}"
-        for name, facts in method["options"].items()
-    )
 
 
 def speeds(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:

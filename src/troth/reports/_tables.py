@@ -150,26 +150,24 @@ def clients(deck: Deck) -> dict[str, Any]:
     bad, late = first.column("malicious") == 1, first.column("newcomer") == 1
     who = np.where(bad, "malicious", np.where(late, "newcomer", "benign"))
     use = [c.model.label if c.model else "–" for c in deck.choices]
-    heads = ["client", "role", "use"]
-    columns: list[list[str]] = [[str(k) for k in deck.ids], who.tolist(), use]
-    sources = ["clients.csv:client", "clients.csv:malicious", ""]
+    table = [
+        ("client", [str(k) for k in deck.ids], "clients.csv:client"),
+        ("role", who.tolist(), "clients.csv:malicious"),
+        ("use", use, ""),
+    ]
     for model in models(deck.runs):
-        heads.append(f"{metric}, {model.label}")
-        columns.append([number(float(v), metric) for v in model.values])
         column = metric if model.kind == "personal" else f"shared_{metric}"
-        sources.append(f"{model.run.path.name}/clients.csv:{column}")
+        source = f"{model.run.path.name}/clients.csv:{column}"
+        texts = [number(float(v), metric) for v in model.values]
+        table.append((f"{metric}, {model.label}", texts, source))
     for key in ("train", "test", *_COUNTS):
         values = np.nan_to_num(first.column(key)).astype(int)
         if key in ("train", "test", "asked") or values.any():
-            heads.append(key)
-            columns.append([str(v) for v in values])
-            sources.append(f"{first.path.name}/clients.csv:{key}")
-    for title, texts in _examined(deck):
-        heads.append(title)
-        columns.append(texts)
-        sources.append("")
-    words = {"role", "use"}
-    names = [{"name": head, "numeric": head not in words} for head in heads]
+            source = f"{first.path.name}/clients.csv:{key}"
+            table.append((key, [str(v) for v in values], source))
+    table += [(title, texts, "") for title, texts in _examined(deck)]
+    heads, columns, sources = zip(*table, strict=True)
+    names = [{"name": head, "numeric": head not in ("role", "use")} for head in heads]
     return {"heads": names, "columns": columns, "from": sources}
 
 
@@ -177,10 +175,8 @@ def _examined(deck: Deck) -> list[tuple[str, list[str]]]:
     """Return columns of radii and changes, where some client has one."""
     found = []
     for run, cards in zip(deck.runs, deck.cards, strict=True):
-        settings = [
-            (c.settings["transform"], c.settings["sigma"]) for c in run.certified
-        ]
-        for transform, sigma in dict.fromkeys(settings):
+        keys = [(c.settings["transform"], c.settings["sigma"]) for c in run.certified]
+        for transform, sigma in dict.fromkeys(keys):
             each = [_radius(card.facts, transform, float(sigma)) for card in cards]
             if any(text != "–" for text in each):
                 title = f"radius ({transform}, σ {float(sigma):g}), {name(run)}"

@@ -19,7 +19,7 @@ from troth.runs.compare import number, signed
 from troth.runs.inspect import Dossier
 
 _VERDICTS = ("dropped", "clipped", "downweighted")
-_NAMED, _WORLDS, _LINES = 6, 6, 20  # runs, groups and lines in the summary, at most
+_WORLDS, _LINES = 6, 20  # groups and lines in the summary, at most
 
 
 def summary(runs: Sequence[Dossier], decks: Sequence[Deck]) -> list[list[Sentence]]:
@@ -43,7 +43,7 @@ def _world(deck: Deck, runs: Sequence[Dossier]) -> list[Sentence]:
     first, chooser = deck.runs[0], Chooser(deck.runs)
     metric, values = first.metric, first.column(first.metric)
     benign = int((first.judged & ~np.isnan(values)).sum())
-    about = _named(deck.runs), str(len(deck.ids)), first.part("data"), str(benign)
+    about = named(deck.runs), str(len(deck.ids)), first.part("data"), str(benign)
     lines: list[Sentence] = [("page.world", *about), *_marked(deck.runs)]
     if chooser.models:
         best = chooser.models[0]
@@ -58,10 +58,10 @@ def _world(deck: Deck, runs: Sequence[Dossier]) -> list[Sentence]:
     return lines
 
 
-def _named(runs: Sequence[Dossier]) -> str:
+def named(runs: Sequence[Dossier], most: int = 6) -> str:
     """List the names of runs, the first of very many."""
-    more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
-    return ", ".join(quoted(run) for run in runs[:_NAMED]) + more
+    more = f" and {len(runs) - most} more" if len(runs) > most else ""
+    return ", ".join(quoted(run) for run in runs[:most]) + more
 
 
 def _marked(runs: Sequence[Dossier]) -> list[Sentence]:
@@ -75,7 +75,7 @@ def _marked(runs: Sequence[Dossier]) -> list[Sentence]:
     ]
     every = (*_VERDICTS, "chosen")
     blind = [r for r in runs if not any(np.nansum(r.column(v)) for v in every)]
-    return [*lines, ("page.undetected", _named(blind))] if blind else lines
+    return [*lines, ("page.undetected", named(blind))] if blind else lines
 
 
 def _numbers(run: Dossier, kind: str) -> list[str]:

@@ -127,7 +127,7 @@ def html(
         ],
         "sheet": _tables.runs(runs),
         "what": _tables.what(runs),
-        "decks": [_heading(deck) for deck in made],
+        "decks": [_words.named(deck.runs, 3) for deck in made],
         "pairs": pairs,
         "seeds": seeds,
         "origins": _tables.origins(runs),
@@ -165,12 +165,6 @@ def _hash(script: str) -> str:
     """Return the hash by which the page's policy allows a script."""
     digest = hashlib.sha256(script.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
-
-
-def _heading(deck: Deck) -> str:
-    labels = [quoted(run) for run in deck.runs]
-    more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
-    return ", ".join(labels[:3]) + more
 
 
 def _spans(sentence: Sentence) -> list[tuple[str, bool]]:

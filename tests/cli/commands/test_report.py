@@ -72,7 +72,9 @@ def test_what_is_missing_is_had_by_the_commands_named(troth, written, tiny, tmp_
     more += '[personalizer]\nname = "ditto"\nlam = 0.5\n'
     file = written(tmp_path / "tiny.toml", tiny + more)
     place = tmp_path / "a b"
-    assert troth("run", file, "--out", place).exit_code == 0
+    done = troth("run", file, "--out", place, "--report", "-q")
+    assert done.exit_code == 0 and (place / "report.html").exists()
+    assert done.stderr.splitlines()[-1].startswith("Report: ")
     for rule in ("gain.local_missing", "poisoning.no_twin"):
         done = troth(*asks(place, rule, 2))
         assert done.exit_code == 0, done.stderr
@@ -91,17 +93,3 @@ def test_what_is_missing_is_had_by_the_commands_named(troth, written, tiny, tmp_
     assert {"gain.local", "poisoning.without", "poisoning.moved"} <= rules
     assert card["certificates"] and card["shortcuts"]
     assert not {r for r in rules if r.endswith(("missing", "no_twin"))}
-
-
-@pytest.mark.slow("trains twice, and writes a report")
-def test_an_attack_is_tried_by_the_command_named(troth, written, tiny, tmp_path):
-    file = written(tmp_path / "tiny.toml", tiny + '[personalizer]\nname = "ditto"\n')
-    place = tmp_path / "run"
-    done = troth("run", file, "--out", place, "--report", "-q")
-    assert done.exit_code == 0 and (place / "report.html").exists()
-    assert done.stderr.splitlines()[-1].startswith("Report: ")
-    done = troth(*asks(place, "poisoning.try", 0))
-    assert done.exit_code == 0, done.stderr
-    made = cards.document(inspect.opened([place, tmp_path / "run-attacked"]))
-    card = next(c for c in made["cards"] if c["run"] == place.name)
-    assert card["poisoning"]["beside"][0]["run"] == "run-attacked"

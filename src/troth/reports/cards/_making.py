@@ -406,15 +406,16 @@ VERSION = "1.1"
 def document(runs: Sequence[Dossier], made: list[Deck] | None = None) -> dict[str, Any]:
     """Return the cards of runs as JSON; unfinished runs are listed without cards."""
     found = decks(runs) if made is None else made
-    chosen: list[Any] = []
-    for deck in found:
-        for i in range(len(deck.ids)):
-            chosen += [_written(cards[i], deck, i) for cards in deck.cards]
     return {
         "format": "troth trust cards",
         "version": VERSION,
         "runs": [files.plain(_run(run)) for run in runs],
-        "cards": chosen,
+        "cards": [
+            _written(cards[i], deck, i)
+            for deck in found
+            for i in range(len(deck.ids))
+            for cards in deck.cards
+        ],
     }
 
 
