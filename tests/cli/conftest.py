@@ -55,18 +55,18 @@ def troth():
     return _troth
 
 
-def _refused(*arguments):
-    result = _troth(*arguments)
-    assert result.exit_code == 2 and result.stdout == "", result.output
-    [line] = result.stderr.splitlines()
-    assert line.startswith("troth: ")
-    return line
-
-
 @pytest.fixture(scope="session")
 def refused():
     """The one line with which a command refuses these arguments."""
-    return _refused
+
+    def line(*arguments):
+        result = _troth(*arguments)
+        assert result.exit_code == 2 and result.stdout == "", result.output
+        [text] = result.stderr.splitlines()
+        assert text.startswith("troth: ")
+        return text
+
+    return line
 
 
 @pytest.fixture

@@ -168,13 +168,9 @@ def test_very_many_classes_and_clients():
     rendered(figure)
 
 
-def test_sizes_far_apart_are_drawn_by_their_logarithm():
+def test_clients_of_very_different_sizes_and_one_alone():
     figure = gallery.draw(images(1200), split(1200, 1000, 2), "")
     assert titled(figure, "Examples per client").get_yscale() == "log"
-    rendered(figure)
-
-
-def test_a_client_without_examples_and_one_client():
     figure = gallery.draw(images(), [np.arange(60), np.arange(0)], "")
     titled(figure, "Examples per client: 0 to 60")
     rendered(figure)

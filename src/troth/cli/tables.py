@@ -188,10 +188,8 @@ def words(runs: Sequence[Run], labels: Sequence[str]) -> str:
     for run, label in zip(runs, labels, strict=True):
         if run.experiment.personalizer.name != "none":
             own = run.summary["personal"][f"{head}_mean"]
-            beside = [_beside(own, value, name, head) for name, value in before]
-            others.append(
-                f"{short(label)} has {number(own, head)}: {', '.join(beside)}"
-            )
+            beside = ", ".join(_beside(own, v, name, head) for name, v in before)
+            others.append(f"{short(label)} has {number(own, head)}: {beside}")
             before.append((short(label), own))
     return f"{text} Personal models: {'; '.join(others)}." if others else text
 

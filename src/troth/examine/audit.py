@@ -304,10 +304,8 @@ def _conflicting(built: Built) -> Split | None:
     data, test = built.data, built.data.test
     if CONFLICTING in data.tests:
         return data.tests[CONFLICTING]
-    if not len(data.group) or not bool((data.group <= 1).all()):
-        return None
-    against = data.group[test.row] == 1
-    if not bool(against.any()):
+    against = data.group[test.row] == 1 if len(data.group) else torch.zeros(0)
+    if not bool(against.any()) or bool((data.group > 1).any()):
         return None
     owner = torch.repeat_interleave(torch.arange(len(test.size)), test.size.cpu())
     size = torch.bincount(owner[against.cpu()], minlength=len(test.size))

@@ -256,6 +256,8 @@ def certify(
         Refusal: The run lacks these models, a deformation gets no images, or the file
             holds certificates of other parameters.
     """
+    from troth.plot import trust  # imports what certify writes
+
     if examples < 1:
         raise Refusal(f"examples = {examples} must be 1 or more of each client")
     check(run, smoothing)
@@ -277,20 +279,13 @@ def certify(
     finally:
         ledger.close()
     drawn = {name: _curves(rows, name, smoothing) for name in sources}
-    found = Found(ledger.path, rows, drawn, smoothing, made)
-    _write(found)
-    return found
-
-
-def _write(found: Found) -> None:
-    """Write the curves beside the certificates."""
-    from troth.plot import trust  # imports what certify writes
-
-    s, (_, numbers, drawing) = found.smoothing, found.files
+    found, s = Found(ledger.path, rows, drawn, smoothing, made), smoothing
     title = f"{s.transform}, σ = {s.sigma:g}, α = {s.alpha:g}, n = {s.n:,}"
     title += " (adaptive)" if s.adaptive else ""
-    trust.certificates(found.curves, title, s.unit).savefig(drawing)
+    _, numbers, drawing = found.files
+    trust.certificates(drawn, title, s.unit).savefig(drawing)
     folder.write_json(numbers, found.told())
+    return found
 
 
 Task = tuple[str, int, list[int]]

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from troth.certificates.curves import Curves
 from troth.plot import _style as style
 from troth.plot._style import INK, LOCAL, SHARED, SOFT, Several, dress, name, place
-from troth.runs.inspect import Audit, Certified, Dossier
+from troth.runs.inspect import Audit, Dossier
 from troth.types import Refusal
 
 VERDICTS = ("dropped", "clipped", "chosen", "downweighted", "absent", "cut")
@@ -48,23 +48,19 @@ def certified(runs: Several) -> Figure:
     made = style.figure(4.5 * columns + 0.4, 3.6 * rows)
     panels = made.subplots(rows, columns, squeeze=False).flatten()
     for axes, (run, each) in zip(panels, found, strict=False):
-        _panel(axes, run, each)
+        s = each.settings
+        looks = {"personal": (place(run), name(run))}
+        looks |= {"shared": (SHARED, "shared model"), "local": (LOCAL, "local")}
+        mine = [model for model in looks if model in each.curves]
+        for model in mine:
+            _band(axes, each.curves[model], *looks[model])
+        n = max(len(each.curves[model].clients) for model in mine)
+        title = f"{s['transform']}, σ = {s['sigma']}, α = {s['alpha']}, {n} clients"
+        _radii(axes, title, each.unit, "certified accuracy")
+        style.legend(axes)
     for axes in panels[len(found) :]:
         axes.set_visible(False)
     return made
-
-
-def _panel(axes: Axes, run: Dossier, each: Certified) -> None:
-    s = each.settings
-    looks = {"personal": (place(run), name(run)), "shared": (SHARED, "shared model")}
-    looks["local"] = (LOCAL, "local")
-    models = [m for m in looks if m in each.curves]
-    for model in models:
-        _band(axes, each.curves[model], *looks[model])
-    n = max(len(each.curves[model].clients) for model in models)
-    title = f"{s['transform']}, σ = {s['sigma']}, α = {s['alpha']}, {n} clients"
-    _radii(axes, title, each.unit, "certified accuracy")
-    style.legend(axes)
 
 
 def _band(axes: Axes, curve: Curves, at: int, label: str) -> None:

@@ -7,13 +7,7 @@ import numpy as np
 from troth.certificates.bounds import down
 from troth.reports.cards import Deck, Sentence
 from troth.reports.cards._choice import Chooser
-from troth.reports.cards._reading import (
-    certify,
-    command,
-    hostility,
-    listed,
-    quoted,
-)
+from troth.reports.cards._reading import certify, command, hostility, listed, quoted
 from troth.reports.cards._worlds import twins
 from troth.runs.compare import number, signed
 from troth.runs.inspect import Dossier
@@ -70,12 +64,11 @@ def _marked(runs: Sequence[Dossier]) -> list[Sentence]:
     n = str(len(runs[0].column("client")))
     if not len(bad):
         return [("page.peaceful", n)]
-    lines: list[Sentence] = [
-        ("page.marked", str(len(bad)), n, listed(bad), hostility(runs[0]))
-    ]
+    who = str(len(bad)), n, listed(bad), hostility(runs[0])
     every = (*_VERDICTS, "chosen")
     blind = [r for r in runs if not any(np.nansum(r.column(v)) for v in every)]
-    return [*lines, ("page.undetected", named(blind))] if blind else lines
+    undetected: list[Sentence] = [("page.undetected", named(blind))]
+    return [("page.marked", *who), *(undetected if blind else [])]
 
 
 def _numbers(run: Dossier, kind: str) -> list[str]:

@@ -14,16 +14,10 @@ from troth.cli.commands import new
 
 def test_a_new_file_runs(troth, refused, tmp_path):
     path = tmp_path / "mine.toml"
-    settings = [
-        "train.rounds=1",
-        "train.steps=1",
-        "evaluate.every=1",
-        "engine.how=loop",
-    ]
+    settings = ("train.rounds=1", "train.steps=1", "engine.how=loop")
     changes = [word for s in settings for word in ("--set", s)]
-    result = troth(
-        "new", path, "--personalizer", "local", "--model", "linear", *changes
-    )
+    own = ("--personalizer", "local", "--model", "linear")
+    result = troth("new", path, *own, *changes)
     assert result.exit_code == 0 and f"troth run {path}" in result.stderr
     assert tomllib.loads(path.read_text())["personalizer"] == {"name": "local"}
     result = troth("run", path, "--out", tmp_path / "run", "--json", "--quiet")

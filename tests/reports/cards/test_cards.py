@@ -162,19 +162,15 @@ def test_sentences(told, tmp_path):
     assert values(card(document(place), 1), "rounds.asked") == ["3", "4", "1", "2"]
 
 
-def test_a_run_without_personalizer(told, tmp_path):
-    one = card(document(told(tmp_path / "x", [0.9, 0.7], personalizer="none")), 0)
-    assert not one["own_model"] and "served.shared" in rules(one)
-    assert "shortcuts.shared" in rules(one) and not rules(one) & {"gain.shared"}
-    assert one["use"] == {"decided_by": "only", "run": "x", "model": "shared"}
-
-
-def test_other_seeds_are_other_clients(told, tmp_path):
-    a = told(tmp_path / "a", [0.9, 0.7])
+def test_a_run_without_personalizer_and_other_seeds_are_other_clients(told, tmp_path):
+    a = told(tmp_path / "a", [0.9, 0.7], personalizer="none")
     b = told(tmp_path / "b", [0.1, 0.1], personalizer="local", seed=1)
     made = document(a, b)
-    assert card(made, 0, "a")["local"] is None
-    assert card(made, 0, "b")["use"]["run"] == "b"
+    one = card(made, 0, "a")
+    assert not one["own_model"] and "served.shared" in rules(one)
+    assert "shortcuts.shared" in rules(one) and not rules(one) & {"gain.shared"}
+    assert one["use"] == {"decided_by": "only", "run": "a", "model": "shared"}
+    assert one["local"] is None and card(made, 0, "b")["use"]["run"] == "b"
 
 
 def test_the_hash_is_that_of_the_model(examined):

@@ -24,13 +24,16 @@ def _words(a: Advice) -> list[str]:
     low, median, high = a.examples
     range_ = f"{median}" if low == high else f"{median} (median; {low} to {high})"
     layer = f"layer '{a.layer}'" if a.layer else "the model"
+    extreme = ". Clients are almost the same" if a.lam > 100 else ""
+    if a.lam == float("inf"):
+        extreme = ". Clients differ by no more than noise: the shared model suits all"
     lines = [
         f"From {a.used} of {a.clients} clients (benign ones), with {range_} training "
         f"examples each, by {a.method} on {layer}:",
         f"  σ² = {a.sigma2:.4g} within a client, "
         f"τ² = {a.tau2:.4g} ± {a.tau2_error:.2g} between clients",
         f"  λ = {_number(a.lam)}; {_number(a.lam_range[0])} to "
-        f"{_number(a.lam_range[1])} within two standard errors of τ²{_extreme(a.lam)}",
+        f"{_number(a.lam_range[1])} within two standard errors of τ²{extreme}",
     ]
     if low != high:
         most, least = map(_number, a.lam_sizes)
@@ -42,13 +45,6 @@ def _words(a: Advice) -> list[str]:
 
 def _number(lam: float) -> str:
     return "∞" if lam == float("inf") else f"{lam:.3g}"
-
-
-def _extreme(lam: float) -> str:
-    """Say what an extreme λ means."""
-    if lam == float("inf"):
-        return ". Clients differ by no more than noise: the shared model suits all"
-    return ". Clients are almost the same" if lam > 100 else ""
 
 
 def _adversaries(a: Advice) -> str:

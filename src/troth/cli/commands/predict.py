@@ -72,13 +72,12 @@ def _encoded(file: Path, e: Experiment) -> np.ndarray:
     from troth.data.preprocess import active
     from troth.data.user_files import encode
 
-    features = e.resolved.get("features", [])
-    if not features:
-        refuse(
-            f"{file} is a table, but this run on '{e.data.name}' data has no feature "
-            "names to read it by; give an .npz file written by np.savez(path, x=…)"
-        )
-    return encode(file, features, e.data.options, gaps=active(e.features))
+    if features := e.resolved.get("features"):
+        return encode(file, features, e.data.options, gaps=active(e.features))
+    refuse(
+        f"{file} is a table, but this run on '{e.data.name}' data has no feature "
+        "names to read it by; give an .npz file written by np.savez(path, x=…)"
+    )
 
 
 def _line(row: Any) -> str:
@@ -122,9 +121,8 @@ def _columns(predicted: np.ndarray, names: list[str]) -> dict[str, Any]:
     if predicted.ndim == 1:
         return {"prediction": predicted.tolist()}
     every = names or list(map(str, range(predicted.shape[1])))
-    return {
-        f"prediction {name}": predicted[:, j].tolist() for j, name in enumerate(every)
-    }
+    named = zip(every, predicted.T.tolist(), strict=True)
+    return {f"prediction {name}": column for name, column in named}
 
 
 def _score(predicted: np.ndarray, y: np.ndarray | None, classes: int) -> dict[str, Any]:

@@ -10,16 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from troth.reports.cards._reading import (
-    Sentence,
-    chance,
-    command,
-    keeping,
-    plainly,
-    proportion,
-    quoted,
-    saved,
-)
+from troth.reports.cards import _reading
+from troth.reports.cards._reading import Sentence, command, quoted, saved
 from troth.reports.cards._worlds import Model, models, paired
 from troth.runs.compare import Paired, number, signed
 from troth.runs.inspect import Dossier
@@ -70,7 +62,7 @@ class Chooser:
         ends = (signed(v, self.metric) for v in (found.low, found.high))
         sure = far, f"{way} {self.metric}", *map(str, counts), *ends
         rule = _verdict(found, self._sign)
-        return [(rule, a.quoted, b.quoted, *sure, chance(found.p_value))]
+        return [(rule, a.quoted, b.quoted, *sure, _reading.chance(found.p_value))]
 
     def choose(self, i: int) -> Choice:
         """Choose for the client in row i."""
@@ -106,8 +98,8 @@ class Chooser:
         run = model.run
         use = _use(model, client)
         if model.kind == "personal":
-            lines = [*lines, ("choice.what", quoted(run), plainly(run))]
-            use = use if saved(run) else [("choice.unsaved", keeping(run))]
+            lines = [*lines, ("choice.what", quoted(run), _reading.plainly(run))]
+            use = use if saved(run) else [("choice.unsaved", _reading.keeping(run))]
         return Choice(model, why, [*lines, *use])
 
     def _ahead(self, i: int) -> Model | None:
@@ -120,8 +112,8 @@ class Chooser:
     def _limits(self, i: int, other: Model) -> list[float]:
         """Return the ends of both 95 % intervals, the other model's first, or none."""
         size = int(self._run.column("test")[i])
-        pair = other, self.models[0]
-        mine, its = (proportion(self._run, float(m.values[i]), size) for m in pair)
+        both = [float(m.values[i]) for m in (other, self.models[0])]
+        mine, its = (_reading.proportion(self._run, value, size) for value in both)
         return [*mine, *its] if mine and its else []
 
     def _numbers(self, *values: float) -> list[str]:

@@ -1,6 +1,7 @@
 """Make the cards of runs, and write them as JSON."""
 
 import contextlib
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,15 +19,7 @@ from troth.certificates.record import fingerprint
 from troth.networks import flat
 from troth.reports.cards import _reading
 from troth.reports.cards._choice import Choice, Chooser
-from troth.reports.cards._reading import (
-    Sentence,
-    certify,
-    command,
-    keeping,
-    ranks,
-    saved,
-    words,
-)
+from troth.reports.cards._reading import Sentence, certify, command, keeping, saved
 from troth.reports.cards._worlds import exposure, worlds
 from troth.runs.compare import number, signed
 from troth.runs.inspect import Certified, Dossier
@@ -131,7 +124,7 @@ class _Maker:
         self.valid = run.column(f"valid_{self.metric}")
         good, late = run.column("malicious") != 1, run.column("newcomer") == 1
         self.ranks = {
-            k: ranks(self.values, good & (late == k), self.metric)
+            k: _reading.ranks(self.values, good & (late == k), self.metric)
             for k in (False, True)
         }
         self.reported = _reported([*(run.clients or ())])
@@ -268,7 +261,7 @@ class _Maker:
         run: Sentence = ("provenance.run", *about)
         if hash_:
             return [run, ("provenance.parameters", hash_)]
-        if not _reading.saved(self.run):
+        if not saved(self.run):
             return [run, ("provenance.unsaved",)]
         asks = f"troth.load({str(self.run.path)!r}).model({client})"
         count = str(self.run.resolved.get("parameters", "–"))
@@ -391,12 +384,9 @@ def provenance(run: Dossier) -> dict[str, Any]:
 
 def _reported(columns: list[str]) -> list[str]:
     """Return the columns of the personalizer: after the counts, before the scores."""
-    after = max(
-        (i for i, c in enumerate(columns) if c in (*_COUNTED, "imputed")), default=0
-    )
-    rest, scores = columns[after + 1 :], {*_SCORES, "attack_success"}
-    first = next((i for i, c in enumerate(rest) if c in scores), len(rest))
-    return rest[:first]
+    counts, scores = {*_COUNTED, "imputed"}, {*_SCORES, "attack_success"}
+    after = max((i for i, c in enumerate(columns) if c in counts), default=0)
+    return [*itertools.takewhile(lambda c: c not in scores, columns[after + 1 :])]
 
 
 VERSION = "1.1"
@@ -427,17 +417,10 @@ def schema() -> dict[str, Any]:
 
 
 def _run(run: Dossier) -> dict[str, Any]:
-    return {
-        "label": run.label,
-        "folder": str(run.path),
-        "finished": run.finished,
-        "rounds": len(run.rounds),
-        **provenance(run),
-        "personalizer": run.part("personalizer"),
-        "attack": run.part("attack"),
-        "aggregator": run.part("aggregator"),
-        "troubles": run.troubles,
-    }
+    parts = {k: run.part(k) for k in ("personalizer", "attack", "aggregator")}
+    facts = {"label": run.label, "folder": str(run.path), "finished": run.finished}
+    facts |= {"rounds": len(run.rounds), **provenance(run), **parts}
+    return {**facts, "troubles": run.troubles}
 
 
 def _written(card: Card, deck: Deck, i: int) -> dict[str, Any]:
@@ -446,7 +429,7 @@ def _written(card: Card, deck: Deck, i: int) -> dict[str, Any]:
     if choice.model is not None:
         use |= {"run": choice.model.run.label, "model": choice.model.kind}
     lines = [
-        {"rule": rule, "values": values, "text": words((rule, *values))}
+        {"rule": rule, "values": values, "text": _reading.words((rule, *values))}
         for rule, *values in (*choice.sentences, *card.sentences)
     ]
     return {**files.plain(card.facts), "use": use, "sentences": lines}

@@ -7,14 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from troth import files
-from troth.reports.cards._reading import (
-    Sentence,
-    again,
-    beside,
-    hostility,
-    name,
-    quoted,
-)
+from troth.reports.cards import _reading
+from troth.reports.cards._reading import Sentence, again, beside, name, quoted
 from troth.runs import compare
 from troth.runs.compare import number, signed
 from troth.runs.inspect import Dossier
@@ -191,7 +185,7 @@ class Exposure(NamedTuple):
         alone = run.part("personalizer") == "local"
         mine = bool(run.column("malicious")[i])
         if run.attacked:
-            who = f"{bad}", f"{every}", hostility(run)
+            who = f"{bad}", f"{every}", _reading.hostility(run)
             has = (metric, number(value, metric))
             rule = f"aggregator {run.part('aggregator')}"
             lines: list[Sentence] = [("poisoning.under", *who, rule, *has)]

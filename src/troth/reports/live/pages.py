@@ -32,11 +32,9 @@ class Pages:
 
     def index(self) -> str:
         """Return the page with the list of runs."""
-        entries = self.runs()
-        title = f"Runs in {self.listing.root.name}"
-        heads = [*COLUMNS.values()]
-        content: dict[str, Any] = {"title": title, "entries": entries, "heads": heads}
-        content |= {"cells": [*COLUMNS], "label": short, "root": self._root}
+        content: dict[str, Any] = {"entries": self.runs(), "root": self._root}
+        content |= {"title": f"Runs in {self.listing.root.name}"}
+        content |= {"heads": [*COLUMNS.values()], "cells": [*COLUMNS], "label": short}
         return page.rendered("list.html.j2", content, ("live.js", "script.js"))
 
     def runs(self) -> list[dict[str, str]]:
