@@ -126,18 +126,17 @@ def _disparity(a: Setting, client: int, v: Tensor) -> Row:
         return {}
     right, loss = _plain(a, client, v, a.built.data.test)
     other, other_loss = _plain(a, client, v, a.conflicting)
-    found: Row = {"conflicting": len(other)}
     if not len(right) or not len(other):
-        return found
-    shared = (
-        _plain(a, client, a.w, of)[0] for of in (a.built.data.test, a.conflicting)
-    )
+        return {"conflicting": len(other)}
+    test, against = a.built.data.test, a.conflicting
+    one, two = (_plain(a, client, a.w, split)[0].mean() for split in (test, against))
     pair = (float(right.sum()), len(right)), (float(other.sum()), len(other))
-    return found | {
+    return {
+        "conflicting": len(other),
         "conflicting_accuracy": float(other.mean()),
         "disparity": float(right.mean() - other.mean()),
         **_named("disparity", _apart(*pair)),
-        "shared_disparity": float(next(shared).mean() - next(shared).mean()),
+        "shared_disparity": float(one - two),
         "loss_disparity": float(other_loss.mean() - loss.mean()),
     }
 

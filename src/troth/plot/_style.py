@@ -102,7 +102,7 @@ def figure(width: float, height: float) -> Figure:
 
 def name(run: Dossier | str, longest: int = _LONGEST) -> str:
     """Return a label that can be drawn: short, printable and without formulas."""
-    text = short(run) if isinstance(run, str) else short(run.label)
+    text = short(run if isinstance(run, str) else run.label)
     text = "".join(c if c.isprintable() else "?" for c in text)
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return cut.replace("$", r"\$")

@@ -72,9 +72,8 @@ def _marked(runs: Sequence[Dossier]) -> list[Sentence]:
 
 
 def _numbers(run: Dossier, kind: str) -> list[str]:
-    metric = run.metric
     parts = (run.mean(kind, what) for what in ("mean", "std", "worst10"))
-    return [metric, *(number(v, metric) for v in parts)]
+    return [run.metric, *(number(v, run.metric) for v in parts)]
 
 
 def _attack(run: Dossier, runs: Sequence[Dossier]) -> list[Sentence]:

@@ -134,16 +134,13 @@ def _words(found: Found) -> list[str]:
     s, total = found.smoothing, len(found.rows)
     open_ = sum(not row.certificate.settled for row in found.rows)
     none = sum(row.certificate.label < 0 for row in found.rows)
-    sure = f"Each certificate holds with probability {1 - s.alpha:g}, for the smoothed "
-    sure += "model"
-    if s.transform != "pixel":
-        sure += " and one resampling of the original image"
-        sure += " (docs/how-to/certificates.md)"
+    sampled = " and one resampling of the original image (docs/how-to/certificates.md)"
     lines = [
         "radius: mean over all examples, 0 where the class is wrong. if right: mean "
         f"over examples with the right class. Both are rounded down. No class was "
         f"certain for {none} of {total} examples",
-        sure,
+        f"Each certificate holds with probability {1 - s.alpha:g}, for the smoothed "
+        f"model{sampled if s.transform != 'pixel' else ''}",
     ]
     if open_:
         lines.append(

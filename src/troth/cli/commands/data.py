@@ -130,8 +130,7 @@ def _checked(
     here = [entry for entry in entries if entry.source and entry.place]
     if len(entries) == 1 and not here:
         refuse(f"data '{entries[0].about.name}' has no files here to check")
-    results: dict[str, dict[str, str]] = {}
-    lines, bad = [], []
+    results, lines, bad = dict[str, dict[str, str]](), list[str](), list[str]()
     for entry in here:
         assert entry.source and entry.place
         name, files = entry.about.name, catalogue.check(entry.source, entry.place)

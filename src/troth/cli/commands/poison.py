@@ -106,13 +106,11 @@ def _words(stages: list[Reached], root: Path) -> list[str]:
         f"attack it is {first.aimed:.3f}"
     ]
     if last.examples:
-        lines.append(
+        lines += [
             f"{last.examples} examples count as {last.examples * last.weight:.4g}. Any "
             f"model that keeps the shared one at the target needs {last.needed:.4g} or "
-            "more"
-        )
-        lines.append(
+            "more",
             "Next: use these examples in any experiment: corruption.name = 'from_file',"
-            f" corruption.path = '{root / 'poison.npz'}'"
-        )
+            f" corruption.path = '{root / 'poison.npz'}'",
+        ]
     return lines

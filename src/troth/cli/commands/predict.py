@@ -82,9 +82,8 @@ def _encoded(file: Path, e: Experiment) -> np.ndarray:
 
 def _line(row: Any) -> str:
     """Write a prediction on one line; names may hold line breaks."""
-    if isinstance(row, list):
-        return " ".join(map(str, row))
-    return " ".join(row.split()) if isinstance(row, str) else str(row)
+    parts = row if isinstance(row, list) else str(row).split()
+    return " ".join(map(str, parts))
 
 
 def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:

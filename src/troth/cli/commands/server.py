@@ -46,5 +46,4 @@ def needed(name: str) -> Callable[..., Any]:
             "pip install 'troth[flower]'"
         )
     module = importlib.import_module(f"troth.deployment.flower.{name}")
-    function: Callable[..., Any] = getattr(module, name)
-    return function
+    return getattr(module, name)  # type: ignore[no-any-return]

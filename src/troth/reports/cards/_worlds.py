@@ -96,7 +96,7 @@ def models(world: Sequence[Dossier]) -> list[Model]:
     of, shared = "the shared model of ", list[Model]()
     for run, words in [*((run, "") for run in plain), *((run, of) for run in own)]:
         model = _model(run, "shared", words)
-        if not any(_equal(model.values, other.values) for other in shared):
+        if not any(_same(model, other) for other in shared):
             shared.append(model)
     if len(shared) == 1 and not plain:
         words = "the shared model"
@@ -129,7 +129,7 @@ def _kind(m: Model) -> str:
 def _reference(a: Model, b: Model) -> bool:
     """Say whether b is a baseline of a: its shared model, or local training."""
     if b.kind == "shared":
-        return _equal(_model(a.run, "shared").values, b.values) and a.kind != "shared"
+        return a.kind != "shared" and _same(_model(a.run, "shared"), b)
     return _kind(b) == "local"
 
 
@@ -140,8 +140,8 @@ def _model(run: Dossier, kind: str, words: str = "") -> Model:
     return Model(run, kind, *labels, run.column(column), *means)
 
 
-def _equal(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(np.array_equal(a, b, equal_nan=True))
+def _same(a: Model, b: Model) -> bool:
+    return bool(np.array_equal(a.values, b.values, equal_nan=True))
 
 
 def paired(a: Model, b: Model, metric: str) -> compare.Paired:
@@ -241,12 +241,10 @@ def exposure(run: Dossier, runs: Sequence[Dossier]) -> Exposure:
 
 def _asks(run: Dossier) -> tuple[str, str]:
     """Return a new folder, and the command that trains the missing run there."""
-    if not run.attacked:
-        way = ("corruption=auto",) if run.resolved.get("classes") else _UPDATES
-        bad = run.column("malicious").any()
-        more = way if bad else ("adversary.fraction=0.2", *way)
-        return again(run, "attacked", *more)
-    return again(run, "no-attack", "attack=none", "corruption=none")
-
-
-_UPDATES = ("corruption=none", "attack=sign_flip")  # without labels to falsify
+    if run.attacked:
+        return again(run, "no-attack", "attack=none", "corruption=none")
+    bad = () if run.column("malicious").any() else ("adversary.fraction=0.2",)
+    if run.resolved.get("classes"):
+        return again(run, "attacked", *bad, "corruption=auto")
+    # without labels to falsify
+    return again(run, "attacked", *bad, "corruption=none", "attack=sign_flip")

@@ -44,8 +44,7 @@ class Growing:
     def __init__(self, place: Path) -> None:
         self._file = place / files.ROUNDS
         self._read, self._at = b"", 0
-        self.rounds = 0
-        self.metric = ""
+        self.rounds, self.metric = 0, ""
         self.points: list[list[Any]] = []  # round, personal mean, shared mean
 
     def look(self) -> None:
