@@ -61,8 +61,7 @@ def batches(a: Setting, split: Split, client: int) -> Iterator[Batch]:
 
 def row(a: Setting, client: int, v: Tensor) -> Row:
     """Measure a client's own model v; verdicts follow later."""
-    given = a.task, a.adversarial, a.w, v
-    parts = [look(*given, batch) for batch in batches(a, a.on, client)]
+    parts = [look(a.task, a.adversarial, a.w, v, b) for b in batches(a, a.on, client)]
     if not parts:
         return {"examples": 0}
     whole = (torch.cat(list(part)).cpu().double() for part in zip(*parts, strict=True))
