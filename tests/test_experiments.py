@@ -6,7 +6,7 @@ import json
 import os
 import runpy
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -14,15 +14,12 @@ import numpy as np
 import pytest
 import torch
 
-import troth
 from troth.certificates.record import fingerprint
 from troth.config import reader
 from troth.federation import sampling
 from troth.reproduce import rows
 from troth.reproduce.entry import experiment, key
 from troth.reproduce.store import Store
-from troth.runs import train_many
-from troth.types import Messages
 
 pytestmark = pytest.mark.slow("recomputes every page from committed results")
 ROOT = Path(__file__).parents[1] / "experiments"
@@ -199,29 +196,6 @@ def test_fashion_ditto_changes_one_thing(monkeypatch):
         assert found and found <= keys  # what is there is what would be trained
 
 
-def test_noise_repeats_itself_where_the_loop_s_does(monkeypatch):
-    """Streams of one number are one noise; few others are the same by chance."""
-    loop, repeated = (script("fashion_ditto", name) for name in ("loop", "repeated"))
-    sizes = np.array([31, 40, 40, 64, 33, 40, 31, 100] * 2)
-    share, hostile = sizes / sizes.sum(), np.arange(len(sizes)) % 3 > 0
-    for name, value in (("CLIENTS", 16), ("ASKED", 5), ("sizes", lambda: sizes)):
-        monkeypatch.setattr(repeated, name, value)
-    drawn, times = {}, 0  # number of a stream → the noise that came of it
-    batches = [loop.batches(size) for size in sizes]
-    for r in range(150):
-        np.random.seed(r + 4)
-        ids = np.random.choice(len(sizes), 5, replace=False, p=share)
-        before = repeated.before(r, ids.tolist())
-        named = repeated.streams(r, sizes[ids].tolist(), before, hostile[ids].tolist())
-        for k, stream in zip(ids, named, strict=True):
-            for _ in range(repeated.STEPS):
-                next(batches[k])
-            if hostile[k]:
-                noise, times = tuple(np.random.normal(0, 1, 6)), times + 1
-                assert drawn.setdefault(stream, noise) == noise
-    assert 0.98 * len(drawn) < len({*drawn.values()}) and len(drawn) < times
-
-
 def test_fashion_ditto_says_how_often_noise_repeats_itself():
     """By the numbers of streams, and by all that shuffles use of them."""
     repeated = script("fashion_ditto", "repeated")
@@ -256,23 +230,6 @@ def test_fashion_ditto_says_how_often_noise_repeats_itself():
         assert "{}, {} and {}".format(*three) in page
 
 
-def test_a_noise_that_repeats_is_as_strong_as_a2_s(monkeypatch):
-    repeated = script("fashion_ditto", "repeated")
-    assert (repeated.sizes().sum(), repeated.sizes().min()) == (61_251, 31)
-    monkeypatch.setattr(repeated, "before", lambda r, ids: [0, 0, 5, 0])
-    update = torch.randn(4, 500, generator=torch.Generator().manual_seed(0))
-    size, none = torch.tensor([40.0, 40, 88, 40]), torch.zeros(4, 0)
-    ids = torch.tensor([3, 141, 59, 265])
-    given = Messages(update, none, torch.zeros(4), size, ids)
-    hostile = torch.tensor([True, True, True, False])
-    found = repeated.repeated(given, hostile, 7)
-    assert torch.equal(found.update[3], update[3]) and torch.equal(found.client, ids)
-    standard = found.update[:3] / update[:3].std(dim=1, correction=0)[:, None]
-    torch.testing.assert_close(standard[0], standard[1])  # one size, one step
-    assert not torch.allclose(standard[0], standard[2])
-    assert float(standard.std()) == pytest.approx(1, abs=0.1)
-
-
 def test_fashion_ditto_says_who_is_hostile_in_the_last_cohorts():
     """Of the authors' cohorts and of ours, in the last three rounds."""
     sizes, page = script("fashion_ditto", "repeated").sizes(), readme("fashion_ditto")
@@ -285,18 +242,6 @@ def test_fashion_ditto_says_who_is_hostile_in_the_last_cohorts():
     assert f"{said[0]} are hostile under A1 50% and {said[1]} under A1 80%" in page
     ours = " and ".join(one.replace(" and", ",") for one in said[2:])
     assert f"of\nours {ours}" in page
-
-
-def test_the_loop_carries_its_orders_on():
-    loop = script("fashion_ditto", "loop")
-    one, other = (
-        [next(b).tolist() for _ in range(4)] for b in map(loop.batches, [40] * 2)
-    )
-    assert one == other  # seeded by their own steps
-    for epoch in (one[:2], one[2:]):  # two of 16
-        assert len({*epoch[0], *epoch[1]}) == 32
-    assert one[0] != one[2]
-    assert len(next(loop.batches(9))) == 9  # all, where there are fewer than a batch
 
 
 @pytest.mark.data
@@ -367,56 +312,6 @@ def test_every_run_parses_and_has_a_name_of_its_own(folder, name):
     assert cells
 
 
-def test_cells_that_are_trained_together_leave_the_same_files(tmp_path, monkeypatch):
-    made, found = script("shortcuts", "train"), []
-    (tmp_path / "base.toml").write_text(
-        'data = "digits"\nmodel = "linear"\n[partition]\nname = "iid"\nclients = 6\n'
-        "[train]\nrounds = 2\ncohort = 3\nsteps = 2\n"
-        '[engine]\nhow = "vmap"\nchunk = 3\n'
-    )
-    every = [made.Cell("a", f"{f}", {"adversary": {"fraction": f}}) for f in (0.0, 0.4)]
-    every += [made.Cell("b", "ditto", {"personalizer": "ditto"})]
-    for out, most in (("one", "1"), ("all", "4")):
-        flags = ["--seeds", "2", "--device", "cpu", "--together", most]
-        monkeypatch.setattr("sys.argv", ["x", *flags, "--out", str(tmp_path / out)])
-        made.main("", tmp_path / "base.toml", every)
-        found.append(Store(tmp_path / out))
-    names = [*found[0].records()]
-    assert len(names) == 6
-    for name in names:
-        one, all_ = (dict(store.get(name)) for store in found)
-        assert one["accuracy"] == pytest.approx(all_["accuracy"], abs=0.01)
-        for said in (one, all_):
-            said["summary"] = said["summary"].keys()
-        same = {k for k in all_ if "accuracy" not in k}
-        assert {k: one[k] for k in same} == {k: all_[k] for k in same}
-
-
-def test_personalizing_a_saved_model_is_what_the_run_itself_does(tmp_path):
-    """Rounds with a learning rate of 0 leave w as it is; their number keys the rest."""
-    problems = script("shortcuts", "problems")
-    sections = {
-        "data": {"name": "colored", "base": "digits"},
-        "partition": {"name": "classes", "clients": 10, "split": [0.72, 0.08, 0.2]},
-        "model": {"name": "mlp", "widths": [8]},
-        "train": {"rounds": 2, "cohort": 4, "lr": 0.01, "optimizer": "adam"},
-        "engine": {"how": "vmap", "chunk": 10, "device": "cpu"},
-    }
-    own = {"name": "finetune", "steps": 5, "lr": 0.001}
-    whole = troth.run({**sections, "personalizer": own}, out=tmp_path / "whole")[0]
-    file = str(tmp_path / "whole" / "shared.safetensors")
-    runs = []
-    for seed in (0, 1):
-        changes = problems.again({**sections, "personalizer": {}}, own, seed)
-        tree = problems.merged(changes, {"model": {"weights": file}})
-        runs.append(troth.run(tree, out=tmp_path / f"again{seed}")[0])
-    models = [torch.cat([*run.model(3).parameters()][:1]) for run in (whole, *runs)]
-    assert torch.equal(models[0], models[2])  # as many rounds
-    assert not torch.equal(models[0], models[1])  # another seed of personalization
-    for run in runs:
-        assert run.summary["shared"] == whole.summary["shared"]
-
-
 def test_what_was_chosen_is_what_validation_data_say():
     decide = script("shortcuts", "decide")
     held = json.loads((SHORTCUTS / "choice.json").read_text())
@@ -450,16 +345,6 @@ def test_whoever_begins_with_a_shared_model_comes_after_the_run_that_trains_it()
             assert name not in trained
             trained[name] = changes
     assert len(trained) == 17
-
-
-def test_hostile_runs_of_a_change_and_method_can_step_as_one():
-    made, base = script("certificates"), reader.read(CERTIFICATES / "base.toml")
-    kinds = defaultdict(list)
-    for cell in made.hostile():
-        change, _, _, method = cell.label.split(", ")
-        e = reader.from_dict(made.common.merged(base, cell.changes))
-        kinds[change, method].append(train_many.kind(e))
-    assert [(len(k), len({*k})) for k in kinds.values()] == [(6, 1)] * 4
 
 
 def test_fine_tuning_from_what_ditto_leaves_is_the_run_itself(tmp_path, monkeypatch):
@@ -516,62 +401,6 @@ def test_the_page_of_the_certificates_is_what_the_files_hold():
         trained(records("certificates", f"{figure}/*"), cells)
 
 
-def test_findings_are_read_off_curves(tmp_path, monkeypatch):
-    """Worked by hand, on two radii."""
-    made = script("certificates", "figures")
-    monkeypatch.setattr(made.found, "STORE", Store(tmp_path))
-
-    def put(figure, label, *curves):
-        models = {
-            name: {"mean": mean, "std": std, "acr": mean[0], "radii": [0, 1]}
-            | {"min": mean, "max": mean, "clients": {"0": {"accuracy": mean}}}
-            for name, mean, std in curves
-        }
-        said = {"certified": {"models": models, "unit": "u"}, "label": label}
-        said["summary"] = {name: {"accuracy_mean": 0.8} for name in models}
-        Store(tmp_path).put(f"{figure}/{label}, seed 0", said)
-
-    def alike(*mean):
-        return [(name, [*mean], [0, 0]) for name in ("personal", "shared")]
-
-    def row(text):
-        lines = made.findings.table().splitlines()
-        return next(line for line in lines if text in line).split(" | ")[1:]
-
-    both = [("personal", [0.9, 0.6], [0.1, 0.1]), ("shared", [0.8, 0.5], [0.0, 0.0])]
-    robust = "MNIST, noise: +.100"
-    assert row("makes it robust") == ["–", "not run |"]
-    put("mnist_nominal", "noise", *both)
-    assert row("makes it robust") == [robust, "yes |"]
-    put("mnist_nominal", "rotation", *alike(0.5, 0.5))
-    assert row("makes it robust") == [
-        f"{robust}; MNIST, rotation: +.000",
-        "in 1 of 2 |",
-    ]
-    put("mnist_mixture", "noise, λ=1.0", ("personal", [0.9, 0.62], [0, 0]))
-    assert row("about the same for a large") == ["MNIST, noise: -.010", "yes |"]
-    put("hostile", "noise, clean, mean, ditto", *both)
-    put("hostile", "noise, A1, mean, ditto", *alike(0.45, 0))
-    poisoned = "| noise | A1 | mean | 1.000 and 0.562 | – | 1.000 and 0.500 |"
-    assert poisoned in made.findings.poisoned()
-    assert row("poisoning costs radius") == ["the next table", "yes |"]
-    for draw in made.PICTURES.values():  # of what is there, and of nothing
-        made.plt.close(draw())
-
-
-def test_machines_are_compared_image_by_image():
-    made = script("certificates", "machines")
-    one = {"label": [1, 2], "votes": [90, 60], "radius": [0.5, 0.25]}
-    other = {"label": [1, -1], "votes": [90, 57], "radius": [0.5, 0.0]}
-    same = {"images": 2, "n": 100, "sigma": {}, "parameters": "x"}
-    files = [same | {"certificates": {"pixel": said}} for said in (one, other)]
-    assert made.compared(*files).splitlines()[-1] == (
-        "| pixel | 2 | 100 | 1 | 3 | 15000.0 | 1 | 2.5e-01 |"
-    )
-    with pytest.raises(SystemExit, match="parameters is x"):
-        made.compared(files[0], files[1] | {"parameters": "y"})
-
-
 def test_the_small_model_is_the_one_that_machines_counted_with():
     made = script("certificates", "machines")
     classify = made.opened(made.FILE, made.NETWORK, (1, 28, 28))
@@ -581,10 +410,3 @@ def test_the_small_model_is_the_one_that_machines_counted_with():
         assert len(said["certificates"]) == 4
         for counted in said["certificates"].values():
             assert len(counted["votes"]) == said["images"] == made.IMAGES
-
-
-def test_adaptive_radii_go_to_where_a_smoothing_ends():
-    made = script("certificates", "adaptive")
-    assert made.grid("pixel", 0.5)[::9] == [0, 1.5]
-    assert made.grid("rotation", 0.5)[::9] == [0, 0.5]
-    assert len(made.grid("translation", 0.5)) == 10

@@ -64,15 +64,6 @@ def test_one_sure_class_has_the_largest_radius():
     assert c.radius[0] == pytest.approx(0.5 * stats.norm.ppf(0.001 ** (1 / 500)))
 
 
-def test_a_coin_abstains():
-    def coin(x):
-        return torch.stack([x[:, 0], -x[:, 0]], dim=1)
-
-    c = troth.certify(coin, torch.zeros(20, 4), alpha=0.001, **FEW)
-    assert (c.label == -1).all() and (c.radius == 0).all()
-    assert not c.certified([0.0]).any()
-
-
 def dot(side=33, away=10.0, angle=0.0):
     """A soft dot at an angle below the right of the middle."""
     middle = (side - 1) / 2
@@ -183,17 +174,14 @@ def test_inputs_may_be_arrays_bytes_or_none_at_all():
     ("x", "settings", "words"),
     [
         (torch.zeros(3), {}, r"x has shape \[3\]"),
-        (torch.zeros(2, 0), {}, r"x has shape \[2, 0\]"),
         (torch.zeros(2, 4) * math.nan, {}, "NaN or infinite in 2 of 2 inputs"),
         (torch.zeros(2, 4, dtype=torch.complex64), {}, "real numbers"),
         (torch.zeros(2, 4), {"transform": "rotation"}, r"deforms images.*shape \[4\]"),
-        (torch.zeros(2, 4, 4), {"transform": "affine"}, r"shape \[4, 4\]"),
         (torch.zeros(2, 4), {"ids": [1]}, "1 ids do not go with 2 inputs"),
         (torch.zeros(2, 4), {"ids": [1, 2.5]}, "ids must be whole numbers"),
         (torch.zeros(2, 4), {"ids": [1, 2**70]}, "of 64 bits"),
         (torch.zeros(2, 4), {"radii": "wide"}, "radii = 'wide' must be a list"),
         (torch.zeros(2, 4), {"sgima": 1.0}, "no setting 'sgima'.*did you mean 'sigma'"),
-        (torch.zeros(2, 4), {"sigma": 0.0}, "sigma = 0.0"),
     ],
 )
 def test_refusals(x, settings, words):

@@ -124,11 +124,6 @@ def test_data_that_do_not_fit(tmp_path, name, why, shape, changes):
         Site(e, name, data)
 
 
-def test_a_file_that_is_missing(tmp_path):
-    with pytest.raises(Refusal, match="there is no file"):
-        Site(agreed(), "a", str(tmp_path / "none.npz"))
-
-
 def test_a_malicious_site_outvotes_by_itself():
     """In a drill model replacement multiplies by the number of sites."""
     drill = {"adversary": {"clients": [1]}, "attack": "model_replacement"}

@@ -19,7 +19,6 @@ from troth.poison import (
     data_attack,
     examples_needed,
     labelled,
-    model_attack,
     probabilities,
     save,
     summary,
@@ -163,40 +162,6 @@ def test_hard_labels_come_near_and_nearer_with_repeats():
     assert miss(8000, labels="sampled") < 0.2 * size
 
 
-def test_the_chain_bends_a_small_federation():
-    """Gradient → model → data against three users of a softmax regression."""
-    k, d, lam, rng = 3, 2, 1.0, np.random.default_rng(12)
-    users = [
-        Examples(x := rng.normal(size=(30, d)), (x @ rng.normal(size=(d, k))).argmax(1))
-        for _ in range(3)
-    ]
-
-    def pulls(rho, data, weights):
-        shared = Head(rho[:, :-1], rho[:, -1])
-        models = [
-            np.column_stack(learned(each, k, lam=lam, target=shared, weight=weight))
-            for each, weight in zip(data, weights, strict=True)
-        ]
-        return sum((lam * (rho - model) for model in models), np.zeros_like(rho))
-
-    target = rng.normal(size=(k, d + 1))
-    target -= target.mean(axis=0)
-    g = pulls(target, users, [1.0] * 3)
-    flat = model_attack(*(torch.as_tensor(v.ravel()) for v in (target, -g)), lam=lam)
-    crafted = flat.numpy().reshape(k, d + 1)
-    head = Head(crafted[:, :-1], crafted[:, -1])
-    bad = data_attack(head, 50, 0, width=2.0, noise=0.5)
-    wanted = Head(target[:, :-1], target[:, -1])
-    weight = weight_needed(head, wanted, bad.x, lam=lam, tolerance=1e-3)
-    rho = np.zeros((k, d + 1))
-    for _ in range(40):  # all honest from here on, and nobody knows the target
-        step = pulls(rho, [*users, bad], [1.0] * 3 + [weight])
-        rho = rho - step / (4 * lam)
-    assert np.linalg.norm(step) < 1e-3
-    away = rho - target
-    assert np.linalg.norm(away - away.mean(axis=0)) < 1e-2 * np.linalg.norm(target)
-
-
 def test_few_examples_leave_directions_open():
     head = some(3, 30, seed=5)
     few, enough = (data_attack(head, m, 5, noise=0.2) for m in (20, 60))
@@ -229,8 +194,6 @@ def test_the_box_needs_less_weight_than_clipping():
 
 
 SIX = some(3, 6, seed=0)
-AWAY = Head(np.array([[1.0, 1.0]]), np.array([-3.0]))
-SAME = Head(np.ones((2, 6)), np.array([0.0, 1.0]))
 INFINITE = Head(HEAD.weight, np.array([0, math.inf, 0]))
 FOUR = np.ones((4, 6))
 
@@ -242,15 +205,11 @@ FOUR = np.ones((4, 6))
         (labelled, (HEAD, np.ones((3, 4)), 0), {}, "the model takes 2 features"),
         (probabilities, (INFINITE, X), {}, "NaN or infinite"),
         (data_attack, (SIX, 1, 0), {}, "1 poisoned example bends a linear regression"),
-        (data_attack, (SIX, 0, 0), {}, "0 poisoned examples were asked for"),
         (data_attack, (SIX, -4, 0), {}, "-4 poisoned examples were asked for"),
-        (data_attack, (AWAY, 12, 0), {"inputs": "box"}, "12 of 12 examples tried"),
-        (data_attack, (SAME, 10, 0), {}, "no input makes all 2 classes"),
         (data_attack, (SIX, 10, 0), {"width": 0}, "width|box from"),
         (weight_needed, (SIX, SIX, FOUR), {"lam": 0}, "lam = 0 must be"),
         (weight_needed, (SIX, SIX, FOUR), {"lam": 1, "tolerance": 1}, "tolerance = 1"),
         (weight_needed, (SIX, some(3, 5, 0), FOUR), {"lam": 1}, r"has shape \(3, 5\)"),
-        (weight_needed, (SIX, SIX, FOUR[:, :5]), {"lam": 1}, "model takes 6 features"),
         (summary, (np.ones((1, 1)), -1), {}, "others = -1"),
     ],
 )
@@ -279,22 +238,13 @@ def test_no_data_hold_a_model_with_fewer_than_needed(seed):
     """Any examples at all: where their minimum lies, they were enough for it."""
     random = np.random.default_rng(seed)
     k, d, m, lam, nu = (2, 3, 10)[seed % 3], 4, 30, 0.3, 0.02 * (seed % 2)
-    x = np.column_stack([random.normal(size=(m, d)) * 3, np.ones(m)])
+    x = random.normal(size=(m, d)) * 3
     p = random.dirichlet(np.full(k, 0.2), size=m)
     rho = random.normal(size=(k, d + 1))
-
-    def loss(flat):
-        theta = flat.reshape(k, d + 1)
-        z = x @ theta.T
-        log = log_softmax(z, axis=1)
-        apart = theta - rho
-        value = -(p * log).sum() + lam / 2 * (apart**2).sum() + nu * (theta**2).sum()
-        slope = (np.exp(log) - p).T @ x + lam * apart + 2 * nu * theta
-        return value, slope.ravel()
-
-    found = optimize.minimize(loss, rho.ravel(), jac=True, options={"gtol": 1e-9})
-    theta = found.x.reshape(k, d + 1)
-    held, wanted = (Head(v[:, :-1], v[:, -1]) for v in (theta, rho))
+    wanted = Head(rho[:, :-1], rho[:, -1])
+    # λ/2·‖θ − ρ‖² + ν‖θ‖² is one square, but for a constant
+    center = Head(*(part * lam / (lam + 2 * nu) for part in wanted))
+    held = learned(Examples(x, p.argmax(1), p), k, lam=lam + 2 * nu, target=center)
     needed = examples_needed(held, wanted, lam=lam, nu=nu)
     assert needed <= m
     further = Head(9 * held.weight, 9 * held.bias)  # so far they cannot hold it
@@ -365,13 +315,11 @@ def test_what_was_there_stays_when_it_fails(tmp_path):
     [
         (np.ones((2, 2)), None, None, "neither labels y nor soft labels p"),
         (np.ones((2, 2)), np.zeros(3), None, r"shape \(2, 2\) and there are \[3\]"),
-        (np.ones((0, 2)), np.zeros(0), None, "at least one example"),
         (np.ones(2), np.zeros(2), None, "as x"),
         (np.ones((2, 2)), None, np.ones((2, 2)), "row 0 adds up to 2"),
         (np.ones((2, 2)), None, np.array([[2.0, -1]] * 2), "negative"),
         (np.ones((2, 2)), None, np.ones(2), "two axes"),
         (np.ones((2, 2)), np.zeros(2), np.eye(2), "1 labels are not the most likely"),
-        (np.ones((2, 2)), None, np.eye(3), "there are .* labels"),
         (np.full((2, 2), np.inf), np.zeros(2), None, "x is float64, or holds NaN"),
         (np.ones((2, 2)), np.array(["a", "b"]), None, "y is <U1"),
     ],

@@ -15,7 +15,6 @@ from troth.poison import (
     before,
     boxed_inputs,
     clipped_inputs,
-    data_attack,
     embeddings,
     head_of,
     indifference,
@@ -69,13 +68,6 @@ def test_projections_lie_on_it_and_are_the_nearest(k, spare, seed):
     assert share == pytest.approx(np.full_like(share, 1 / head.classes), abs=1e-9)
 
 
-def test_the_size_of_mnist():
-    head = some(10, 784, seed=0, size=0.5)
-    x = indifferent_inputs(head, 500, seed=3, noise=0)
-    assert off(head, x) < 1e-10
-    assert np.abs(x).max() > 40  # still about as wide as the box they came from
-
-
 def test_nearly_dependent_rows_stay_orthogonal():
     """Where Gram–Schmidt as printed in Eq. (180) does not."""
     rng = np.random.default_rng(0)
@@ -104,16 +96,6 @@ def test_noise_is_normal_to_it_and_of_its_size():
     assert np.abs(moved - still - inside @ space.normals).max() < 1e-12
     assert inside.var() == pytest.approx(0.09, rel=0.1)
     assert np.abs(np.corrcoef(inside.T) - np.eye(4)).max() < 0.15
-
-
-def test_draws_fill_the_box_before_projection():
-    """Along V they are as uniform draws: standard deviation 100/√12 a direction."""
-    head = some(3, 40, seed=2)
-    space = indifference(head)
-    x = indifferent_inputs(head, 3000, seed=0)
-    along = x - (x @ space.normals.T) @ space.normals
-    wanted = (100 / math.sqrt(12)) ** 2 * (40 - 2)
-    assert (along**2).sum(axis=1).mean() == pytest.approx(wanted, rel=0.02)
 
 
 def test_same_seed_same_inputs_and_a_longer_list_begins_alike():
@@ -280,14 +262,6 @@ def test_embeddings_and_head_make_the_outputs(bias):
     assert z @ head.weight.T + head.bias == pytest.approx(wanted, abs=1e-6)
 
 
-def test_poisoned_embeddings_are_indifferent_to_the_head():
-    z, head = embeddings(network(), X)
-    found = data_attack(head, 50, 0, noise=0.0)
-    assert found.x.shape == (50, z.shape[1])
-    p = probabilities(head, found.x)
-    assert p == pytest.approx(np.full((50, 4), 0.25), abs=1e-9)
-
-
 FOUR, MIDDLE = some(3, 4, 0), through_the_middle(3, 5, 0)
 ONE = Head(np.array([[1.0]]), np.array([5.0]))
 SOFT = nn.Sequential(network(), nn.Softmax(dim=1))
@@ -297,32 +271,27 @@ SOFT = nn.Sequential(network(), nn.Softmax(dim=1))
     ("call", "given", "options", "words"),
     [
         (indifferent_inputs, (FOUR, 0, 0), {}, "0 poisoned examples were asked for"),
-        (indifferent_inputs, (FOUR, -3, 0), {}, "-3 poisoned examples"),
         (indifferent_inputs, (FOUR, 5, 0), {"noise": -0.1}, "noise = -0.1 must be"),
-        (indifferent_inputs, (FOUR, 5, 0), {"noise": math.nan}, "noise = nan must be"),
         (indifferent_inputs, (FOUR, 5, 0), {"low": 1, "high": 1}, "from 1 to 1 is"),
-        (indifferent_inputs, (FOUR, 5, 0), {"high": math.inf}, "box from -50.0 to inf"),
         (indifference, (Head(np.full((2, 2), np.nan), np.zeros(2)),), {}, "4 values"),
         (indifference, (Head(np.ones((3, 2)), np.zeros(2)),), {}, "bias has 2"),
         (indifference, (Head(np.ones(3), np.zeros(3)),), {}, "array with 2"),
         (indifference, (Head(np.ones((0, 3)), np.zeros(0)),), {}, "at least one row"),
         (head_of, (np.zeros(15), 4, 3), {}, "has 15 parameters, and a linear"),
         (before, (FOUR, np.zeros(4), 0.0), {}, "std holds 0.0"),
-        (boxed_inputs, (MIDDLE, 0, 0), {}, "0 poisoned examples"),
-        (clipped_inputs, (MIDDLE, 0, 0), {}, "0 poisoned examples"),
         (clipped_inputs, (ONE, 4, 0), {}, "largest value of 4 projected inputs is -"),
         (boxed_inputs, (MIDDLE, 5, 0), {"tolerance": 0}, "tolerance = 0 must be"),
-        (boxed_inputs, (MIDDLE, 5, 0), {"rim": -0.1}, "rim = -0.1 is a share"),
         (boxed_inputs, (MIDDLE, 5, 0), {"rim": 1.0}, "rim = 1.0 is a share"),
-        (boxed_inputs, (MIDDLE, 5, 0), {"rim": math.nan}, "rim = nan is a share"),
-        (boxed_inputs, (MIDDLE, 5, 0), {"low": 1, "high": 0}, "from 1 to 0 is empty"),
-        (boxed_inputs, (AWAY, 70, 0), {"noise": 0}, r"\[0, 1\]\^2 was not reached: 70"),
-        (boxed_inputs, (AWAY, 70, 0), {"noise": 0}, "70 examples tried .* 0.707 away"),
+        (
+            boxed_inputs,
+            (AWAY, 70, 0),
+            {"noise": 0},
+            "2 was not reached: 70 .* 0.707 away",
+        ),
         (boxed_inputs, (CORNER, 400, 0), {"noise": 0.1}, "of 400 .* use less noise"),
         (boxed_inputs, (CORNER, 10**6, 0), {"noise": 0.1}, "of 1024 examples tried"),
         (embeddings, (SOFT, X), {}, "Sequential does not end in a linear layer"),
         (embeddings, (network(), X[:0]), {}, "there are 0 examples"),
-        (embeddings, (network(), X), {"batch": 0}, "batch = 0"),
     ],
 )
 def test_refusals(call, given, options, words):

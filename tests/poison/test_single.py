@@ -64,6 +64,7 @@ def test_the_shared_model_is_the_target(n, nu, rank):
     short = spread(one)
     assert len(one.x) == len(unit.x) == 1
     assert np.linalg.norm(short.x, axis=1).max() <= 1 + 1e-12
+    assert np.linalg.norm(unit.x) == pytest.approx(1)
     for bad in (one, unit, short):
         assert np.abs(landed(users, bad, lam, nu) - target).max() < 1e-8
 
@@ -154,29 +155,6 @@ def test_nothing_to_counter():
     assert len(spread(bad).x) == 1
 
 
-def test_norms_and_counts_grow_as_the_paper_says():
-    """Θ(N) and Θ(N²) (Section 5.3); with a query of fixed norm the answer is Θ(N)."""
-    sizes = [8, 16, 32, 64, 128]
-    everyone = honest(max(sizes), 4, seed=8)
-    target = np.array([-2.0, 1.0, -1.0, 3.0])
-
-    def attack(n, norm):
-        users = [part[: n - 1] for part in everyone]
-        g = honest_pull(*users, target, lam=1.0, nu=0.1)
-        return single_example(target, g, lam=1.0, nu=0.1, norm=norm)
-
-    def slope(values):
-        return np.polyfit(np.log(sizes), np.log(values), 1)[0]
-
-    one, unit = ([attack(n, norm) for n in sizes] for norm in (0.0, 1.0))
-    norms = [np.linalg.norm(e.x) for e in one]
-    answers, fixed = ([abs(e.y[0]) for e in some] for some in (one, unit))
-    assert slope(norms) == pytest.approx(1, abs=0.15)
-    assert slope(answers) == pytest.approx(2, abs=0.3)
-    assert slope(fixed) == pytest.approx(1, abs=0.15)
-    assert slope([len(spread(e).x) for e in one]) == pytest.approx(2, abs=0.3)
-
-
 @given(norm=st.floats(0.1, 5), size=st.floats(0.01, 40))
 def test_spread_keeps_the_loss(norm, size):
     one = Examples(np.array([[0.6 * size, 0.8 * size]]), np.array([3.0]))
@@ -197,15 +175,9 @@ UNIT = Examples(np.ones((1, 2)), np.ones(1))
 @pytest.mark.parametrize(
     ("call", "given", "options", "words"),
     [
-        *(
-            (call, given, {"lam": lam}, f"lam = {lam} must be")
-            for call, given in (
-                (single_example, (ZERO, PULL)),
-                (honest_pull, (*USERS, ZERO)),
-                (coupled_optimum, USERS),
-            )
-            for lam in (0.0, -1.0, math.inf)
-        ),
+        (single_example, (ZERO, PULL), {"lam": 0.0}, "lam = 0.0 must be"),
+        (honest_pull, (*USERS, ZERO), {"lam": math.inf}, "lam = inf must be"),
+        (coupled_optimum, USERS, {"lam": -1.0}, "lam = -1.0 must be"),
         (honest_pull, (*USERS, np.zeros(2)), {"lam": 1.0}, "and the honest users'"),
         (single_example, (np.zeros(2), ZERO), {"lam": 1.0}, "2 .* and the honest pull"),
         (single_example, (ZERO, PULL), {"lam": 1.0, "nu": -0.1}, "nu = -0.1 must be"),

@@ -113,14 +113,6 @@ def test_what_a_run_goes_through_in_its_last_rounds(made):
     assert judging.swings([good, *others]) == []
 
 
-def test_the_error_of_a_mean_over_seeds():
-    mean, _, error = judging.spread([0.818, 0.909, 0.864])
-    assert abs(mean - 0.8637) < 1e-4 and abs(error - 0.0263) < 1e-4
-    assert judging.verdict(mean - 0.903, error) == "reproduced"
-    mean, _, error = judging.spread([0.5])
-    assert mean == 0.5 and math.isnan(error)
-
-
 def test_runs_that_were_not_looked_at_on_the_way(made):
     few = {"round": [90, 100], "shared_weighted": [0.5, 0.6]}
     other = {"round": [80, 90, 100], "personal_weighted": [0.5, 0.6, 0.7]}

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from troth.reproduce import listing, papers
-from troth.reproduce.curves import EVERY
 from troth.reproduce.entry import experiment
 from troth.types import Refusal
 
@@ -180,15 +179,6 @@ def test_figure_5_is_term_at_three_temperatures():
         assert ("adversary" in tree) == (cell.column != "clean")
 
 
-def test_what_a_server_sees_and_variances_are_shown():
-    eight, nine, two = (
-        ENTRIES[f] for f in ("ditto/figure8", "ditto/figure9", "fmtl/figure2")
-    )
-    assert eight.over == nine.over
-    assert {"all clients', train_loss", "all clients', valid_accuracy"} < {*nine.shows}
-    assert two.form == "scatter" and {"shared, std", "personal, std"} < {*two.shows}
-
-
 def test_fmtls_table_3_is_apfl_beside_fmtl():
     found, alphas = cells("fmtl/table3"), set()
     assert len(found) == 56
@@ -236,15 +226,6 @@ def test_fmtls_figure_3_is_the_strongest_rules_of_two_tables():
     assert all(whole[cell.label] == cell for cell in found)
     assert {cell.part for cell in found} == {"Vehicle", "FEMNIST"}
     assert all(ENTRIES["fmtl/figure3"].theirs(cell) for cell in found)
-
-
-def test_fmtl_is_ditto_and_keeps_its_name():
-    whole = [cell for n in (5, 6, 7) for cell in cells(f"fmtl/table{n}")]
-    rows = {(cell.part, cell.row) for cell in whole if cell.row.startswith("FMTL")}
-    for part, lams in {"Vehicle": "0.1 1 2", "FEMNIST": "0.01 0.1 1"}.items():
-        own = {row for where, row in rows if where == part}
-        assert own == {f"FMTL, λ={lam}" for lam in lams.split()}
-    assert not any(cell.row.startswith("Ditto") for cell in whole)
 
 
 FIGURES = {n: ENTRIES[f"certified/figure{n}"] for n in range(1, 11)}
@@ -295,18 +276,6 @@ def test_a_figure_shows_runs_that_its_script_trains(planned, script):
 
 
 ALONE = {("mnist_mixture", f"{change}, λ=1.0") for change in CHANGES}
-NOMINAL = {(f"{d}_nominal", change) for d in ("mnist", "cifar10") for change in CHANGES}
-KINDS = {
-    2: NOMINAL,
-    3: {("mnist_affine", "rotation"), ("mnist_affine", "translation")},
-    4: NOMINAL | ALONE | {("cifar10_mixture", label) for _, label in ALONE},
-    5: {("cifar10_mixture", f"rotation, λ={lam}") for lam in LAMBDAS}
-    | {("cifar10_federated", "rotation")},
-}
-
-
-def test_figures_that_show_all_runs_of_a_kind(planned):
-    assert {n: {*shown(FIGURES[n], planned)} for n in KINDS} == KINDS
 
 
 CLIENTS = {
@@ -332,9 +301,3 @@ def test_figures_of_local_and_federated_training(planned):
         assert {label.rpartition(", ")[2] for label in labels} == how
         if 10 in clients:  # whose local training is a mixture with λ = 1
             assert {run for run in ALONE if run[1].split(",")[0] in changes} <= {*found}
-
-
-def test_curves_have_no_printed_numbers_and_two_have_a_line_per_client():
-    for entry in FIGURES.values():
-        assert entry.printed is None and entry.form == "lines" and not entry.cells
-    assert [n for n, entry in FIGURES.items() if EVERY in entry.shows] == [8, 9]

@@ -32,16 +32,6 @@ def test_a_label_looks_the_same_in_all_panels():
     assert not any(axis.get_legend() for axis in figure.axes)
 
 
-def test_many_labels_are_all_named_and_told_apart():
-    many = {f"label {k}": line(k, k + 1) for k in range(18)}
-    points = {f"point {k}": line(k) for k in range(10)}
-    figure = panels.lines(HEAD, [Panel("t", "x", many | points)])
-    assert names(figure) == [*many, *points]
-    drawn = figure.axes[0].lines
-    looks = {(d.get_color(), str(d._dash_pattern), d.get_marker()) for d in drawn}
-    assert len(looks) == 28
-
-
 def test_simulated_points_have_their_line_s_colour():
     lines = {"a" + THEORY: line(1, 2), "a" + SIMULATED: line(1, 2), "b": line(3, 4)}
     figure = panels.lines(HEAD, [Panel("t", "λ", lines, "symlog", {"λ* = 1": 1.0})])
@@ -61,24 +51,6 @@ def test_what_is_one_number_is_level():
     a, b = figure.axes[0].lines
     assert a.get_marker() == "o" and b.get_marker() == "None"
     assert [*b.get_ydata()] == [0.5, 0.5]
-
-
-@pytest.mark.parametrize(("title", "rows"), [("short", 1), ("long " * 8, 2)])
-def test_long_titles_do_not_overprint(title, rows):
-    axes = panels.lines(HEAD, [Panel(title, "x", {"a": line(1, 2)})] * 4).axes
-    assert {axis.get_subplotspec().rowspan.start for axis in axes} == {*range(rows)}
-
-
-def test_two_points_of_a_label_are_joined():
-    found = {"20 %": ({"a": (0.5, 0.1), "b": (0.6, 0.2)}, {"a": (0.9, 0.01)})}
-    figure = panels.scatter(HEAD, found, "shared models", "own models")
-    (axis,) = figure.axes
-    a, own, joint, b = axis.lines
-    assert a.get_color() == own.get_color() == joint.get_color() != b.get_color()
-    assert own.get_markerfacecolor() == "none" != a.get_markerfacecolor()
-    assert [*joint.get_xdata()] == [0.5, 0.9]
-    assert axis.get_ylabel() == "variance over clients"
-    assert names(figure) == ["a", "b", "filled: shared models", "hollow: own models"]
 
 
 def test_a_bar_a_label():

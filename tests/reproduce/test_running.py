@@ -152,21 +152,6 @@ def test_what_another_process_made_meanwhile_is_not_made_again(tmp_path):
     assert len(files(tmp_path)) == 3
 
 
-@pytest.mark.slow("starts and stops a real process")
-def test_a_stop_keeps_what_is_done(tmp_path):
-    seen = []
-
-    def stop(p):
-        seen.append(p.label)
-        if p.label.startswith("[3/3]"):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(cells(), tmp_path, apart=True, watch=stop)
-    assert seen[0].startswith("[1/3] 8×8 digits, 20 clients: row / clean")
-    assert len(files(tmp_path)) == 2 and run(cells(), tmp_path) == 1
-
-
 KILLED = """
 import sys
 sys.path.insert(0, {here!r})

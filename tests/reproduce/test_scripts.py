@@ -110,18 +110,3 @@ def test_the_table_of_shortcuts(tmp_path, put):
         (part, "FT", "MNIST Acc_B"): [0.25, 0.375],
         (part, "FT", "MNIST Acc_BC"): [0.25, 0.375],
     }
-
-
-def test_the_table_of_sums(tmp_path, put):
-    assert scripts.sums(tmp_path) == {}
-    curves = {"shared": [0.1, 0.8], "idle": [0.1, 0.7], "own": [0.1, 0.6]}
-    put(tmp_path / "attack_chain", "sums/linear, sum, λ=1.0", curves)
-    found = scripts.sums(tmp_path)
-    printed = listing.find("equivalence/table1").printed
-    assert printed is not None and len(found) == 3
-    for (part, row, column), (value,) in found.items():
-        (own,) = (one for one in printed.parts if one.data == part)
-        theirs = own.at(row, column)
-        assert theirs is not None and column == "Σ linear"
-        assert abs(theirs.mean - value) < 0.3
-    assert found["noisy Fashion-MNIST", "idle user's model", "Σ linear"] == [0.7]

@@ -38,12 +38,6 @@ def test_a_script_is_told_where_data_are(tmp_path, monkeypatch):
         starting.script(entry, "cpu", str(tmp_path))
 
 
-def test_how_it_ended(tmp_path):
-    code = "import os, sys; sys.exit(int(os.environ['X']))"
-    assert starting.ran([sys.executable, "-c", code], {"X": "7"}) == 7
-    assert starting.ran([sys.executable, "-c", code], {"X": "0"}) == 0
-
-
 def test_a_script_that_fails_is_one_sentence(tmp_path, monkeypatch):
     (tmp_path / "bad.py").write_text("raise SystemExit(3)\n")
     monkeypatch.setattr(starting, "experiments", lambda: tmp_path)

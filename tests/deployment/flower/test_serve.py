@@ -3,9 +3,6 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -36,42 +33,10 @@ def test_a_secret_is_fresh_and_for_this_user_alone(tmp_path):
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def ended(pid):
-    """Whether a process is no more, or only a remnant."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] == "Z"
-
-
 def test_a_child_ends_with_the_block(tmp_path):
     with serve.child(["sleep", "60"], tmp_path / "log", tmp_path) as made:
         assert made.poll() is None
     assert made.returncode == -signal.SIGTERM
-
-
-@pytest.mark.slow("starts a process that imports Flower")
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux binds them so")
-def test_a_child_ends_with_a_parent_that_is_killed(tmp_path):
-    program = f"""
-from pathlib import Path
-from troth.deployment.flower import serve
-here = Path({str(tmp_path)!r})
-with serve.child(["sleep", "60"], here / "log", here) as made:
-    print(made.pid, flush=True)
-    made.wait()
-"""
-    command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
-        assert parent.stdout
-        pid = int(parent.stdout.readline())
-        assert not ended(pid)
-        parent.kill()
-    end = time.monotonic() + 10
-    while not ended(pid) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert ended(pid)
 
 
 def children():
