@@ -82,7 +82,7 @@ def test_others_results_are_seen_when_looked_for_again(tmp_path, made, put, whol
 
 def test_a_folder_of_results_that_cannot_be_made(tmp_path, put):
     (tmp_path / "loose").touch()
-    with pytest.raises(Refusal, match="loose cannot be made .*another --out"):
+    with pytest.raises(Refusal, match="loose cannot be written .*another --out"):
         put(tmp_path, "a", {})
 
 

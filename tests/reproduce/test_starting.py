@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from troth.reproduce import listing, starting
+from troth.reproduce import listing, scripts
 from troth.reproduce.entry import Entry
 from troth.types import Refusal
 
 
 def test_scripts_are_not_begun_without_their_data(bare, monkeypatch):
     begun = []
-    monkeypatch.setattr(starting, "ran", lambda *a: begun.append(a))
+    monkeypatch.setattr(scripts, "ran", lambda *a: begun.append(a))
     with pytest.raises(Refusal, match=r"wanted for fmtl/figure1.*train-images-idx3"):
-        starting.script(listing.find("fmtl/figure1"))
+        scripts.run(listing.find("fmtl/figure1"))
     assert not begun
 
 
@@ -29,23 +29,23 @@ def test_a_script_is_told_where_data_are(tmp_path, monkeypatch):
         seen.append((command, told["TROTH_DATA"]))
         return len(seen) - 1
 
-    monkeypatch.setattr(starting, "ran", began)
+    monkeypatch.setattr(scripts, "ran", began)
     entry = listing.find("fmtl/figure1")._replace(data=())
-    starting.script(entry, "cpu", str(tmp_path))
+    scripts.run(entry, "cpu", str(tmp_path))
     ((command, place),) = seen
     assert place == str(tmp_path) and command[-3:] == ["term", "--device", "cpu"]
     with pytest.raises(Refusal, match="run.py ended with code 1; what it said"):
-        starting.script(entry, "cpu", str(tmp_path))
+        scripts.run(entry, "cpu", str(tmp_path))
 
 
 def test_a_script_that_fails_is_one_sentence(tmp_path, monkeypatch):
     (tmp_path / "bad.py").write_text("raise SystemExit(3)\n")
-    monkeypatch.setattr(starting, "experiments", lambda: tmp_path)
+    monkeypatch.setattr(scripts, "experiments", lambda: tmp_path)
     with pytest.raises(Refusal, match=r"experiments/bad.py ended with code 3"):
-        starting.script(Entry("p/figure7", "t", script=("bad.py",)))
-    monkeypatch.setattr(starting, "experiments", lambda: None)
+        scripts.run(Entry("p/figure7", "t", script=("bad.py",)))
+    monkeypatch.setattr(scripts, "experiments", lambda: None)
     with pytest.raises(Refusal, match="run troth from a checkout"):
-        starting.script(Entry("p/figure7", "t", script=("bad.py",)))
+        scripts.run(Entry("p/figure7", "t", script=("bad.py",)))
 
 
 CHILD = """
@@ -57,9 +57,9 @@ time.sleep(600)
 PARENT = """
 import sys
 from troth.cli.commands import _words
-from troth.reproduce import starting
+from troth.reproduce import scripts
 _words.heed()
-starting.ran([sys.executable, "-c", *sys.argv[1:]], {})
+scripts.ran([sys.executable, "-c", *sys.argv[1:]], {})
 """
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from troth.certificates.record import Certificate
-from troth.files import CERTIFICATES, locked
+from troth.files import CERTIFICATES, locked, refused
 from troth.types import Refusal
 
 NAME = CERTIFICATES
@@ -26,14 +26,8 @@ class Row(NamedTuple):
 
 
 _HEAD = (*Row._fields[:4], *Certificate._fields)
-_KINDS: dict[str, Any] = {
-    "label": int,
-    "radius": float,
-    "p_lower": float,
-    "votes": int,
-    "used": int,
-    "settled": "True".__eq__,
-}
+_KINDS: tuple[Any, ...] = (int, float, float, int, int, "True".__eq__)
+"""How the fields of a certificate are read."""
 
 
 class Ledger:
@@ -55,13 +49,9 @@ class Ledger:
         self._settings = {key: str(value) for key, value in settings.items()}
         self._columns = (*_HEAD, *self._settings, "device", "compiled", "parameters")
         self._made, self._empty = not folder.exists(), False
-        try:
+        with refused(self.path, "give another --out"):
             folder.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a+", encoding="utf-8", newline="")
-        except OSError as error:
-            raise Refusal(
-                f"{self.path} cannot be written ({error.strerror}); give another --out"
-            ) from None
         if not locked(self._file):
             self._file.close()
             raise Refusal(
@@ -87,12 +77,10 @@ class Ledger:
                 f"{self.path} has other columns than certificates of this version; "
                 "move it away, or give another --out"
             )
-        every = [dict(zip(head, line, strict=False)) for line in lines]
-        mine = [row for row in every if self._same(row)]
-        return [_row(cells) for cells in mine]
-
-    def _same(self, cells: Mapping[str, str]) -> bool:
-        return all(cells.get(key) == value for key, value in self._settings.items())
+        every = (dict(zip(head, line, strict=False)) for line in lines)
+        return [
+            _row(cells) for cells in every if self._settings.items() <= cells.items()
+        ]
 
     def add(self, row: Row, device: str, compiled: bool) -> None:
         """Write a certificate at once, so that it survives the process."""
@@ -118,7 +106,7 @@ class Ledger:
 
 
 def _row(cells: Mapping[str, str]) -> Row:
-    values = {name: kind(cells[name]) for name, kind in _KINDS.items()}
+    named = zip(Certificate._fields, _KINDS, strict=True)
+    certificate = Certificate(*(kind(cells[name]) for name, kind in named))
     client, example, y = (int(cells[name]) for name in _HEAD[1:4])
-    certificate = Certificate(**values)
     return Row(cells["model"], client, example, y, certificate, cells["parameters"])

@@ -66,11 +66,7 @@ def pack(vector: Tensor) -> tuple[str, tuple[int, ...], str, bytes]:
 
 
 def unpack(name: str, wired: Wired, count: int, dtype: torch.dtype) -> Tensor:
-    """A vector from the wire, of so many finite numbers of that type.
-
-    Raises:
-        Refusal: it is anything else.
-    """
+    """Read a vector of so many finite numbers of a type; refuse anything else."""
     kind = _KINDS[dtype]
     if wired.stype != RAW or wired.dtype != kind:
         raise Refusal(
@@ -94,11 +90,7 @@ def check(
     about: Mapping[str, Any],
     vectors: Mapping[str, Wired],
 ) -> Answer:
-    """A reply that may count, or why it may not.
-
-    Raises:
-        Refusal: it does not fit; one sentence without the site's name.
-    """
+    """Return a reply that may count, or refuse it without naming the site."""
     if set(about) != _KEYS:
         raise Refusal(f"it says {_short(sorted(map(str, about)))} of itself")
     if about["name"] != name or about["run"] != expected.run:
@@ -125,11 +117,7 @@ def check(
 
 
 def card(text: object) -> Card:
-    """The numbers of a card, checked.
-
-    Raises:
-        Refusal: it is none.
-    """
+    """Return the numbers of a card, checked, or refuse it."""
     try:
         short = isinstance(text, str) and len(text) < _CARD
         numbers = json.loads(str(text) if short else "")

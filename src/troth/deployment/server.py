@@ -72,11 +72,7 @@ class Hub:
         return Expected(*shape, self.round, self.run, most, loss, card)
 
     def welcome(self, about: Mapping[str, Any]) -> int:
-        """The client that a site is by its own words.
-
-        Raises:
-            Refusal: it has not agreed on the same, or is none of ours.
-        """
+        """Return the client that a site says it is; refuse one that does not agree."""
         mine = {**self.identity, "version": troth.__version__}
         for word, value in mine.items():
             if about.get(word) != value:
@@ -132,11 +128,7 @@ class Hub:
         files.save(path / files.CHECKPOINT, tensors, **everything)
 
     def restore(self, path: Path) -> dict[str, Any]:
-        """Go on from the checkpoint of a folder; gives the facts beside it.
-
-        Raises:
-            Refusal: it is another experiment's.
-        """
+        """Go on from a folder's checkpoint, and return its facts; refuse another's."""
         tensors, facts = files.load(path / files.CHECKPOINT)
         for key, value in self.identity.items():
             if facts.get(key) != value:

@@ -37,9 +37,7 @@ SIMULATED = "experiment"
 def agreed(e: Experiment) -> Experiment:
     """Resolve the experiment to what server and sites must know before round 1.
 
-    Raises:
-        Refusal: `[deployment]` does not say it, or something asked for needs the data
-            of all sites in one place.
+    Refuse what `[deployment]` leaves open, or what needs all data in one place.
     """
     own, draw = e.deployment, e.train.sampling
     for key, example in (("sites", '["a", "b"]'), ("shape", "[22]"), ("classes", "2")):
@@ -133,11 +131,7 @@ class Site:
     """Client k of n, with its own data and nobody else's."""
 
     def __init__(self, e: Experiment, name: str, data: str) -> None:
-        """Everything that the site needs for its rounds.
-
-        Raises:
-            Refusal: a name that no site has, or data that do not fit.
-        """
+        """Prepare the rounds; refuse a name no site has, and data that do not fit."""
         if name not in e.deployment.sites:
             known = ", ".join(e.deployment.sites)
             raise Refusal(f"no site is called '{name}'; deployment.sites are: {known}")

@@ -24,15 +24,10 @@ class Keeper:
         self.path = path
 
     def before(self, round_: int, start: Tensor) -> Tensor:
-        """The state that a round begins with, [1, width].
+        """Return the state that a round begins with, [1, width].
 
-        Args:
-            round_: which one.
-            start: [1, width] the state of a client that was never asked.
-
-        Raises:
-            Refusal: it was kept once and is gone, is no state of this model, or there
-                is no room for the first one.
+        `start` is that of a client that was never asked. Refuse a state that was kept
+        once and is gone, or is of another model.
         """
         there = self._there()
         known = [r for r in there if r <= round_]
@@ -60,11 +55,7 @@ class Keeper:
         return row.to(start.device)
 
     def keep(self, round_: int, row: Tensor) -> None:
-        """Keep the state after a round; what is on disk is whole at any moment.
-
-        Raises:
-            Refusal: it cannot be written; all that was there is still there.
-        """
+        """Keep the state after a round; what is on disk is whole at any moment."""
         self.make()
         files.save(self._file(round_ + 1), {"row": row})
         for r in self._there():
@@ -73,13 +64,8 @@ class Keeper:
 
     def make(self) -> None:
         """Make the folder, if it is not there."""
-        try:
+        with files.refused(self.path, "give another --state, or make room"):
             self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise Refusal(
-                f"{self.path} cannot be written ({error.strerror}); give another "
-                "--state, or make room"
-            ) from None
 
     def _there(self) -> list[int]:
         if not self.path.is_dir():

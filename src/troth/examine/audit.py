@@ -339,15 +339,10 @@ def _verdicts(table: dict[str, np.ndarray], limit: float) -> dict[str, np.ndarra
 
 def _written(place: Path, table: dict[str, np.ndarray], beside: dict[str, Any]) -> Path:
     """Write the table, and how it was made."""
-    try:
+    with files.refused(place / FILE, "give another folder with --out"):
         place.mkdir(parents=True, exist_ok=True)
         files.write_csv(place / FILE, {n: c.tolist() for n, c in table.items()})
         files.write_json((place / FILE).with_suffix(".json"), beside)
-    except OSError as error:
-        raise Refusal(
-            f"{place / FILE} cannot be written ({error.strerror}); give another folder "
-            "with --out"
-        ) from None
     return place / FILE
 
 

@@ -108,39 +108,29 @@ def chain(
     plain = {**sections, "attack": "none", "corruption": "none"}
     built = build(reader.from_dict(plain), data_dir=data_dir, plan=train.UNMEASURED)
     _linear(built, options.stage)
-    aim = _aim(built, out / "target.npy", options)
-    if not out.exists():
-        files.create(out, files.CHAIN, json.dumps(files.plain(said), indent=1))
-    if not (out / "target.npy").exists():
-        np.save(out / "target.npy", aim.target.numpy())
+    file = out / "target.npy"
+    if file.exists():
+        d = built.federation.engine.task.d
+        aim = Goal(target_model.read(str(file), d), options.target)
+    else:
+        aim = goal(built, options.target, options.epochs, options.lr)
+        if not out.exists():
+            files.create(out, files.CHAIN, json.dumps(files.plain(said), indent=1))
+        np.save(file, aim.target.numpy())
     c = _Chain(sections, out, options, data_dir, watch, built, aim)
     found = [_reached(c, "none", _Made({"attack": "none", "corruption": "none"}))]
     makers = {"gradient": _gradient, "model": _model, "data": _data}
     for stage in files.STAGES[: files.STAGES.index(options.stage) + 1]:
         found.append(_reached(c, stage, makers[stage](c)))
-    _write(out, found)
+    columns = {name: [getattr(row, name) for row in found] for name in Reached._fields}
+    files.write_csv(out / FILE, columns)
+    files.write_json((out / FILE).with_suffix(".json"), told(out, found))
     return found
 
 
 def told(out: Path, found: list[Reached]) -> dict[str, Any]:
     """How far every stage got, for programs."""
     return {"folder": str(out), "stages": [row._asdict() for row in found]}
-
-
-def _write(out: Path, found: list[Reached]) -> None:
-    """Write one row per stage, and the same as JSON."""
-    columns = {name: [getattr(row, name) for row in found] for name in Reached._fields}
-    files.write_csv(out / FILE, columns)
-    files.write_json((out / FILE).with_suffix(".json"), told(out, found))
-
-
-def _aim(built: Built, file: Path, options: Options) -> Goal:
-    """The target; as it was, where the chain goes on."""
-    if file.exists():
-        return Goal(
-            target_model.read(str(file), built.federation.engine.task.d), options.target
-        )
-    return goal(built, options.target, options.epochs, options.lr)
 
 
 def _check(sections: dict[str, Any], options: Options) -> None:
@@ -201,12 +191,7 @@ def _model(c: _Chain) -> _Made:
 def _data(c: _Chain) -> _Made:
     """Examples from which that model is learned."""
     o = c.options
-    made: dict[str, Any] = {
-        "inputs": o.inputs,
-        "labels": o.labels,
-        "noise": o.noise,
-        "width": o.width,
-    }
+    made = {k: getattr(o, k) for k in ("inputs", "labels", "noise", "width")}
     weight = None if o.weight == "auto" else o.weight
     model = c.out / "model.npy"
     number, file = o.examples, c.out / "poison.npz"

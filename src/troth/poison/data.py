@@ -284,25 +284,17 @@ def save(
     place = Path(path).expanduser()
     if not place.name:
         raise Refusal(f"'{path}' names no file; give a path such as poison.npz")
-    try:
-        with files.whole(place) as file:
-            np.savez(file, x=x, y=y, scale=unit, **soft, **found._asdict())
-    except OSError as error:
-        raise Refusal(
-            f"{path} cannot be written ({error.strerror}); give a path in a folder "
-            "that exists and has room"
-        ) from None
+    remedy = "give a path in a folder that exists and has room"
+    with files.refused(path, remedy), files.whole(place) as file:
+        np.savez(file, x=x, y=y, scale=unit, **soft, **found._asdict())
     return found
 
 
 def _checked(x: np.ndarray, y: np.ndarray | None, p: np.ndarray | None) -> Examples:
     if p is not None:
         p = np.asarray(p, np.float64)
-        why = (
-            soft_labels.wrong(torch.from_numpy(p))
-            if p.ndim == 2
-            else "has not two axes"
-        )
+        two = p.ndim == 2
+        why = soft_labels.wrong(torch.from_numpy(p)) if two else "has not two axes"
         if why:
             raise Refusal(
                 f"p, of shape {list(p.shape)}, {why}; give one row of probabilities "

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from troth import seeding
-from troth.networks.last_layer import Layer, last
+from troth.networks.last_layer import last
 from troth.poison._given import above_zero, array, at_least_zero, same_size, some
 from troth.types import Refusal
 
@@ -381,29 +381,22 @@ def embeddings(
         raise Refusal(
             f"there are {len(x)} examples and batch = {batch}; give at least 1 of each"
         )
-    training = {module: module.training for module in net.modules()}
+    training = {part: part.training for part in net.modules()}
     net.eval()
     try:
-        layer = _last(net, x[:1])
-        seen = _inputs(net, layer.module, x, batch)
-    finally:
-        for module, was in training.items():
-            module.training = was
-    weight = layer.module.weight.detach().to("cpu", torch.float64).numpy()
-    bias = layer.module.bias
-    if bias is None:
-        return seen, Head(weight, np.zeros(len(weight)))
-    return seen, Head(weight, bias.detach().to("cpu", torch.float64).numpy())
-
-
-def _last(net: nn.Module, x: Tensor) -> Layer:
-    try:
-        return last(net, x)
+        module = last(net, x[:1]).module
+        seen = _inputs(net, module, x, batch)
     except Refusal:
         raise Refusal(
             f"{type(net).__name__} does not end in a linear layer (torch.nn.Linear), "
             "and only such a layer can be poisoned by itself; put one at its end"
         ) from None
+    finally:
+        for part, was in training.items():
+            part.training = was
+    none, bias = np.zeros(len(module.weight)), module.bias
+    weight = array("the weight", module.weight, 2)
+    return seen, Head(weight, none if bias is None else array("the bias", bias, 1))
 
 
 def _inputs(net: nn.Module, module: nn.Module, x: Tensor, batch: int) -> np.ndarray:

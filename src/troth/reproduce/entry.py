@@ -105,14 +105,8 @@ class Entry(NamedTuple):
     ) -> list[Cell]:
         """Its cells with the data that are here; all of them, or those of patterns.
 
-        Args:
-            scale: full or small.
-            data_dir: where data sets are looked for first.
-            patterns: which cells.
-            needed: whether data have to be here; if not, what stands in stands in.
-
-        Raises:
-            Refusal: a pattern names no cell, or the data of a cell are not here.
+        Data sets are looked for in `data_dir` first. Refuse a cell whose data are not
+        here, if they are `needed`; else what stands in stands in.
         """
         lacking: dict[str, Refusal] = {}
 
@@ -146,11 +140,7 @@ class Entry(NamedTuple):
 
 
 def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
-    """The cells that some pattern names; all where there is none.
-
-    Raises:
-        Refusal: a pattern that names no cell; says what there is.
-    """
+    """Return the cells that patterns name, else all; refuse one that names none."""
     for pattern in patterns:
         if not any(cell.fits(pattern) for cell in cells):
             rows = list(dict.fromkeys(cell.row for cell in cells))

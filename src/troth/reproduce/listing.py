@@ -47,11 +47,7 @@ def _order(named: tuple[str, object]) -> tuple[bool, int]:
 
 
 def find(name: str) -> Entry:
-    """The entry of this name.
-
-    Raises:
-        Refusal: there is none; says which are nearest.
-    """
+    """Return the entry of this name; refuse another with the nearest names."""
     every = entries()
     if folded(name) in every:
         return every[folded(name)]

@@ -5,12 +5,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from troth import files as folder
-from troth.reproduce import curves, drawing, judging, scripts, tables
+from troth import files
+from troth.reproduce import figures, judging, scripts, tables
 from troth.reproduce.entry import Entry
 from troth.reproduce.judging import Judged
 from troth.reproduce.settings import Scale
-from troth.types import Refusal
 
 
 def write(
@@ -19,7 +18,7 @@ def write(
     """Write them into a folder, each whole or not at all, and return which they are."""
     name = entry.name if scale == "full" else f"{entry.name}-{scale}"
     texts = tables.markdown(entry, judged), tables.as_csv(judged)
-    return _written(entry, name, out, texts, lambda: drawing.draw(entry, judged))
+    return _written(entry, name, out, texts, lambda: figures.of_cells(entry, judged))
 
 
 def of_script(entry: Entry, root: Path, out: Path) -> list[Path]:
@@ -37,7 +36,9 @@ def of_script(entry: Entry, root: Path, out: Path) -> list[Path]:
             "\n".join([title, "", *tables.grid(heads, rows)]) + "\n",
             tables.plain_csv([{"label": k, **empty, **v} for k, v in lines]),
         )
-    return _written(entry, entry.name, out, texts, lambda: curves.draw(entry, root))
+    return _written(
+        entry, entry.name, out, texts, lambda: figures.of_script(entry, root)
+    )
 
 
 def _written(
@@ -49,16 +50,9 @@ def _written(
 ) -> list[Path]:
     """Markdown and CSV, and what is drawn where the entry is a figure."""
     stem = out / name.replace("/", "-")
-    files = [stem.with_suffix(".md"), stem.with_suffix(".csv")]
-    try:
+    both = [stem.with_suffix(".md"), stem.with_suffix(".csv")]
+    with files.refused(out, "give another folder with --out, or make room"):
         out.mkdir(parents=True, exist_ok=True)
-        for file, text in zip(files, texts, strict=True):
-            folder.write(file, text)
-        if entry.form == "table":
-            return files
-        return files + drawing.save(draw(), stem)
-    except OSError as error:
-        raise Refusal(
-            f"{error.filename2 or error.filename or out} cannot be written "
-            f"({error.strerror}); give another folder with --out, or make room"
-        ) from None
+    for file, text in zip(both, texts, strict=True):
+        files.write(file, text)
+    return both if entry.form == "table" else both + figures.save(draw(), stem)

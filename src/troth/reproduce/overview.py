@@ -49,13 +49,9 @@ def speed(shelf: Shelf, cells: Sequence[Cell], device: str) -> dict[str, float]:
     seen: dict[str, list[float]] = {}
     for cell in cells:
         result = shelf.find(cell, 0, 0)
-        if result is None or not str(result.record.get("device", "")).startswith(
-            device
-        ):
-            continue
-        summary = result.summary
-        pace = summary["seconds"] / max(1, summary["client_steps"])
-        seen.setdefault(cell.federation.name, []).append(pace)
+        if result and str(result.record.get("device", "")).startswith(device):
+            took, count = (result.summary[k] for k in ("seconds", "client_steps"))
+            seen.setdefault(cell.federation.name, []).append(took / max(1, count))
     return {name: median(paces) for name, paces in seen.items()}
 
 
@@ -89,6 +85,8 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
     cells = entry.everywhere()
     found = [shelf.settled(cell, SEEDS) for cell in cells]
     spent = cost(cells, shelf) if cells else None
+    how = "measured speed" if spent and spent.measured else "rough"
+    how = how if spent else "rough, on two CPU cores"
     made = scripts.results(entry, shelf.root) if shelf.root else []
     moments = [r.record["when"] for some in found for r in some if r.record.get("when")]
     if made and not moments and shelf.root:
@@ -104,7 +102,7 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
         "cells": len(cells),
         "client_steps": spent.client_steps if spent else entry.work[0],
         "seconds": spent.seconds if spent else entry.work[1],
-        "time": _time(spent),
+        "time": how,
         "script": " ".join(entry.script) or None,
         "run": sum(bool(some) for some in found),
         "results": len(made),
@@ -113,24 +111,15 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
     }
 
 
-def _time(cost: Cost | None) -> str:
-    """How the time was come by."""
-    if cost is None:
-        return "rough, on two CPU cores"
-    return "measured speed" if cost.measured else "rough"
-
-
 def _data(need: Setting | str, data_dir: str | None) -> dict[str, Any]:
     """Whether the data of a setting, or a data set, are here, and what stands in."""
+    other = None
     if isinstance(need, str):
-        name, other = need, None
-        here = catalogue.entry(need, data_dir).place is not None
+        name, here = need, catalogue.entry(need, data_dir).place is not None
     else:
-        name, here, other = need.name, need.here(data_dir), need.stand_in
-    other = None if here else other
-    there = (
-        other is not None and catalogue.entry(other.data, data_dir).place is not None
-    )
+        name, here = need.name, need.here(data_dir)
+        other = None if here else need.stand_in
+    there = bool(other and catalogue.entry(other.data, data_dir).place)
     words = f"{other.name} for {name}" if other else name
     return {
         "name": name,

@@ -4,7 +4,7 @@ import dataclasses
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 from troth.config.schema import Experiment
 from troth.reproduce.entry import Cell, experiment, key
@@ -52,7 +52,9 @@ def run(
             shelf.look()  # others may have made some of it meanwhile
             left = [job for job in group if shelf.find(*job[:3]) is None]
             if left:
-                label = f"[{done + 1}/{len(jobs)}] {_label(left)}"
+                more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+                first = f"{left[0].cell.ours}{more}, seed {left[0].seed}"
+                label = f"[{done + 1}/{len(jobs)}] {first}"
                 _train(left, shelf, data_dir, _named(watch, label))
             done, made = done + len(group), made + len(left)
         return made
@@ -61,12 +63,6 @@ def run(
     chosen = [(c, shelf.chosen(c)) for c in cells]
     rest = [(c, i, s) for s in range(1, seeds) for c, i in chosen if i is not None]
     return made + train(rest)
-
-
-def _label(group: list[Job]) -> str:
-    """A group for people."""
-    more = f" and {len(group) - 1} more" if len(group) > 1 else ""
-    return f"{group[0].cell.ours}{more}, seed {group[0].seed}"
 
 
 def missing(
@@ -89,30 +85,16 @@ def missing(
     return list(jobs.values())
 
 
-class Trainable(Protocol):
-    """What has an experiment to train."""
-
-    @property
-    def experiment(self) -> Experiment:
-        """Ready to be trained."""
-
-
-Some = TypeVar("Some", bound=Trainable)
-
-
 def groups(jobs: Sequence[Job], apart: bool = False) -> Iterator[list[Job]]:
     """Jobs that can be trained as one matrix, at most `MOST` at a time."""
-    joint, single = list[Job](), list[Job]()
-    for job in jobs:
-        fits = train_many.joint(job.experiment, apart or None)
-        (joint if fits else single).append(job)
-    yield from alike(joint)
-    yield from ([job] for job in single)
+    fits = [train_many.joint(job.experiment, apart or None) for job in jobs]
+    yield from alike(job for job, fit in zip(jobs, fits, strict=True) if fit)
+    yield from ([job] for job, fit in zip(jobs, fits, strict=True) if not fit)
 
 
-def alike(jobs: Iterable[Some], most: int = MOST) -> Iterator[list[Some]]:
-    """Jobs of one kind, which can step as one matrix, at most so many at a time."""
-    kinds: dict[str, list[Some]] = {}
+def alike(jobs: Iterable[Any], most: int = MOST) -> Iterator[list[Any]]:
+    """Jobs whose experiments can step as one matrix, at most so many at a time."""
+    kinds: dict[str, list[Any]] = {}
     for job in jobs:
         kinds.setdefault(train_many.kind(job.experiment), []).append(job)
     for same in kinds.values():

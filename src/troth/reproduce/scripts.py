@@ -1,25 +1,72 @@
-"""What scripts under experiments/ found, for entries that they make: last numbers."""
+"""Scripts under experiments/ that make entries: run one, and read what they found."""
 
 import re
 import subprocess
+import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
 
+from troth.data import catalogue
+from troth.data.datasets import _files
+from troth.deployment import processes
 from troth.reproduce import store
 from troth.reproduce.entry import Entry
+from troth.reproduce.kept import experiments
 from troth.reproduce.settings import packaged
 from troth.reproduce.store import Record
+from troth.types import Refusal
 
 Lines = list[tuple[str, dict[str, float]]]
 """A label, and what was found under it."""
 
 NAMES = packaged("names")
 """What people call data sets, curves, quantities along fine-tuning, and panels."""
+
+
+def check(entry: Entry, data_dir: str | None = None) -> Path:
+    """Return the folder of an entry's script; refuse where it cannot be run."""
+    root = experiments()
+    if root is None:
+        raise Refusal(
+            f"{entry.name} is made by experiments/{entry.script[0]}, which is not part "
+            "of an installed package; run troth from a checkout of its source"
+        )
+    for data in entry.data:
+        found = catalogue.entry(data, data_dir)
+        if found.place is None and found.source is not None:
+            why = f" (wanted for {entry.name}; --show tells what has been run)"
+            raise Refusal(_files.absent(found.source, data_dir, why))
+    return root
+
+
+def run(entry: Entry, device: str = "auto", data_dir: str | None = None) -> None:
+    """Run the script that makes an entry, from where it was; refuse if it fails."""
+    root = check(entry, data_dir)
+    name, *rest = entry.script
+    text = (root / name).read_text("utf-8")
+    command = [sys.executable, str(root / name), *rest]
+    if "--device" in text or "from common import" in text:
+        command += ["--device", device]
+    code = ran(command, {"TROTH_DATA": data_dir} if data_dir else {})
+    if code:
+        raise Refusal(
+            f"experiments/{name} ended with code {code}; what it said is "
+            "above, and what it finished is kept"
+        )
+
+
+def ran(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """The exit code of a process that ends with ours, and leaves no folders behind."""
+    with tempfile.TemporaryDirectory(prefix="troth-script-") as place:
+        own = {**environment, "TMPDIR": place}
+        with processes.child(command, own, stdout=subprocess.DEVNULL) as process:
+            return process.wait()
 
 
 def results(entry: Entry, root: Path) -> list[Record]:
@@ -61,10 +108,11 @@ def labelled(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield named, {"folder": folder, **found}
 
 
-def seconds(entry: Entry, root: Path) -> Iterator[float]:
-    """What each run took, as far as the files say."""
-    for _, found in labelled(entry, root):
-        yield float(found.get("seconds", found.get("summary", {}).get("seconds", 0.0)))
+def seconds(entry: Entry, root: Path) -> float:
+    """What its runs took, as far as the files say."""
+    every = (record for _, record in labelled(entry, root))
+    took = (one.get("seconds", one.get("summary", {}).get("seconds")) for one in every)
+    return sum(float(value or 0) for value in took)
 
 
 def lines(entry: Entry, root: Path) -> Lines:
@@ -78,13 +126,11 @@ def lines(entry: Entry, root: Path) -> Lines:
         if f"figure {number}" in one:
             return _panels(one[f"figure {number}"])
         found.setdefault(label, []).append(_numbers(one))
-    return [(label, _shown(entry, _mean(every))) for label, every in found.items()]
-
-
-def _shown(entry: Entry, numbers: dict[str, float]) -> dict[str, float]:
-    """In the entry's order."""
-    names = [*entry.shows, "seeds"] if entry.shows else numbers
-    return {name: numbers[name] for name in names if name in numbers}
+    means = {label: _mean(every) for label, every in found.items()}
+    if not entry.shows:
+        return [*means.items()]
+    names = [*entry.shows, "seeds"]
+    return [(k, {n: own[n] for n in names if n in own}) for k, own in means.items()]
 
 
 def ways(record: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -167,11 +213,13 @@ def _mean(every: list[dict[str, float]]) -> dict[str, float]:
 
 def _numbers(record: dict[str, Any]) -> dict[str, float]:
     if "certified" in record:
-        return {
-            f"{whose}, {what}": value
-            for whose, curve in record["certified"]["models"].items()
-            for what, value in _curve(curve).items()
-        }
+        certified: dict[str, float] = {}
+        for whose, curve in record["certified"]["models"].items():
+            mean = curve["mean"]
+            certified[f"{whose}, certified at 0"] = float(mean[0])
+            certified[f"{whose}, at half of the radii"] = float(mean[len(mean) // 2])
+            certified[f"{whose}, average radius"] = float(curve["acr"])
+        return certified
     if "summary" in record:
         summary, pooled = record["summary"], record.get("pooled", {})
         found = {
@@ -190,16 +238,6 @@ def _numbers(record: dict[str, Any]) -> dict[str, float]:
         name: record[key] for key, name in NAMES["curves"].items() if key in record
     }
     return {name: float(curve[-1]) for name, curve in curves.items()}
-
-
-def _curve(curve: dict[str, Any]) -> dict[str, float]:
-    """Certified accuracy at the first radius and in the middle, and the mean radius."""
-    mean = curve["mean"]
-    return {
-        "certified at 0": float(mean[0]),
-        "at half of the radii": float(mean[len(mean) // 2]),
-        "average radius": float(curve["acr"]),
-    }
 
 
 def _tests(summary: dict[str, Any]) -> dict[str, float]:

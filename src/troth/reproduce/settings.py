@@ -51,12 +51,7 @@ class Setting(NamedTuple):
         return not file or _long(entry.place / file, lines)
 
     def choose(self, scale: Scale, data_dir: str | None = None) -> Federation:
-        """What is trained at this scale on this machine.
-
-        Raises:
-            Refusal: neither the original nor its stand-in is here; names the missing
-                file.
-        """
+        """Return what is trained here at this scale; refuse data that are not here."""
         if scale == "small":
             return SMALL
         if self.here(data_dir):

@@ -39,11 +39,7 @@ class Store:
         self.home = home
 
     def records(self) -> dict[str, Record]:
-        """Name → record, of the current version; a loose one replaces a packed one.
-
-        Raises:
-            Refusal: the folder cannot be read, or the table is damaged.
-        """
+        """Return name → record of this version; loose ones replace packed ones."""
         packed = _table(self.home / TABLE, _stamp(self.home / TABLE))
         every = (_loose(file, _stamp(file)) for file in self.loose())
         loose = {one["name"]: one for one in every if one and _current(one)}
@@ -71,13 +67,8 @@ class Store:
     def put(self, name: str, record: Mapping[str, Any]) -> Path:
         """Write a result as a file of its own, whole or not at all."""
         file = self.home / "loose" / f"{slug(name)}.json"
-        try:
+        with files.refused(f"the folder {file.parent}", "give another --out"):
             file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise Refusal(
-                f"the folder {file.parent} cannot be made ({error.strerror}); give "
-                "another --out"
-            ) from None
         own = {"name": name, "version": RESULTS}
         whole = {**own, **files.plain(dict(record)), **own}
         files.write(file, json.dumps(whole) + "\n")

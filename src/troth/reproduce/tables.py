@@ -24,9 +24,8 @@ def number(value: float | None, sign: bool = False) -> str:
 
 def short(value: float | None) -> str:
     """Two decimals, as the papers print standard deviations."""
-    if value is None or math.isnan(value):
-        return "–"
-    return f"{value:.2f}".replace("0.", ".", 1)
+    known = value is not None and not math.isnan(value)
+    return f"{value:.2f}".replace("0.", ".", 1) if known else "–"
 
 
 def words(one: Judged) -> str:

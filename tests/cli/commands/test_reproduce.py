@@ -121,11 +121,11 @@ def test_forms_of_a_letter_do_not_matter_and_scripts_have_seeds(troth, tmp_path)
 SLOW = """
 import sys
 from pathlib import Path
-from troth.reproduce import listing, starting
+from troth.reproduce import listing, scripts
 entries = listing.entries()
 one = entries["ditto/figure1"]._replace(script=("slow.py", sys.argv.pop(1)), data=())
 entries["ditto/figure1"] = one
-starting.experiments = lambda: Path(one.script[1]).parent
+scripts.experiments = lambda: Path(one.script[1]).parent
 from troth.cli.app import main
 main()
 """

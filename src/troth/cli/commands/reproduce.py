@@ -165,11 +165,11 @@ def _writable(out: Path) -> None:
     """Refuse, before any training, a folder that cannot be written."""
     import tempfile
 
-    try:
+    from troth import files
+
+    with files.refused(f"--out {out}", "give another folder"):
         out.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out).close()  # under a name of its own
-    except OSError as error:
-        refuse(f"--out {out} cannot be written ({error.strerror}); give another folder")
 
 
 def _train(
@@ -196,10 +196,10 @@ def _script(
 ) -> None:
     """Run the script of an entry under experiments/, and show its results."""
     from troth.cli import tables
-    from troth.reproduce import judging, kept, outputs, scripts, starting
+    from troth.reproduce import judging, kept, outputs, scripts
 
     if not show:
-        starting.check(entry, told["data_dir"])
+        scripts.check(entry, told["data_dir"])
     _writable(out)
     if told["seeds"] and not quiet:
         tables.say(
@@ -207,12 +207,12 @@ def _script(
             f"{told['seeds']} changes nothing"
         )
     if not show:
-        starting.script(entry, told["device"], told["data_dir"])
+        scripts.run(entry, told["device"], told["data_dir"])
     root = kept.experiments()
     lines = scripts.lines(entry, root) if root else []
     files = outputs.of_script(entry, root, out) if root and lines else []
     if root and (judged := judging.of_script(entry, root)):
-        took = sum(scripts.seconds(entry, root))
+        took = scripts.seconds(entry, root)
         _show(entry, judged, files, took, as_json=as_json, quiet=quiet)
         return
     if not (as_json and quiet):

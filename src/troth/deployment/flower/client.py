@@ -24,9 +24,7 @@ Answer = Callable[[Site, Path, RecordDict], RecordDict]
 def configured(config: Mapping[str, Any]) -> tuple[Site, Path]:
     """Build the site that a node's configuration describes, and name its state's place.
 
-    Raises:
-        Refusal: something is missing, or the method reveals personal models and the
-            site has not agreed to that.
+    Refuse a method that reveals personal models unless the site has agreed to that.
     """
     missing = [k for k in ("experiment", "name", "data", "state") if k not in config]
     if missing:

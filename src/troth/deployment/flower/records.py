@@ -31,11 +31,7 @@ def record(about: Mapping[str, Any], **vectors: Tensor) -> RecordDict:
 
 
 def parts(content: Any) -> tuple[dict[str, Any], dict[str, Wired]]:
-    """Unpack the words and the vectors of a record, none of them checked yet.
-
-    Raises:
-        Refusal: it is no record of ours.
-    """
+    """Unpack words and vectors of a record, unchecked; refuse another kind."""
     if not isinstance(content, RecordDict) or set(content) != {_ABOUT, _VECTORS}:
         raise Refusal("it does not hold the two records that it must")
     about, vectors = content[_ABOUT], content[_VECTORS]

@@ -101,11 +101,7 @@ class Window(HttpGrid):
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies that are whole.
-
-        Raises:
-            Refusal: one is larger than any reply may be, or no message.
-        """
+        """Return the replies that are whole; refuse one too large, or no message."""
         return [m for m in map(self._pull, message_ids) if m is not None]
 
     def _pull(self, key: str) -> Message | None:

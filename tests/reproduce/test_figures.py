@@ -1,19 +1,104 @@
-"""Pictures of what scripts found."""
+"""Figures: of cells beside the paper's points, and of what scripts found."""
 
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from troth import theory
-from troth.reproduce import curves, judging, listing, outputs, scripts
-from troth.reproduce.curves import EVERY
+from troth.reproduce import figures, judging, kept, listing, outputs, scripts
 from troth.reproduce.entry import Entry
+from troth.reproduce.figures import EVERY
 from troth.reproduce.panels import SIMULATED, THEORY
 from troth.reproduce.store import Store, named
 
 ROOT = Path(__file__).parents[2] / "experiments"
+FIGURES = [e for e in listing.entries().values() if e.cells and e.form != "table"]
+COLUMNS = ("clean", "A1 20%", "A1 50%", "A3 10%")
+
+
+def names(figure):
+    return [text.get_text() for one in figure.legends for text in one.get_texts()]
+
+
+def several(made):
+    rows = {"global": 0.9, "local": 0.8}
+    return [one for column in COLUMNS for one in made.judged(rows, column)]
+
+
+@pytest.mark.parametrize("form", ["lines", "scatter"])
+def test_figures_in_two_forms(form, tmp_path, made):
+    found = several(made)
+    found.append(judging.judge(made.table, made.cell("fair"), []))
+    entry: Entry = made.table._replace(form=form)
+    files = figures.save(figures.of_cells(entry, found), tmp_path / "f")
+    assert [file.suffix for file in files] == [".png", ".svg"]
+    assert files[0].read_bytes()[:4] == b"\x89PNG"
+    assert "<!-- global -->" in files[1].read_text("utf-8")
+    again = figures.save(figures.of_cells(entry, found), tmp_path / "g")
+    for one, other in zip(files, again, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_picture_is_written_whole_or_not_at_all(tmp_path, made, monkeypatch):
+    figure = figures.of_cells(made.table._replace(form="lines"), several(made))
+
+    def half(self, file, **_):
+        data = b"half of a picture"
+        file.write(data) if hasattr(file, "write") else file.write_bytes(data)
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Figure, "savefig", half)
+    with pytest.raises(OSError, match="no space"):
+        figures.save(figure, tmp_path / "g")
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("form", ["lines", "scatter"])
+def test_hollow_points_are_spoken_of_where_there_are_some(form, made):
+    entry, found = made.table._replace(form=form), several(made)
+    rows = ["global", "local"]
+    theirs = ["filled: ours", "hollow: the paper's"]
+    assert names(figures.of_cells(entry, found)) == rows + theirs
+    figure = figures.of_cells(entry, [one._replace(theirs=None) for one in found])
+    assert names(figure) == [*rows, "filled: ours"]
+    assert "the paper prints no points" in figure.get_suptitle()
+
+
+def test_every_method_has_a_look_and_is_joined_with_the_paper_s(made):
+    rows = ("global", "local", "fair", "median", "Krum", "multi-Krum", "clipping")
+    rows += ("k-norm", "k-loss", "FedMGDA+", "finetuning")
+    found = made.judged({row: 0.5 + k / 100 for k, row in enumerate(rows)})
+    figure = figures.of_cells(made.table._replace(form="scatter"), found)
+    (axis,), marks = figure.axes, []
+    for ours, theirs, joint in zip(*(axis.lines[k::3] for k in range(3)), strict=True):
+        assert ours.get_color() == theirs.get_color() == joint.get_color()
+        assert ours.get_marker() == theirs.get_marker()
+        assert theirs.get_markerfacecolor() == "none" != ours.get_markerfacecolor()
+        assert [*joint.get_xdata()] == [*ours.get_xdata(), *theirs.get_xdata()]
+        marks.append((ours.get_color(), ours.get_marker()))
+    assert len({*marks}) == len(rows) and not axis.texts  # nothing overprints
+    assert names(figure)[: len(rows)] == [*rows]
+
+
+@pytest.mark.parametrize("scale", ["full", "small"])
+@pytest.mark.parametrize("entry", FIGURES, ids=lambda entry: entry.name)
+def test_a_figure_says_what_ours_are_trained_on(entry, scale):
+    cells = entry.everywhere() if scale == "full" else entry.at("small")
+    found = judging.table(entry, cells, kept.Shelf(None, ROOT), 3)
+    figure = figures.of_cells(entry, found)
+    lines = figure.get_suptitle().splitlines()
+    titles = " ".join(axis.get_title() for axis in figure.axes)
+    for cell in cells:
+        assert any(line.endswith(f"ours: {cell.federation.name}") for line in lines)
+        assert ("see above" in titles) == (cell.federation.kind != "original")
+    if not any(one.theirs for one in found):
+        assert "theirs:" not in figure.get_suptitle()
+        assert not any("hollow" in name for name in names(figure))
+
+
 ENTRY = Entry("p/figure7", "t", script=("x",), results=("place/*",), form="lines")
 OWN = ("own models", True)
 SCRIPTS = [
@@ -26,7 +111,7 @@ def put(place, name, **said):
 
 
 def panel(root, title):
-    (one,) = [each for each in curves.found(ENTRY, root) if each.title == title]
+    (one,) = [each for each in figures.found(ENTRY, root) if each.title == title]
     return one
 
 
@@ -34,7 +119,7 @@ def test_seeds_are_one_curve(tmp_path):
     for seed, end in enumerate((0.5, 0.75)):
         curve = {"round": [1, 2], "personal_mean": [0.0, end], "shared_mean": [0, 1]}
         put(tmp_path, f"a, seed {seed}", label="a", curve=curve)
-    own, shared = curves.found(ENTRY, tmp_path)
+    own, shared = figures.found(ENTRY, tmp_path)
     assert own.along == "round" and shared.title == "shared model: mean accuracy"
     np.testing.assert_array_equal(own.lines["a"].x, [1, 2])
     np.testing.assert_array_equal(own.lines["a"].y, [0, 0.625])
@@ -49,14 +134,14 @@ def test_what_is_trained_after_the_last_round_is_a_point(tmp_path):
     lines = panel(tmp_path, "own models: mean accuracy").lines
     own = {label: (line.x.tolist(), line.y.tolist()) for label, line in lines.items()}
     assert own == {"joint": ([1, 2], [0.1, 0.2]), "tuned": ([2], [0.9])}
-    (axis,) = curves.draw(ENTRY, tmp_path).axes
+    (axis,) = figures.of_script(ENTRY, tmp_path).axes
     assert [line.get_marker() for line in axis.lines] == ["None", "s"]
 
 
 def test_curves_that_coincide_say_nothing(tmp_path):
     for label in "ab":
         put(tmp_path, label, label=label, round=[1, 2], accuracy=[0.1, 0.2])
-    assert curves.found(ENTRY, tmp_path) == []
+    assert figures.found(ENTRY, tmp_path) == []
     put(tmp_path, "c", label="c", round=[1, 2], accuracy=[0.1, 0.3])
     assert [*panel(tmp_path, "accuracy by true labels").lines] == ["a", "b", "c"]
 
@@ -66,7 +151,7 @@ def test_an_entry_says_which_quantities_it_is_about(tmp_path):
     put(tmp_path, "a", label="a", round=[1, 2], **values)
     shows = ("accuracy by wanted labels", "norm")
     entry = ENTRY._replace(shows=shows)
-    assert [each.title for each in curves.found(entry, tmp_path)] == [*shows]
+    assert [each.title for each in figures.found(entry, tmp_path)] == [*shows]
     ((_, numbers),) = scripts.lines(entry, tmp_path)
     assert [*numbers] == [*shows, "seeds"]
 
@@ -87,7 +172,7 @@ def test_ways_of_clients_and_what_follows_from_them(tmp_path):
         "adversarial accuracy gained": [0.0, 0.25],
     }
     entry = ENTRY._replace(shows=(*expected,))
-    found = curves.found(entry, tmp_path)
+    found = figures.found(entry, tmp_path)
     assert {(each.along, each.scale) for each in found} == {("batches", "symlog")}
     assert {each.title: [*each.lines["a"].y] for each in found} == expected
     ((_, numbers),) = scripts.lines(entry, tmp_path)
@@ -99,7 +184,7 @@ def test_closer_looks_at_first_batches_are_of_the_same_line(tmp_path):
     for label, steps in (("a", [0, 4, 8]), ("a, early", [0, 1, 2, 4]), ("b", [0, 4])):
         way = {"accuracy": [[step / 10] for step in steps]}
         put(tmp_path, label, label=label, steps=steps, curves=way)
-    (found,) = curves.found(ENTRY, tmp_path)
+    (found,) = figures.found(ENTRY, tmp_path)
     along = {label: [*line.x] for label, line in found.lines.items()}
     assert along == {"a": [0, 1, 2, 4, 8], "b": [0, 4]}
     np.testing.assert_allclose(found.lines["a"].y, found.lines["a"].x / 10)
@@ -110,7 +195,7 @@ def test_numbers_go_over_what_their_labels_say(tmp_path):
         put(tmp_path, label, label=label, end={"error": value, "other": 1.0})
     over = ("attackers, %", r", (\d+)%$")
     entry = ENTRY._replace(shows=("error",), over=over)
-    (found,) = curves.found(entry, tmp_path)
+    (found,) = figures.found(entry, tmp_path)
     assert (found.title, found.along, found.marked) == ("error", "attackers, %", True)
     assert [*found.lines["a"].x] == [20, 80] and [*found.lines["a"].y] == [0.1, 0.3]
     assert found.lines["none"].level and [*found.lines["none"].y] == [0.5]
@@ -124,11 +209,11 @@ def test_accuracies_against_variances(tmp_path):
         put(tmp_path, label, label=label, summary=summary)
     over = ("attackers, %", r", (\d+)%$")
     entry = ENTRY._replace(form="scatter", over=over)
-    found = curves.scattered(entry, tmp_path)
+    found = figures.scattered(entry, tmp_path)
     assert [*found] == ["20 % attackers", "80 % attackers"]
     assert found["80 % attackers"][0] == {"krum": (0.5, 0.8**2)}
     assert found["20 % attackers"][1] == {"krum": (0.75, 0.2**2)}
-    figure = curves.draw(entry, tmp_path)
+    figure = figures.of_script(entry, tmp_path)
     assert [axis.get_ylabel() for axis in figure.axes] == ["variance over clients"] * 2
 
 
@@ -136,7 +221,7 @@ def shown(entry):
     """What a picture has, and the numbers of its table."""
     drawn = [
         (each.title, each.along, label, line.x.tolist(), line.y.tolist())
-        for each in curves.found(entry, ROOT)
+        for each in figures.found(entry, ROOT)
         for label, line in each.lines.items()
     ]
     return drawn or entry.form, scripts.layout(scripts.lines(entry, ROOT))
@@ -173,7 +258,7 @@ def test_what_an_entry_is_about_is_there(entry):
 )
 def test_a_picture_names_the_data_of_its_script(name, data):
     entry = listing.find(name)
-    figure = curves.draw(entry, ROOT)
+    figure = figures.of_script(entry, ROOT)
     assert figure.get_suptitle().endswith(f"\nours: {data}")
     said = " ".join(figure.get_supxlabel().split("\n"))
     assert said == (f"Note: {entry.note}." if entry.note else "")
@@ -211,7 +296,7 @@ def test_a_panel_a_change_data_set_and_federation():
         ("noise, 100 clients, local", certified("clients", "personal", clients=100)),
         ("noise, 4 clients, federated", certified("clients", *both, clients=4)),
     ]
-    found = [(p.title.split("\n")[0], [*p.lines]) for p in curves.radii(ENTRY, every)]
+    found = [(p.title.split("\n")[0], [*p.lines]) for p in figures.radii(ENTRY, every)]
     nominal = ["nominal, personal", "nominal, shared"]
     assert found == [
         ("noise, MNIST, 4 clients", ["federated, personal", "federated, shared"]),
@@ -224,14 +309,14 @@ def test_a_panel_a_change_data_set_and_federation():
 def test_among_mixtures_one_is_local():
     mixture = certified("mnist_mixture", "personal")
     every = [(f"noise, λ={lam}", mixture) for lam in (0.5, 1.0)]
-    (panel,) = curves.radii(ENTRY, every)
+    (panel,) = figures.radii(ENTRY, every)
     assert [*panel.lines] == ["λ=0.5", "λ=1.0 (local)"]
     assert panel.along == "radius, pixels"
 
 
 def test_a_line_a_client():
     every = [("noise, 2 clients, federated", certified("c", "personal", "shared"))]
-    (panel,) = curves.radii(ENTRY._replace(shows=(EVERY,)), every)
+    (panel,) = figures.radii(ENTRY._replace(shows=(EVERY,)), every)
     assert "federated, personal" in panel.title
     assert [*panel.lines] == ["client 0", "client 1"]
     np.testing.assert_allclose(panel.lines["client 1"].y, [0.9, 0.1])
@@ -241,7 +326,7 @@ def test_a_line_a_client():
 
 
 def test_figure_1_has_theory_simulation_and_the_best_lambda():
-    found, every = [*curves.simulated(SAID["figure 1"])], SAID["figure 1"]["panels"]
+    found, every = [*figures.simulated(SAID["figure 1"])], SAID["figure 1"]["panels"]
     assert len(found) == 4 and {panel.scale for panel in found} == {"symlog"}
     for panel, told in zip(found, every * 2, strict=True):
         assert told["best"] in panel.at.values()
@@ -257,7 +342,7 @@ def test_figure_1_has_theory_simulation_and_the_best_lambda():
 
 
 def test_figure_2_has_three_models_and_the_best_lambda():
-    found = [*curves.simulated(SAID["figure 2"])]
+    found = [*figures.simulated(SAID["figure 2"])]
     errors, lams = found[:3], found[3:]
     for panel in errors:
         local, shared, ditto = (line.y for line in [*panel.lines.values()][::2])

@@ -1,24 +1,120 @@
-"""Pictures of what scripts under experiments/ found: curves, points, or else bars."""
+"""Figures: of cells beside the paper's points, and of what scripts found."""
 
+import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from troth.reproduce import panels, scripts
+from troth import files
+from troth.reproduce import panels, scripts, tables
 from troth.reproduce.entry import Entry
+from troth.reproduce.judging import Judged
 from troth.reproduce.kept import SAME
-from troth.reproduce.panels import SIMULATED, THEORY, Head, Line, Panel
+from troth.reproduce.panels import SIMULATED, THEIRS, THEORY, Head, Line, Panel
+from troth.reproduce.store import Record
 
+_THREAT = re.compile(r"(A\d) (\d+)%")
+_NAMES = ("ours", "the paper's")
 _MOST = 4  # panels where an entry does not say what it is about
 _EARLY = ", early"
 _TITLES: dict[str, str] = scripts.NAMES["titles"]
 
 
-def draw(entry: Entry, root: Path) -> Figure:
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """As PNG and as SVG, each whole or not at all; the same figure, the same bytes."""
+    made = {}
+    with mpl.rc_context({"svg.hashsalt": "troth"}):
+        for form, facts in (("png", "Software"), ("svg", "Date")):
+            content = made[stem.with_suffix(f".{form}")] = io.BytesIO()
+            figure.savefig(content, format=form, metadata={facts: None})
+            figure.set_layout_engine("none")  # both have the layout of the first
+    for file, content in made.items():
+        with files.refused(file, "give another folder with --out, or make room"):
+            files.put(file, content.getvalue())
+    return [*made]
+
+
+def of_cells(entry: Entry, judged: Sequence[Judged]) -> Figure:
+    """Draw lines against the share of attackers, or means against variances."""
+    parts = tables.parts(judged)
+    under = [tables.title(mine, "the paper prints no points; ") for mine in parts]
+    head = Head(f"{entry.name}: {entry.title}", under, entry.note)
+    if entry.form == "scatter":
+        columns = {one.cell.column: list[Judged]() for one in judged}
+        for one in judged:
+            columns[one.cell.column].append(one)
+        points = {_titled(name, mine): _points(mine) for name, mine in columns.items()}
+        return panels.scatter(head, points, *_NAMES)
+    every = [
+        Panel(
+            _titled(name, [one for _, one in points]),
+            "attackers, %" if name else "cell",
+            dict(_lines(points)),
+            marked=True,
+        )
+        for name, points in _panels(judged).items()
+    ]
+    known = any(one.seeds for one in judged), any(one.theirs for one in judged)
+    names = (name if any_ else "" for name, any_ in zip(_NAMES, known, strict=True))
+    more = panels.meanings(*names)
+    return panels.lines(head, every, more, "accuracy of benign clients")
+
+
+def _panels(judged: Sequence[Judged]) -> dict[str, list[tuple[float, Judged]]]:
+    """Panel → its points: an attack and the share of attackers; clean is in each."""
+    found: dict[str, list[tuple[float, Judged]]] = {}
+    several = len({one.cell.part for one in judged}) > 1
+    for one in judged:
+        threat = _THREAT.fullmatch(one.cell.column)
+        if threat:
+            name = f"{one.cell.part}, {threat[1]}" if several else threat[1]
+            found.setdefault(name, []).append((float(threat[2]), one))
+    for one in judged:
+        if one.cell.column == "clean":
+            for name, points in found.items():
+                if not several or name.startswith(f"{one.cell.part},"):
+                    points.append((0.0, one))
+    return found or {"": [(float(k), one) for k, one in enumerate(judged)]}
+
+
+def _lines(points: Sequence[tuple[float, Judged]]) -> Iterator[tuple[str, Line]]:
+    """Lines of a panel: ours and the paper's, row by row."""
+    for row in dict.fromkeys(one.cell.row for _, one in points):
+        own = [(x, one) for x, one in points if one.cell.row == row]
+        mine = sorted(own, key=lambda point: point[0])
+        ours = [(x, one.mean) for x, one in mine if one.seeds]
+        theirs = [(x, one.theirs.mean) for x, one in mine if one.theirs]
+        for label, line in ((row, ours), (row + THEIRS, theirs)):
+            if line:
+                yield label, Line(*np.array(line).T)
+
+
+def _titled(name: str, judged: Sequence[Judged]) -> str:
+    """A panel by the paper's name of it, and whether ours are of other data."""
+    kinds = {one.cell.federation.kind for one in judged}
+    return name if kinds <= {"original"} else f"{name} (ours: other data, see above)"
+
+
+def _points(judged: Sequence[Judged]) -> tuple[panels.Points, panels.Points]:
+    """Mean and variance of each row: ours, and the paper's."""
+    ours = {o.cell.row: (o.mean, o.std**2) for o in judged if o.seeds}
+    theirs = {
+        one.cell.row: (one.theirs.mean, one.theirs.std**2)
+        for one in judged
+        if one.theirs and one.theirs.std is not None
+    }
+    return ours, theirs
+
+
+# Of scripts: curves, points, or else bars.
+
+
+def of_script(entry: Entry, root: Path) -> Figure:
     """Draw one panel per quantity and one line per label; without curves, bars."""
     under = [f"ours: {', '.join(_data(entry, root))}"] if entry.data else []
     head = Head(f"{entry.name}: {entry.title}", under, entry.note)
@@ -56,12 +152,15 @@ def found(entry: Entry, root: Path) -> list[Panel]:
         names = [name for name in entry.shows if name in quantities]
     else:
         names = [name for name, own in quantities.items() if _differ(own)][:_MOST]
-    ways = [
-        Panel(_TITLES.get(name, name), along, _long(quantities[name], entry))
-        for name in names
-    ]
-    if along == "batches":
-        ways = [p._replace(scale="symlog", lines=_joined(p.lines)) for p in ways]
+    ways = []
+    for name in names:
+        own = quantities[name]
+        if entry.over[0]:  # points have panels of their own
+            own = {label: line for label, line in own.items() if len(line.x) > 1}
+        panel = Panel(_TITLES.get(name, name), along, own)
+        if along == "batches":
+            panel = panel._replace(scale="symlog", lines=_joined(own))
+        ways.append(panel)
     return [*ways, *(_numbers(entry, root) if entry.over[0] else ())]
 
 
@@ -94,14 +193,11 @@ def _of(record: dict[str, Any]) -> tuple[str, dict[str, Line]]:
         if "round" in own and key in own
     }
     if "own models" in lines and "summary" in record:
-        lines["own models"] = _ended(lines["own models"], record["summary"])
+        x, y = lines["own models"]
+        end = float(record["summary"]["personal"]["accuracy_mean"])
+        if abs(y[-1] - end) >= SAME:  # trained after the last round: a point there
+            lines["own models"] = _line(x[-1:], [end])
     return "round", lines
-
-
-def _ended(line: Line, summary: dict[str, Any]) -> Line:
-    """Own models that are trained after the last round have no way: a point there."""
-    end = float(summary["personal"]["accuracy_mean"])
-    return line if abs(line.y[-1] - end) < SAME else _line(line.x[-1:], [end])
 
 
 def _line(x: Any, y: Any) -> Line:
@@ -123,26 +219,13 @@ def _differ(lines: dict[str, Line]) -> bool:
 
 def _joined(lines: Mapping[str, Line]) -> dict[str, Line]:
     """A run and the closer looks at its first batches, ", early", as one line."""
-    found = {label: line for label, line in lines.items() if not _early(label, lines)}
-    for label, line in found.items():
-        if (first := lines.get(label + _EARLY)) is not None:
+    found = dict(lines)
+    for label, line in lines.items():
+        if (first := found.pop(label + _EARLY, None)) is not None:
             after = line.x > first.x[-1]
             x, y = np.r_[first.x, line.x[after]], np.r_[first.y, line.y[after]]
             found[label] = Line(x, y)
     return found
-
-
-def _early(label: str, lines: Mapping[str, Line]) -> bool:
-    return label.endswith(_EARLY) and label.removesuffix(_EARLY) in lines
-
-
-def _long(lines: dict[str, Line], entry: Entry) -> dict[str, Line]:
-    """What has a way; points are in panels of their own where numbers have an axis."""
-    return {
-        label: line
-        for label, line in lines.items()
-        if len(line.x) > 1 or not entry.over[0]
-    }
 
 
 def _numbers(entry: Entry, root: Path) -> Iterator[Panel]:
@@ -156,15 +239,15 @@ def _numbers(entry: Entry, root: Path) -> Iterator[Panel]:
             if name in numbers:
                 rest, x = over(entry, label)
                 if x is None:
-                    levels[label] = Line(np.array([]), np.array([numbers[name]]))
+                    levels[label] = _line([], [numbers[name]])
                 else:
                     points.setdefault(rest, {})[x] = numbers[name]
         drawn = {
             label: _line(sorted(own), [own[x] for x in sorted(own)])
             for label, own in points.items()
         }
-        title = _TITLES.get(name, name)
-        yield Panel(title, entry.over[0], drawn | levels, marked=True)
+        own = drawn | levels
+        yield Panel(_TITLES.get(name, name), entry.over[0], own, marked=True)
 
 
 def over(entry: Entry, label: str) -> tuple[str, float | None]:
@@ -196,8 +279,6 @@ EVERY = "every client"
 """In `Entry.shows`: one panel per way of training, one line per client."""
 _LOCAL = "λ=1.0"  # of mixtures: every client trains alone
 
-Record = dict[str, Any]
-
 
 def radii(entry: Entry, every: Sequence[tuple[str, Record]]) -> Iterator[Panel]:
     """One line per way of training and model, the mean over clients; or per client."""
@@ -211,10 +292,11 @@ def radii(entry: Entry, every: Sequence[tuple[str, Record]]) -> Iterator[Panel]:
         for whose, model in record["certified"]["models"].items():
             own = way if "λ" in way or way == "local" else f"{way}, {whose}"
             if EVERY not in entry.shows:
-                found.setdefault((at, unit), {})[own] = _certified(model, model["mean"])
+                line = _line(model["radii"], model["mean"])
+                found.setdefault((at, unit), {})[own] = line
             elif whose == "personal":
                 found[f"{at}: {own}", unit] = {
-                    f"client {k}": _certified(model, each["accuracy"])
+                    f"client {k}": _line(model["radii"], each["accuracy"])
                     for k, each in model["clients"].items()
                 }
     for (title, unit), lines in sorted(found.items(), key=lambda item: _order(item[0])):
@@ -249,13 +331,13 @@ def _order(at: tuple[str, str]) -> tuple[bool, str, int]:
     return "CIFAR-10" in parts, parts[0], numbers[0] if numbers else 0
 
 
-def _certified(model: Record, values: Any) -> Line:
-    return Line(np.array(model["radii"], float), np.array(values, float))
-
-
 # Figures 1 and 2 of Ditto: lines by theory, marks by simulation.
 
-_SPREADS = {"within": "within a federation", "pooled": "pooled over federations"}
+_MEANS = {"error": "mean error"}
+_SPREADS = {
+    "std_within": "spread within a federation",
+    "std_pooled": "spread pooled over federations",
+}
 _ERROR = "error of benign clients"
 
 
@@ -266,32 +348,17 @@ def simulated(figure: dict[str, Any]) -> Iterator[Panel]:
 
 def _over_lam(figure: dict[str, Any]) -> Iterator[Panel]:
     """Figure 1: mean errors, then their spread over clients; each with its best λ."""
-    for panel in figure["panels"]:
-        at = {f"λ* = {panel['best']:.2f}, {_case(panel)}": panel["best"]}
-        lines = _both(figure, panel, "error", "mean error")
-        yield Panel(f"{panel['title']}\n{_ERROR}", "λ", lines, "symlog", at)
-    for panel in figure["panels"]:
-        lines, at = {}, {f"λ* = {panel['best']:.2f}, {_case(panel)}": panel["best"]}
-        for name, label in _SPREADS.items():
-            lines |= _both(figure, panel, f"std_{name}", f"spread {label}")
-        if "fairest" in panel:
-            at[f"least spread within: λ = {panel['fairest']:.2f}"] = panel["fairest"]
-        title = f"{panel['title']}\nits spread over clients"
-        yield Panel(title, "λ", lines, "symlog", at)
-
-
-def _case(panel: dict[str, Any]) -> str:
-    return "adversarial" if panel["case"]["K_a"] else "clean"
-
-
-def _both(
-    figure: dict[str, Any], panel: dict[str, Any], name: str, label: str
-) -> dict[str, Line]:
-    """By theory, and as simulated."""
-    return {
-        label + THEORY: Line(np.array(figure["fine"]), np.array(panel["theory"][name])),
-        label + SIMULATED: Line(np.array(figure["lam"]), np.array(panel[name])),
-    }
+    for title, names in ((_ERROR, _MEANS), ("its spread over clients", _SPREADS)):
+        for panel in figure["panels"]:
+            case = "adversarial" if panel["case"]["K_a"] else "clean"
+            at = {f"λ* = {panel['best']:.2f}, {case}": panel["best"]}
+            if names is _SPREADS and (fair := panel.get("fairest")) is not None:
+                at[f"least spread within: λ = {fair:.2f}"] = fair
+            lines = {}
+            for name, label in names.items():
+                lines[label + THEORY] = _line(figure["fine"], panel["theory"][name])
+                lines[label + SIMULATED] = _line(figure["lam"], panel[name])
+            yield Panel(f"{panel['title']}\n{title}", "λ", lines, "symlog", at)
 
 
 def _over_tau(figure: dict[str, Any]) -> Iterator[Panel]:
@@ -300,9 +367,9 @@ def _over_tau(figure: dict[str, Any]) -> Iterator[Panel]:
     for panel in figure["panels"]:
         lines: dict[str, Line] = {}
         for name, values in panel["theory"].items():
-            lines[name + THEORY] = Line(x, np.array(values))
-            lines[name + SIMULATED] = Line(x, np.array(panel[name]))
+            lines[name + THEORY] = _line(x, values)
+            lines[name + SIMULATED] = _line(x, panel[name])
         yield Panel(f"{panel['title']}\n{_ERROR}", along, lines)
     for panel in figure["panels"]:
-        lines = {"λ* by theory": Line(x, np.array(panel["best"]))}
-        yield Panel(f"{panel['title']}\nbest λ", along, lines)
+        best = {"λ* by theory": _line(x, panel["best"])}
+        yield Panel(f"{panel['title']}\nbest λ", along, best)
