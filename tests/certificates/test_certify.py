@@ -58,12 +58,6 @@ def test_radius_votes_and_bound_go_together():
     assert (c.radius[c.label == -1] == 0).all() and c.settled.all()
 
 
-def test_one_sure_class_has_the_largest_radius():
-    c = troth.certify(lambda x: torch.eye(3)[[1] * len(x)], torch.zeros(2, 4), **FEW)
-    assert c.label.tolist() == [1, 1] and c.votes.tolist() == [500, 500]
-    assert c.radius[0] == pytest.approx(0.5 * stats.norm.ppf(0.001 ** (1 / 500)))
-
-
 def dot(side=33, away=10.0, angle=0.0):
     """A soft dot at an angle below the right of the middle."""
     middle = (side - 1) / 2

@@ -43,12 +43,6 @@ def test_a_vector_comes_back_as_it_was(dtype):
     assert len(wired(vector).data) == 4 * dtype.itemsize  # no header
 
 
-def test_a_claimed_size_is_capped():
-    about, vectors = good()
-    about["size"] = 10**15
-    assert check(EXPECTED, "a", about, vectors).size == 500
-
-
 def test_a_loss_is_read_only_where_a_rule_asks():
     about, vectors = good()
     about["loss"] = -7.5

@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth.poison import (
-    Examples,
-    coupled_optimum,
-    honest_pull,
-    single_example,
-    spread,
-)
+from troth.poison import Examples, coupled_optimum, honest_pull, single_example, spread
 from troth.types import Refusal
 
 NU = [0.0, 0.1, 1.0]

@@ -34,7 +34,7 @@ def cells(name):
 
 
 def parts(paper, name):
-    return papers.known(paper, name).parts
+    return papers.table(paper, name).parts
 
 
 def test_all_of_them_are_there():

@@ -109,14 +109,10 @@ def record(tiles: Tiles, parameters: str) -> dict[str, Any]:
 def each(
     tiles: Tiles, x: Tensor, numbers: Sequence[int], together: int = 0
 ) -> Iterator[Certificate]:
-    """Yield the certificates of inputs, in their order.
+    """Yield the certificates of inputs [m, …], in their order, by noise of `numbers`.
 
-    Args:
-        tiles: the classifier under noise.
-        x: [m, …] inputs, on its device.
-        numbers: [m] that key each input's noise.
-        together: inputs processed at once, which changes no certificate; 0: as many as
-            keep the device busy.
+    `together` inputs are processed at once, which changes no certificate; 0: as many
+    as keep the device busy.
     """
     waits = tiles.smoothing.adaptive and tiles.device.type != "cpu"
     together = together or (_TOGETHER if waits else 1)
@@ -130,9 +126,8 @@ def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certif
     s, chosen = tiles.smoothing, _chosen(tiles, x, numbers)
 
     def draw(on: np.ndarray, first: int, last: int) -> np.ndarray:
-        each = [
-            _counted(tiles, x[i], numbers[i], int(chosen[i]), first, last) for i in on
-        ]
+        wanted = ((x[i], numbers[i], int(chosen[i])) for i in on)
+        each = [_counted(tiles, *one, first, last) for one in wanted]
         return np.asarray(torch.stack(each).cpu().numpy())
 
     plan = stopping.plan(s.n, s.alpha, tiles.sizes[BOUNDING], s.adaptive)
@@ -221,9 +216,7 @@ def _numbers(ids: Sequence[int] | np.ndarray | None, m: int) -> list[int]:
     if len(ids) != m:
         raise Refusal(f"{len(ids)} ids do not go with {m} inputs; give one an input")
     try:
-        found = [operator.index(i) for i in ids]
-    except TypeError:
-        raise Refusal("ids must be whole numbers, one an input") from None
-    if found and not (min(found) >= -(2**63) and max(found) < 2**63):
-        raise Refusal("ids must be whole numbers of 64 bits, one an input")
-    return found
+        found = np.array([operator.index(i) for i in ids], np.int64)
+    except (TypeError, OverflowError):
+        raise Refusal("ids must be whole numbers of 64 bits, one an input") from None
+    return list(map(int, found))

@@ -47,15 +47,13 @@ class Curves(NamedTuple):
             "abstained": self.abstained.mean(),
             "used": np.average(self.used, weights=self.examples),
             "clients": {
-                int(k): {"examples": m, "accuracy": row, "acr": area, "acr_right": only}
-                for k, m, row, area, only in zip(
-                    self.clients.tolist(),
-                    self.examples.tolist(),
-                    a,
-                    self.acr.tolist(),
-                    self.acr_right.tolist(),
-                    strict=True,
-                )
+                int(k): {
+                    "examples": int(self.examples[i]),
+                    "accuracy": a[i],
+                    "acr": float(self.acr[i]),
+                    "acr_right": float(self.acr_right[i]),
+                }
+                for i, k in enumerate(self.clients)
             },
         }
 
@@ -73,19 +71,16 @@ def curves(
     right = label == y
     held = certified(label, radius, wanted) & right[:, None]
     rows = [client == k for k in ids]
-    areas = [(radius * right)[mine].mean() for mine in rows]
-    only = [
-        radius[mine & right].mean() if (mine & right).any() else np.nan for mine in rows
-    ]
+
+    def means(values: np.ndarray) -> np.ndarray:
+        return np.array([values[mine].mean(axis=0) for mine in rows])
+
+    none, own = np.array([np.nan]), [radius[mine & right] for mine in rows]
+    only = np.array([(one if len(one) else none).mean() for one in own])
+    size = np.array([mine.sum() for mine in rows])
+    areas = means(radius * right)
     return Curves(
-        wanted,
-        ids,
-        np.array([mine.sum() for mine in rows]),
-        np.array([held[mine].mean(axis=0) for mine in rows]),
-        np.array(areas),
-        np.array(only),
-        np.array([(label[mine] < 0).mean() for mine in rows]),
-        np.array([used[mine].mean() for mine in rows]),
+        wanted, ids, size, means(held), areas, only, means(label < 0), means(used)
     )
 
 

@@ -34,14 +34,8 @@ class Ledger:
     """A file of certificates, of which those of one setting are read and extended.
 
     Rows of other settings stay. A line that was cut off when the process was killed is
-    removed, so that its certificate is made again.
-
-    Args:
-        folder: where the file lies; made where it does not exist.
-        settings: by name; a certificate belongs to this setting if all are equal.
-
-    Raises:
-        Refusal: the file cannot be written, has other columns, or is in use.
+    removed, so that its certificate is made again. Refuse a file that cannot be
+    written, has other columns, or is in use.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:

@@ -29,13 +29,8 @@ def plan(n: int, alpha: float, tile: int, adaptive: bool) -> Plan:
 
     At every check the lower bound of Clopper and Pearson fails with probability α_k, so
     that with probability 1 − α none fails: whoever stops at any of them, for whatever
-    reason, has a valid bound.
-
-    Args:
-        n: samples at the last check.
-        alpha: failure probability of all checks together.
-        tile: checks are at multiples of it, except the last.
-        adaptive: False: one check, after all samples.
+    reason, has a valid bound. Checks are at multiples of a tile, the last at n; unless
+    `adaptive`, there is one.
     """
     at = [n]
     if adaptive and n > tile:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 import troth
 from troth import build, files
@@ -146,14 +145,9 @@ def _stacked(answers: Mapping[int, Answer], sent: Broadcast) -> Messages:
     """Stack replies, one row per site, in the order of the clients."""
     w, extra = sent.w, sent.extra
     each = list(answers.values())
-
-    def stack(vectors: list[Tensor], like: Tensor) -> Tensor:
-        rows = torch.stack(vectors) if vectors else like.new_zeros(0, len(like))
-        return rows.to(like)
-
     return Messages(
-        stack([a.update for a in each], w),
-        stack([a.extra for a in each], extra),
+        torch.stack([*(a.update.to(w) for a in each), w])[:-1],  # w: of the shape
+        torch.stack([*(a.extra.to(extra) for a in each), extra])[:-1],
         torch.tensor([a.loss for a in each], dtype=w.dtype, device=w.device),
         torch.tensor([a.size for a in each], dtype=torch.long, device=w.device),
         torch.tensor(list(answers), dtype=torch.long, device=w.device),
@@ -167,7 +161,5 @@ def _blank(e: Experiment) -> tuple[Arrays, Shards]:
     y = np.array([0, min(1, classes - 1)]) if classes else np.zeros(2, np.float32)
     y = np.zeros((2, classes), np.int64) if own.several else y
     first, none = np.arange(2), np.zeros(0, np.int64)
-    lists: list[list[np.ndarray]] = [
-        [first, *[none] * (len(own.sites) - 1)] for _ in range(3)
-    ]
-    return Arrays(x, y, classes, own.scale), Shards(lists[0], lists[1], lists[2])
+    each = [first, *[none] * (len(own.sites) - 1)]
+    return Arrays(x, y, classes, own.scale), Shards(each, each, each)

@@ -4,6 +4,7 @@ The site holds the same `Client`, engine and draws as a simulation of all sites 
 it is client k of n, and the others have no example here.
 """
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -88,11 +89,7 @@ def fingerprint(e: Experiment) -> str:
 def own_data(e: Experiment, client: int, data: str) -> tuple[Arrays, Shards]:
     """Read a site's examples, and divide them as a simulation divides this client's.
 
-    Args:
-        e: agreed on.
-        client: which one it is.
-        data: an .npz or .csv file, or `experiment`: what the client has in a
-            simulation.
+    `data` is an .npz or .csv file, or `experiment`: what a simulation gives the client.
     """
     n = len(e.deployment.sites)
     if data == SIMULATED:
@@ -251,8 +248,7 @@ def train(
 ) -> tuple[Messages, str]:
     """Train a round from the state before it, and keep the state after it.
 
-    Returns:
-        What the site sends, and the numbers of its card if they are asked for.
+    Return what the site sends, and the numbers of its card if they are asked for.
     """
     keeper, row = _before(site, state, asked)
     card = written(site.scores(sent.w, row)) if asked.card else ""
@@ -293,10 +289,6 @@ def _before(site: Site, state: Path, asked: Asked) -> tuple[Keeper, Tensor]:
 
 def named(made: Engine, model: Tensor) -> dict[str, Tensor]:
     """A model by the names of the engine's network."""
-    net = made.objective.net
-    before = task.flatten(net)
+    net = copy.deepcopy(made.objective.net)
     task.assign(net, model)
-    state = net.state_dict().items()
-    own = {k: t.clone() for k, t in state if isinstance(t, Tensor)}
-    task.assign(net, before)
-    return own
+    return {k: t for k, t in net.state_dict().items() if isinstance(t, Tensor)}

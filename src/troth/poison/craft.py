@@ -57,15 +57,9 @@ def teach(
 ) -> Taught:
     """Make the examples of a data attack (Appendix L).
 
-    Args:
-        built: the federation.
-        model: [d] θ♠.
-        goal: what holds the shared model: θ†.
-        number: of examples, of each attacker.
-        file: what is written.
-        weight: as how many each counts; None: as many as suffice.
-        lam: λ of `l2sq` that pulls θ♠ back; None: as the federation's regularizer does.
-        options: of `poison.data_attack`.
+    Each attacker has `number` of them, of which one counts as `weight` (None: as many
+    as suffice); λ of `l2sq` pulls the `model` θ♠ [d] back to the goal θ† (None: as the
+    federation's regularizer does). `options` are those of `poison.data_attack`.
     """
     e, k = built.experiment, int(built.hostile.sum())
     theta, wanted = head(built, model), head(built, goal.target.numpy())

@@ -28,14 +28,9 @@ def named(name: str) -> bool:
 def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
     """The target θ†: out of a file, or a model of everyone's data, labels changed.
 
+    `name` is a corruption of labels, or a file that `attacks/counter_gradient` reads.
     The authors' target (Section 5.3): all training data with labels y + 1, Adam on the
     whole of them at once.
-
-    Args:
-        built: the federation.
-        name: a corruption of labels, or a file that `attacks/counter_gradient` reads.
-        epochs: of training it.
-        lr: of Adam.
     """
     task, w = built.federation.engine.task, built.federation.broadcast.w
     if not named(name):

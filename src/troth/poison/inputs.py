@@ -53,14 +53,8 @@ def head_of(
 ) -> Head:
     """A flat model of `models/linear` as (W, b): the rows of W, then b.
 
-    Args:
-        theta: [outputs·features (+ outputs)].
-        outputs: classes, or 1 for a margin.
-        features: d.
-        bias: whether there is a b; 0 otherwise.
-
-    Raises:
-        Refusal: the vector is of another size.
+    `outputs` are classes, or 1 for a margin; without a `bias`, b is 0. Refuse a vector
+    of another size.
     """
     flat = array("the model", theta, 1)
     d = outputs * (features + bias)
@@ -76,10 +70,7 @@ def head_of(
 def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
     """The same classifier on inputs that are not yet normalized by (x − mean)/std.
 
-    Args:
-        head: of a layer behind the normalization.
-        mean: [d], or one number for all features.
-        std: [d] or one number, above 0.
+    `mean` and `std` > 0 are one number for each feature, or for all of them.
     """
     weight, bias = checked(head)
     center, spread = (
@@ -201,15 +192,10 @@ def clipped_inputs(
 ) -> np.ndarray:
     """The authors' recipe (Appendix L.3, Fig. 20): scaled by the largest, and clipped.
 
-    Uniform in [0, 1]^d, projected on V, with noise, divided by the largest value of
-    all, then cut off below 0. Most then lie off V, and their labels, given after
-    clipping, are nearly certain: it takes many of them, and a large weight.
-
-    Args:
-        head: θ♠.
-        count: examples.
-        seed: of all draws.
-        noise: standard deviation along each normal of V.
+    Uniform in [0, 1]^d, projected on V, with `noise` along each of its normals, divided
+    by the largest value of all, then cut off below 0. Most then lie off V, and their
+    labels, given after clipping, are nearly certain: it takes many of them, and a large
+    weight.
     """
     x = indifferent_inputs(head, count, seed, low=0.0, high=1.0, noise=noise)
     largest = float(x.max())

@@ -90,7 +90,8 @@ class Entry(NamedTuple):
     def printed(self) -> papers.Printed | None:
         """What the paper prints of it."""
         names = self.points or (self.name.partition("/")[2],)
-        tables = [t for t in (papers.table(self.paper, n) for n in names) if t]
+        known = papers.read(self.paper)["tables"]
+        tables = [papers.table(self.paper, name) for name in names if name in known]
         if not tables:
             return None
         parts = tuple(part for table in tables for part in table.parts)

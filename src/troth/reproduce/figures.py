@@ -116,7 +116,10 @@ def _points(judged: Sequence[Judged]) -> tuple[panels.Points, panels.Points]:
 
 def of_script(entry: Entry, root: Path) -> Figure:
     """Draw one panel per quantity and one line per label; without curves, bars."""
-    under = [f"ours: {', '.join(_data(entry, root))}"] if entry.data else []
+    labels = " ".join(label for label, _ in scripts.labelled(entry, root))
+    data = [name for name in entry.data if name in labels] or entry.data
+    names = [scripts.NAMES["data"].get(name, name) for name in data]
+    under = [f"ours: {', '.join(names)}"] if entry.data else []
     head = Head(f"{entry.name}: {entry.title}", under, entry.note)
     if entry.form == "scatter":
         return panels.scatter(
@@ -129,13 +132,6 @@ def of_script(entry: Entry, root: Path) -> Figure:
         for label, numbers in scripts.lines(entry, root)
     ]
     return panels.bars(head, rows)
-
-
-def _data(entry: Entry, root: Path) -> list[str]:
-    """What ours are trained on: of a script's data those that labels name, if any."""
-    labels = " ".join(label for label, _ in scripts.labelled(entry, root))
-    named = [name for name in entry.data if name in labels]
-    return [scripts.NAMES["data"].get(name, name) for name in named or entry.data]
 
 
 def found(entry: Entry, root: Path) -> list[Panel]:

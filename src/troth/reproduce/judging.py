@@ -92,7 +92,7 @@ def judge(entry: Entry, cell: Cell, found: Sequence[Result]) -> Judged:
     made = Judged(cell, theirs, len(values), mean, std, wide, error)
     seen = [late for result in found if (late := result.late(cell)) is not None]
     if seen:
-        made = made._replace(late=(min(a for a, _ in seen), max(b for _, b in seen)))
+        made = made._replace(late=(min(seen)[0], max(b for _, b in seen)))
     ways = [result.way(cell) for result in found]
     rounds = [r for r in ways[0] if all(r in way for way in ways)]
     way = {r: float(np.mean([way[r] for way in ways])) for r in rounds}
@@ -131,10 +131,9 @@ def of_script(entry: Entry, root: Path) -> list[Judged]:
 
 
 def order(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
-    """Ours → column → Spearman's correlation of ours with theirs over its rows.
+    """Data of ours → column → Spearman's correlation of ours with theirs over its rows.
 
     Columns with fewer than three rows in both, or one number for all, are left out.
-    Ours are named by what they were trained on, which may stand in for the paper's.
     """
     pairs: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for one in judged:
@@ -150,10 +149,7 @@ def order(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
 
 
 def swings(judged: Sequence[Judged]) -> list[Judged]:
-    """Misses that would be reproduced after a look in the last fifth of the rounds.
-
-    There the last round's value is a draw.
-    """
+    """Misses that would be reproduced after a look in the last fifth of the rounds."""
     return [
         one
         for one in judged
@@ -162,10 +158,7 @@ def swings(judged: Sequence[Judged]) -> list[Judged]:
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """The mean of values, one a seed, their deviation, the mean's standard error.
-
-    The last two are nan for one value.
-    """
+    """Mean, deviation and standard error of one value a seed; NaN where one is all."""
     found = np.array(values)
     wide = float(found.std(ddof=1)) if len(found) > 1 else math.nan
     return float(found.mean()), wide, wide / math.sqrt(len(found))
@@ -179,8 +172,7 @@ def looked_at(judged: Sequence[Judged]) -> list[Judged]:
 def readings(judged: Sequence[Judged]) -> dict[int, int]:
     """Round → how many judged cells are reproduced if ours are read after that one.
 
-    Of those cells that were looked at on the way, after rounds at which all of them
-    were. The paper's number stays what it is.
+    Of cells that were looked at on the way, after rounds at which all of them were.
     """
     known = looked_at(judged)
     seen = Counter(r for one in known for r in one.way)

@@ -1,5 +1,6 @@
 """Results of cells: what was found, believed only where it is whole, and its place."""
 
+import contextlib
 import datetime
 import math
 import re
@@ -47,27 +48,19 @@ class Result(NamedTuple):
     def has(self, cell: Cell) -> bool:
         """Whether it says what a cell is about."""
         try:
-            return all(
-                math.isfinite(self.number(cell, m)) for m in (cell.metric, "std")
-            )
+            both = self.number(cell, cell.metric), self.number(cell, "std")
         except (KeyError, TypeError, ValueError):
             return False
+        return all(map(math.isfinite, both))
 
     def late(self, cell: Cell) -> tuple[float, float] | None:
-        """The least and the most of its number in the last fifth of the rounds.
-
-        As far as that was looked at; None where it was not.
-        """
+        """Its least and most in the last fifth of the rounds; None: not looked at."""
         way = self.way(cell)
         last = [value for r, value in way.items() if r >= late(way)]
         return (min(last), max(last)) if len(last) > 2 else None
 
     def way(self, cell: Cell) -> dict[int, float]:
-        """Its number after the rounds at which that was looked at.
-
-        What is trained after the last round (fine-tuning) was not looked at on the way:
-        there the last look is not the number.
-        """
+        """Its number after the rounds that were looked at; {} if trained after them."""
         curve = self.record.get("curve", {})
         values = curve.get(f"{cell.whose[0]}_{cell.metric}")
         if len(cell.whose) > 1 or not values:
@@ -92,12 +85,14 @@ def late(way: Mapping[int, float]) -> float:
     return 0.8 * max(way, default=1)
 
 
-def believed(record: Record | None) -> Result | None:
-    """The result in a record; None where that is none, or is not whole."""
-    try:
-        return Result(record) if record is not None and _whole(record) else None
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return None
+def believed(records: Sequence[Record | None], cell: Cell) -> list[Result]:
+    """The results in records that are whole, and say what a cell is about."""
+    found = []
+    for record in records:
+        with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
+            if record is not None and _whole(record):
+                found.append(Result(record))
+    return [one for one in found if one.has(cell)]
 
 
 def _whole(record: Record) -> bool:
@@ -129,10 +124,7 @@ def experiments() -> Path | None:
 class Shelf:
     """Where results are looked for: a folder of the user's, and what is committed.
 
-    Args:
-        out: the folder of the user's, where new results are put.
-        root: the folder of experiments.
-        change: results of cells with this one thing changed; "": as entries have them.
+    New ones go to `out`; with a `change`, cells have this one thing changed.
     """
 
     def __init__(self, out: Path | None, root: Path | None, change: str = "") -> None:
@@ -154,15 +146,11 @@ class Shelf:
     def find(self, cell: Cell, choice: int, seed: int) -> Result | None:
         """The result of a cell, of several the newest; None where there is none."""
         named = key(cell.choices[choice], seed) if self._found else ""
-        every = map(believed, self._found.get(named, []))
-        found = [one for one in every if one is not None and one.has(cell)]
-        if found:
-            return max(found, key=lambda one: str(one.record.get("when", "")))
-        if cell.kept and self.root is not None:
+        own = believed(self._found.get(named, []), cell)
+        if not own and cell.kept and self.root is not None:
             home, _, name = cell.kept[choice].format(seed=seed).partition("/")
-            old = believed(Store(self.root / home).get(name))
-            return old if old is not None and old.has(cell) else None
-        return None
+            own = believed([Store(self.root / home).get(name)], cell)
+        return max(own, key=lambda one: str(one.record.get("when", "")), default=None)
 
     def settled(self, cell: Cell, seeds: int) -> list[Result]:
         """The results of a cell, one per seed, of the experiment that was chosen."""
@@ -178,10 +166,8 @@ class Shelf:
         if len(cell.choices) == 1:
             return 0
         tried = [self.find(cell, i, 0) for i in range(len(cell.choices))]
-        if any(result is None for result in tried):
-            return None
         scores = [result.valid for result in tried if result is not None]
-        return int(np.argmax(scores))
+        return int(np.argmax(scores)) if len(scores) == len(tried) else None
 
     def add(self, cell: Cell, choice: int, seed: int, run: Run) -> Result:
         """Write down what a run found, whole or not at all."""
@@ -225,10 +211,7 @@ def each(run: Run, *columns: str) -> dict[str, Any]:
 
 
 def curve(run: Run, *numbers: str) -> dict[str, list[float]]:
-    """Benign clients' accuracy at every evaluation on the way.
-
-    Of all clients' accuracies the `numbers` named: weighted, mean, std …
-    """
+    """Benign clients' accuracy at every evaluation: `numbers` such as mean and std."""
     seen = [(r["round"] + 1, r["evaluation"]) for r in run.rounds if "evaluation" in r]
     points: dict[str, list[float]] = {"round": [r for r, _ in seen]}
     for whose in ("personal", "shared"):

@@ -34,10 +34,7 @@ def mark(k: int, hollow: bool = False) -> dict[str, Any]:
 
 
 def dashed(k: int) -> dict[str, Any]:
-    """The line of the k-th label: no two of the first 28 are alike.
-
-    Neighbors have other dashes: where lines coincide, both are seen.
-    """
+    """The line of the k-th label: no two of the first 28 are alike."""
     turn, place = divmod(k, len(COLORS))
     return {"color": hue(k), "linestyle": _DASHES[(place + turn) % len(_DASHES)]}
 
@@ -81,13 +78,8 @@ def legend(
     """One for all panels, beside them: it covers nothing."""
     named = {**handles, **more}
     if named:
-        figure.legend(
-            [*named.values()],
-            [*named],
-            loc="outside right upper",
-            fontsize=7,
-            frameon=False,
-        )
+        look: dict[str, Any] = {"fontsize": 7, "frameon": False}
+        figure.legend([*named.values()], [*named], loc="outside right upper", **look)
 
 
 def meanings(filled: str, hollow: str) -> dict[str, Artist]:
@@ -190,8 +182,7 @@ def _look(label: str, own: Line, panel: Panel, k: int) -> dict[str, Any]:
 def _plot(axis: Axes, line: Line, look: dict[str, Any]) -> Artist:
     if line.level:
         return axis.axhline(float(line.y[0]), **look)
-    (found,) = axis.plot(line.x, line.y, **look)
-    return found
+    return axis.plot(line.x, line.y, **look)[0]
 
 
 def _symlog(axis: Axes, panel: Panel) -> None:

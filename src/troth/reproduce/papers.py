@@ -45,24 +45,14 @@ def read(paper: str) -> dict[str, Any]:
 
 
 @cache
-def table(paper: str, name: str) -> Printed | None:
-    """A table with its numbers; None where the paper prints none."""
-    found = read(paper)["tables"].get(name)
-    return found and Printed(found["where"], tuple(map(_part, found["parts"])))
-
-
-def known(paper: str, name: str) -> Printed:
-    """A table that the paper prints."""
-    found = table(paper, name)
-    assert found is not None, name
-    return found
+def table(paper: str, name: str) -> Printed:
+    """A table that the paper prints, with its numbers."""
+    found = read(paper)["tables"][name]
+    return Printed(found["where"], tuple(map(_part, found["parts"])))
 
 
 def _part(found: dict[str, Any]) -> Part:
-    rows = {
-        name: tuple(value(cell) for cell in cells)
-        for name, cells in found["rows"].items()
-    }
+    rows = {name: tuple(map(value, cells)) for name, cells in found["rows"].items()}
     return Part(found["data"], tuple(found["columns"]), rows)
 
 

@@ -118,7 +118,7 @@ def printed(
     return [
         _cell(part.data, f, row, rename.get(row, row), column)
         for table in tables
-        for part in papers.known(paper, table).parts
+        for part in papers.table(paper, table).parts
         for f in [pick(SETTINGS[settings[part.data]])]
         for row in part.rows
         if not rows or row in rows

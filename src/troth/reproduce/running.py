@@ -36,14 +36,11 @@ def run(
     apart: bool = False,
     watch: runs.Watch | None = None,
 ) -> int:
-    """Train what is missing of some cells, and write down each as soon as it is done.
+    """Train what is missing of some cells, and return how many runs that were.
 
     A group of cells is written when all of it is trained: whoever is killed and started
     again repeats at most that group. What another process made in the meantime is not
     trained again.
-
-    Returns:
-        How many runs were trained.
     """
 
     def train(wanted: list[tuple[Cell, int, int]]) -> int:
@@ -66,9 +63,7 @@ def run(
 
 
 def missing(
-    wanted: Iterable[tuple[Cell, int, int]],
-    shelf: Shelf,
-    device: str = "auto",
+    wanted: Iterable[tuple[Cell, int, int]], shelf: Shelf, device: str = "auto"
 ) -> list[Job]:
     """What has to be trained: no result of this experiment is there.
 

@@ -84,15 +84,13 @@ def _order(record: Record) -> list[str | int]:
 def committed(entry: Entry, root: Path) -> str | None:
     """When results of an entry's script last came into the repository, if they did."""
     homes = dict.fromkeys(some.partition("/")[0] for some in entry.results)
-    tables = [f"{home}/{store.TABLE}" for home in homes]
     command = ["git", "-C", str(root), "log", "-1", "--format=%cI", "--"]
+    command += [f"{home}/{store.TABLE}" for home in homes]
     try:
-        found = subprocess.run(
-            [*command, *tables], capture_output=True, text=True, check=False
-        )
-    except OSError:  # there is no git
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):  # no git, or no checkout
         return None
-    return found.stdout.strip() or None if not found.returncode else None
+    return found.stdout.strip() or None
 
 
 def labelled(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -144,11 +142,9 @@ def ways(record: dict[str, Any]) -> dict[str, np.ndarray]:
         NAMES["ways"].get(name, name): np.nanmean(np.array(values, float), axis=1)
         for name, values in every
     }
-    if "accuracy" in found and "conflicting accuracy" in found:
-        less = found["accuracy"] - found["conflicting accuracy"]
-        found["accuracy disparity"] = less
-    if "loss" in found and "conflicting loss" in found:
-        found["loss disparity"] = found["conflicting loss"] - found["loss"]
+    for name, sign in (("accuracy", 1), ("loss", -1)):
+        if name in found and (other := found.get(f"conflicting {name}")) is not None:
+            found[f"{name} disparity"] = sign * (found[name] - other)
     if "adversarial accuracy" in found:
         adversarial = found["adversarial accuracy"]
         found["adversarial accuracy gained"] = adversarial - adversarial.min()
@@ -227,7 +223,12 @@ def _numbers(record: dict[str, Any]) -> dict[str, float]:
             for whose in ("shared", "personal")
             for what in ("weighted", "std")
         }
-        found |= _tests(summary)
+        for name, each in summary.get("tests", {}).items():
+            for whose in ("shared", "personal"):
+                biased = float(summary[whose]["accuracy_mean"])
+                other = float(each[whose]["accuracy_mean"])
+                found |= {f"{whose}, biased": biased, f"{whose}, {name}": other}
+                found[f"{whose}, disparity"] = biased - other
         whole = {f"all clients', {name}": float(v) for name, v in pooled.items()}
         return found | whole
     if "curves" in record:
@@ -238,18 +239,6 @@ def _numbers(record: dict[str, Any]) -> dict[str, float]:
         name: record[key] for key, name in NAMES["curves"].items() if key in record
     }
     return {name: float(curve[-1]) for name, curve in curves.items()}
-
-
-def _tests(summary: dict[str, Any]) -> dict[str, float]:
-    """Of other test data, and how much less that is: means over clients."""
-    found: dict[str, float] = {}
-    for name, each in summary.get("tests", {}).items():
-        for whose in ("shared", "personal"):
-            biased = float(summary[whose]["accuracy_mean"])
-            other = float(each[whose]["accuracy_mean"])
-            found |= {f"{whose}, biased": biased, f"{whose}, {name}": other}
-            found[f"{whose}, disparity"] = biased - other
-    return found
 
 
 def _panels(figure: dict[str, Any]) -> Lines:

@@ -8,7 +8,6 @@ cores can bear: smaller models and fewer rounds than the paper's.
 import json
 from collections.abc import Mapping
 from importlib import resources
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -47,8 +46,12 @@ class Setting(NamedTuple):
         entry = catalogue.entry(self.original.data, data_dir)
         if entry.source is None or entry.place is None:
             return entry.source is None
-        file, lines = self.more
-        return not file or _long(entry.place / file, lines)
+        name, lines = self.more
+        file = entry.place / name
+        if not name or not lines or not file.is_file():
+            return not name or file.is_file()
+        with file.open("rb") as opened:
+            return sum(1 for _ in opened) >= lines
 
     def choose(self, scale: Scale, data_dir: str | None = None) -> Federation:
         """Return what is trained here at this scale; refuse data that are not here."""
@@ -65,14 +68,6 @@ class Setting(NamedTuple):
         why = f" (wanted for {self.name}; --cells chooses others, --scale small needs "
         why += "no files)"
         raise Refusal(_files.absent(source, data_dir, why))
-
-
-def _long(file: Path, lines: int) -> bool:
-    """Whether a file is there and has so many lines."""
-    if not lines or not file.is_file():
-        return file.is_file()
-    with file.open("rb") as opened:
-        return sum(1 for _ in opened) >= lines
 
 
 def packaged(name: str) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class Store:
         Do not pack while another process writes into the folder.
         """
         loose = self.loose()
-        packed = [file for file in loose if read(file) is not None]
+        packed = [file for file in loose if _loose(file, _stamp(file)) is not None]
         lines = [json.dumps(one, ensure_ascii=False) for one in self.records().values()]
         if packed:
             text = "".join(f"{line}\n" for line in lines)
@@ -109,7 +109,8 @@ def order(record: Record) -> list[str]:
     return f"{record['name']}.json".split("/")
 
 
-def read(file: Path) -> Record | None:
+@lru_cache(maxsize=4096)
+def _loose(file: Path, stamp: tuple[int, int]) -> Record | None:
     """The record in a loose file; None: it holds none."""
     try:
         record = json.loads(file.read_text("utf-8"))
@@ -135,11 +136,6 @@ def _stamp(file: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return seen.st_mtime_ns, seen.st_size
-
-
-@lru_cache(maxsize=4096)
-def _loose(file: Path, stamp: tuple[int, int]) -> Record | None:
-    return read(file) if stamp[1] else None
 
 
 @lru_cache(maxsize=32)

@@ -61,18 +61,11 @@ def serve(
     known: Path | None = None,
     insecure: bool = False,
 ) -> None:
-    """Run a federation as its server, from the folder's checkpoint on.
+    """Run a federation as its server, from the checkpoint in `out` on.
 
-    Args:
-        experiment: the TOML file, with `[deployment]`.
-        out: folder of the run; where it holds an unfinished one, that goes on.
-        say: takes lines for people.
-        host: address to listen at.
-        port: to listen on, for everything.
-        least: sites that must be there to begin; 0: all.
-        tls: folder with ca.pem, server.pem and server.key.
-        known: folder with NAME.pub of every site.
-        insecure: neither encrypted nor authenticated.
+    `least` sites must be there to begin (0: all). `tls` is a folder with ca.pem,
+    server.pem and server.key, `known` one with NAME.pub of every site; `insecure` needs
+    neither. `say` takes lines for people.
     """
     e = site.read(experiment)
     hub = Hub(e, f"{time.time_ns():016x}")

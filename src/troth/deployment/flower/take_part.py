@@ -39,18 +39,10 @@ def take_part(
 ) -> None:
     """Take part in a federation as one of its sites, until it is stopped.
 
-    Args:
-        experiment: the same TOML file as the server's.
-        address: HOST:PORT of the server.
-        name: which of `deployment.sites` this is.
-        data: a file, or `experiment` for what a simulation gives the client.
-        say: takes lines for people.
-        state: folder of this site's own states and models.
-        key: its private key.
-        ca: certificate of who vouches for the server.
-        share_personal: agree to methods that reveal the personal model.
-        insecure: neither encrypted nor authenticated.
-        tries: how often in a row the server may not be reached.
+    It is `name` of the experiment's sites, with its own `data` (a file, or `experiment`
+    for what a simulation gives the client), a folder for its `state`, its private `key`
+    and the certificate `ca` of who vouches for the server at HOST:PORT; `insecure`
+    needs neither. After `tries` failures in a row to reach the server it gives up.
     """
     if not insecure and (key is None or ca is None):
         raise Refusal(
