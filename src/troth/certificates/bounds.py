@@ -17,12 +17,8 @@ Law = Literal["normal", "uniform"]
 def lower(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
     """Compute the one-sided lower bound of Clopper and Pearson on a probability.
 
-    It exceeds the truth with probability at most α, whatever the truth is.
-
-    Args:
-        count: successes of n independent trials; 0 gives 0.
-        n: trials.
-        alpha: failure probability, between 0 and 1.
+    Of `count` successes in n independent trials it exceeds the truth with probability
+    at most α, whatever the truth is; no success gives 0.
     """
     s = np.asarray(count, dtype=np.float64)
     some = np.maximum(s, 1)

@@ -50,11 +50,7 @@ class Certificates(NamedTuple):
         return np.asarray((self.certified(radii) & right[:, None]).mean(axis=0))
 
     def check(self, parameters: Parameters) -> None:
-        """Refuse parameters that these certificates are not about.
-
-        Raises:
-            Refusal: the hash of these parameters is not the recorded one.
-        """
+        """Refuse parameters that these certificates are not about, by their hash."""
         matching(self.record["parameters"], fingerprint(parameters), "this model")
 
 

@@ -28,6 +28,7 @@ Perturb = Callable[[Tensor, Tensor], Tensor]
 
 _WIDE = 3.0  # radii that are asked about by default go to so many σ
 _MANY = 10
+_READING = ("interpolation", "padding", "frame")  # how a deformation reads pixels
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,7 @@ class Smoothing:
         found = asdict(self) | {"question": self.asked.words()}
         del found["radii"], found["tolerance"]
         if self.transform == "pixel":
-            for name in ("interpolation", "padding", "frame"):
-                found[name] = ""
+            found |= dict.fromkeys(_READING, "")
         if self.transform != "translation":
             found["units"] = ""
         return found
@@ -128,9 +128,8 @@ class Smoothing:
         """Return the transform as a function of one input and of keys."""
         if self.transform == "pixel":
             return partial(_noisy, sigma=self.sigma)
-        name, given = self.transform, {}
-        for key in ("interpolation", "padding", "frame"):
-            given[key] = getattr(self, key)
+        name = self.transform
+        given = {key: getattr(self, key) for key in _READING}
         options = lookup.check("deformation", name, given)
         deform = partial(lookup.find("deformation", name), **options)
         draw = lookup.beside(lookup.find("deformation", name), "draw")

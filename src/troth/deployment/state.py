@@ -20,8 +20,7 @@ class Keeper:
     """
 
     def __init__(self, path: Path) -> None:
-        """States lie in this folder, which is made when the first is kept."""
-        self.path = path
+        self.path = path  # made when the first state is kept
 
     def before(self, round_: int, start: Tensor) -> Tensor:
         """Return the state that a round begins with, [1, width].

@@ -85,16 +85,10 @@ def chain(
     make of it (Theorem 5 and Appendix L). Every stage is a run of its own from the
     same start. Called again with the same folder it goes on where it was stopped.
 
-    Args:
-        sections: an experiment with personalizer `coupled` and an adversary.
-        out: the folder: `target.npy`, `model.npy`, `poison.npz`, one run per stage,
-            and `stages.csv` with what is returned, also as JSON.
-        options: what to do.
-        data_dir: where data sets are looked for first.
-        watch: called after every round.
-
-    Returns:
-        The federation as it is without an attack, then every stage.
+    `sections` are an experiment with personalizer `coupled` and an adversary; `out` is
+    a folder for `target.npy`, `model.npy`, `poison.npz`, one run per stage, and
+    `stages.csv` with what is returned (the federation without an attack, then every
+    stage), also as JSON.
     """
     _check(sections, options)
     said = {"sections": sections, "options": options._asdict()}

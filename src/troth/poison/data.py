@@ -83,8 +83,7 @@ def whole_numbers(p: np.ndarray, repeats: int) -> np.ndarray:
     left = repeats - counts.sum(axis=1, keepdims=True)
     order = np.argsort(counts - wanted, axis=1, kind="stable")
     rank = np.argsort(order, axis=1, kind="stable")
-    counted: np.ndarray = counts + (rank < left)
-    return counted
+    return np.asarray(counts + (rank < left))
 
 
 def data_attack(
@@ -239,11 +238,9 @@ class Summary(NamedTuple):
 
 
 def summary(x: np.ndarray, others: int) -> Summary:
-    """Number, share and largest norm of poisoned inputs.
+    """Number, share and largest norm of poisoned inputs x, [m, …].
 
-    Args:
-        x: [m, …] inputs.
-        others: how many examples the honest users have together.
+    The share is of them and the honest users' `others`.
 
     Departs: the paper's 3.3 % are 2,000 of the honest 60,000; here it is the share of
     all 62,000, 3.2 %.

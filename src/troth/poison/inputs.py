@@ -151,8 +151,7 @@ def indifferent_inputs(
     space = indifference(head)
 
     def near(x: np.ndarray, off: np.ndarray) -> np.ndarray:
-        moved: np.ndarray = space.project(x) + off @ space.normals
-        return moved
+        return np.asarray(space.project(x) + off @ space.normals)
 
     return drawn(space, count, seed, (low, high), noise, near)
 
@@ -204,8 +203,7 @@ def clipped_inputs(
             f"the largest value of {count} projected inputs is {largest:.3g}, so that "
             "clipping to [0, 1] leaves nothing of them; use inputs without a box"
         )
-    clipped: np.ndarray = (x / largest).clip(0, 1)
-    return clipped
+    return np.asarray((x / largest).clip(0, 1))
 
 
 def boxed_inputs(

@@ -94,12 +94,8 @@ def boundary_distance(lam: float, *, delta: float = 1.0, epsilon: float) -> floa
     """How far from ρ a model must be to report within ε of the boundary of the ball.
 
     With `smooth_l2` a model at distance D reports λD/√(δ² + D²), which is λ − ε at
-    D = δc/√(1 − c²), c = 1 − ε/λ: about δ√(λ/(2ε)).
-
-    Args:
-        lam: λ.
-        delta: δ of `smooth_l2`.
-        epsilon: 0 would be at infinity, and is refused; λ or more is at ρ itself.
+    D = δc/√(1 − c²), c = 1 − ε/λ: about δ√(λ/(2ε)). ε = 0 would be at infinity, and is
+    refused; λ or more is at ρ itself.
     """
     strength(lam)
     above_zero("delta", delta, "l2 is what 0 would be")

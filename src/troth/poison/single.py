@@ -150,8 +150,8 @@ def honest_pull(
         )
     off = curved @ goal - slopes
     lifted = curved + lam * np.eye(d)
-    pull: np.ndarray = lam * np.linalg.solve(lifted, off[..., None])[..., 0].sum(axis=0)
-    return pull
+    each = np.linalg.solve(lifted, off[..., None])[..., 0]
+    return np.asarray(lam * each.sum(axis=0))
 
 
 def coupled_optimum(

@@ -122,9 +122,8 @@ def of_script(entry: Entry, root: Path) -> Figure:
     under = [f"ours: {', '.join(names)}"] if entry.data else []
     head = Head(f"{entry.name}: {entry.title}", under, entry.note)
     if entry.form == "scatter":
-        return panels.scatter(
-            head, scattered(entry, root), "shared models", "own models"
-        )
+        points = scattered(entry, root)
+        return panels.scatter(head, points, "shared models", "own models")
     if several := found(entry, root):
         return panels.lines(head, several)
     rows = [
@@ -160,9 +159,7 @@ def found(entry: Entry, root: Path) -> list[Panel]:
     return [*ways, *(_numbers(entry, root) if entry.over[0] else ())]
 
 
-def _ways(
-    every: list[tuple[str, dict[str, Any]]],
-) -> tuple[str, dict[str, dict[str, Line]]]:
+def _ways(every: list[tuple[str, Record]]) -> tuple[str, dict[str, dict[str, Line]]]:
     """Over what, and quantity → label → the mean over seeds."""
     along, seeds = "", dict[str, dict[str, list[Line]]]()
     for label, record in every:
@@ -315,9 +312,8 @@ def _setting(label: str, record: Record) -> str:
     data = str(record.get("changes", {}).get("data", ""))
     clients = record.get("summary", {}).get("clients")
     many = f"{clients} clients" if clients else ""
-    return ", ".join(
-        filter(None, (change, scripts.NAMES["data"].get(data, data), many))
-    )
+    named = scripts.NAMES["data"].get(data, data)
+    return ", ".join(part for part in (change, named, many) if part)
 
 
 def _order(at: tuple[str, str]) -> tuple[bool, str, int]:

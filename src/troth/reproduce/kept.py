@@ -35,8 +35,7 @@ class Result(NamedTuple):
     @property
     def summary(self) -> dict[str, Any]:
         """Over benign clients, as a run's `summary.json`."""
-        found: dict[str, Any] = self.record["summary"]
-        return found
+        return dict(self.record["summary"])
 
     def number(self, cell: Cell, metric: str) -> float:
         """Of a cell: accuracy_<metric> of the models that it is about."""
@@ -186,7 +185,7 @@ def written(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
     """What is kept of a run: numbers over clients and of each, and what made them."""
     tree: Tree = cell.choices[choice]
     resolved = run.experiment.resolved
-    record: dict[str, Any] = {
+    return {
         "label": cell.ours,
         "data": cell.federation.name,
         "kind": cell.federation.kind,
@@ -199,8 +198,8 @@ def written(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
         "experiment": tree,
         "summary": store.brief(run.summary),
         **each(run, "accuracy", "shared_accuracy", "test", "lam"),
+        "curve": curve(run),
     }
-    return {**record, "curve": curve(run)}
 
 
 def each(run: Run, *columns: str) -> dict[str, Any]:

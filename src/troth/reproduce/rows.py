@@ -158,11 +158,9 @@ def _cell(part: str, f: Federation, row: str, name: str, column: str) -> Cell:
     own = method(f, name, column)
     base = merged(f.tree, threat(f, column, attack=name != "local"))
     trees = tuple(merged(base, changes) for changes in own.choices)
-    whole = f.kind != "small" and len(trees) == 1
-    kept = f.kept.get(name.replace("FMTL", "Ditto"))  # the same method
-    known = kept if whole and column == "clean" else None
-    files = (known,) if known else ()
-    return Cell(part, row, column, trees, f, files, own.whose)
+    kept = f.kept.get(name.replace("FMTL", "Ditto"), "")  # the same method
+    known = kept and f.kind != "small" and len(trees) == 1 and column == "clean"
+    return Cell(part, row, column, trees, f, (kept,) if known else (), own.whose)
 
 
 def label(method: str, part: Tree) -> str:
@@ -182,11 +180,9 @@ def grids(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
                 f = pick(SETTINGS[setting])
                 base = merged(f.tree, attack)
                 trees = tuple(merged(base, {"personalizer": p}) for p in parts)
-                kept = tuple(
-                    f"{home}/{label(name, p)}, {column}, seed {{seed}}" for p in parts
-                )
+                known = parts if f.kind == "stand-in" else ()
+                kept = (f"{home}/{label(name, p)}, {column}" for p in known)
+                files = tuple(f"{one}, seed {{seed}}" for one in kept)
                 where = ("FEMNIST and CelebA", name, f"{setting} {column}")
-                cells.append(
-                    Cell(*where, trees, f, kept if f.kind == "stand-in" else ())
-                )
+                cells.append(Cell(*where, trees, f, files))
     return cells

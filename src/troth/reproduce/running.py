@@ -131,7 +131,4 @@ def _train(
 
 
 def _named(watch: runs.Watch | None, label: str) -> runs.Watch | None:
-    if watch is None:
-        return None
-    call = watch
-    return lambda p: call(p._replace(label=label))
+    return watch and (lambda p: watch(p._replace(label=label)))
