@@ -5,6 +5,8 @@ of the seed; the seeds are fixed, so a test passes or fails for good).
 """
 
 import math
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
