@@ -4,6 +4,7 @@ Records of such runs are in the table of the experiments that belong to an entry
 with its `change`; the script beside the table says what that is.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -35,8 +36,8 @@ class Tried(NamedTuple):
         text += f": {tables.number(self.one.mean)}"
         if self.met:
             return f"{text} ="
-        of = f" (inside after {tables.looks(self.one)} looks)"
-        return text + of if judging.inside(self.one) else text
+        of = f" (inside after {looks(self.one)} looks)"
+        return text + of if inside(self.one) else text
 
 
 def tried(entry: Entry, cell: Cell, root: Path) -> list[Tried]:
@@ -56,7 +57,7 @@ def off(entry: Entry, found: Sequence[judging.Judged], root: Path) -> Iterator[s
     known = [one for one in found if one.missed]
     if not known:
         return
-    draws = judging.swings(found)
+    draws = swings(found)
     yield TEXTS["off"].format(off=len(known), draws=len(draws))
     rows = []
     for one in known:
@@ -65,7 +66,7 @@ def off(entry: Entry, found: Sequence[judging.Judged], root: Path) -> Iterator[s
         changes = "; ".join(each.words for each in tried(entry, one.cell, root))
         numbers = [tables.number(one.mean), tables.number(one.theirs.mean)]
         draw = "a draw" if one in draws else ""
-        rows.append([name, *numbers, tables.late(one), _inside(one), draw, changes])
+        rows.append([name, *numbers, late(one), _inside(one), draw, changes])
     heads = ["ours", "theirs", "late", "inside", "", "tried"]
     if not any(row[-1] for row in rows):
         heads, rows = heads[:-1], [row[:-1] for row in rows]
@@ -76,15 +77,15 @@ def _inside(one: judging.Judged) -> str:
     """After how many looks it would be reproduced, and the last few of them."""
     if not one.way:
         return ""
-    looks = judging.inside(one)
+    looks = inside(one)
     last = ", ".join(f"{r:,}" for r in looks[-3:])
     more = "…, " if len(looks) > 3 else ""
-    return tables.looks(one) + (f": {more}{last}" if looks else "")
+    return looks(one) + (f": {more}{last}" if looks else "")
 
 
 def readings(found: Sequence[judging.Judged]) -> Iterator[str]:
     """How many cells of a row would be reproduced after fewer rounds."""
-    known = judging.looked_at(found)
+    known = looked_at(found)
     far = dict.fromkeys(one.cell.row for one in known if one.missed)
     parts = {row: [one for one in known if one.cell.row == row] for row in far}
     rows: list[list[str]] = []
@@ -93,7 +94,7 @@ def readings(found: Sequence[judging.Judged]) -> Iterator[str]:
         if 0 < len(models) < len(known):
             parts[f"all {whose} models"] = models
     for name, own in (parts | {"all that were looked at": known}).items():
-        if not (read := judging.readings(own)):  # they were looked at differently
+        if not (read := by_round(own)):  # they were looked at differently
             continue
         last, most = read[max(read)], max(read.values())
         best = [f"{r:,}" for r, good in read.items() if good == most]
@@ -106,3 +107,46 @@ def readings(found: Sequence[judging.Judged]) -> Iterator[str]:
     yield TEXTS["readings"]
     heads = ["cells", "after the last round", "at most", "after", "then"]
     yield "\n".join(tables.grid(heads, rows)) + "\n"
+
+
+def late(one: judging.Judged) -> str:
+    """Between what ours was in the last fifth of the rounds; "" where not known."""
+    return " to ".join(map(tables.number, one.late)) if one.late else ""
+
+
+def looks(one: judging.Judged) -> str:
+    """After how many of the looks on the way a judged cell would be reproduced."""
+    return f"{len(inside(one))} of {len(one.way)}"
+
+
+def inside(one: judging.Judged) -> list[int]:
+    """The rounds on the way after which a judged cell would be reproduced."""
+    assert one.theirs is not None
+    off = {r: value - one.theirs.mean for r, value in one.way.items()}
+    good = "reproduced"
+    return [r for r, far in off.items() if judging.verdict(far, one.error) == good]
+
+
+def looked_at(judged: Sequence[judging.Judged]) -> list[judging.Judged]:
+    """Cells that were judged, and looked at on the way."""
+    return [one for one in judged if one.verdict in judging.JUDGED and one.way]
+
+
+def swings(judged: Sequence[judging.Judged]) -> list[judging.Judged]:
+    """Misses that would be reproduced after a look in the last fifth of the rounds."""
+    return [
+        one
+        for one in judged
+        if one.missed and max(inside(one), default=0) >= kept.late(one.way)
+    ]
+
+
+def by_round(judged: Sequence[judging.Judged]) -> dict[int, int]:
+    """Round → how many judged cells are reproduced if ours are read after that one.
+
+    Of cells that were looked at on the way, after rounds at which all of them were.
+    """
+    known = looked_at(judged)
+    seen = Counter(r for one in known for r in one.way)
+    good = Counter(r for one in known for r in inside(one))
+    return {r: good[r] for r in sorted(seen) if seen[r] == len(known)}

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import misses
+
 from troth.reproduce import judging, tables
 from troth.reproduce.kept import COMMITTED, Shelf
 from troth.reproduce.listing import find
@@ -68,7 +70,7 @@ def _said(one: judging.Judged, what: str, after: int) -> str:
     if not one.seeds:
         return "(not run)"
     if what == "looks":
-        return tables.looks(one)
+        return misses.looks(one)
     if what == "late":
-        return tables.late(one)
+        return misses.late(one)
     return tables.number(one.way[after] if after else one.mean)

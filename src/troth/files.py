@@ -92,11 +92,7 @@ def refused(what: object, remedy: str) -> Iterator[None]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all, even if others write it at the same time.
-
-    Raises:
-        Refusal: it cannot be written; the earlier content is still there.
-    """
+    """Write a text file, whole or not at all, even if others write it too."""
     with refused(path, "give another place with --out, or make room on a full disk"):
         put(path, text.encode())
 
@@ -193,9 +189,6 @@ def stream(
     """Write tensors like `save` while they are made, in the format of safetensors.
 
     Shapes come with wide types first, pieces (of any size) in the same order.
-
-    Raises:
-        Refusal: the file cannot be written; the earlier content is still there.
     """
     header, length = _header(shapes, facts)
     remedy = "make room on a full disk: a stopped run goes on by troth resume"

@@ -86,11 +86,7 @@ def _changed(place: str) -> int:
 
 
 def find(kind: str, name: str) -> Callable[..., Any]:
-    """Return the function of a name.
-
-    Raises:
-        Refusal: no such member; lists those that exist and the nearest.
-    """
+    """Return the function of a name."""
     if ":" in name:
         return _third_party(kind, name)
     if name not in names(kind):
@@ -151,11 +147,7 @@ def asks(function: Callable[..., Any]) -> set[str]:
 
 
 def check(kind: str, name: str, given: Options) -> dict[str, Any]:
-    """Return the options of a member with its defaults filled in.
-
-    Raises:
-        Refusal: an option is unknown, missing, or of the wrong type.
-    """
+    """Return the options of a member with its defaults filled in."""
     function = find(kind, name)
     known = options(function)
     for key in given:

@@ -2,6 +2,7 @@
 
 import math
 
+import misses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,12 +106,12 @@ def test_what_a_run_goes_through_in_its_last_rounds(made):
     found = judge(made, [0.85], curve={"round": rounds, "shared_weighted": values})
     assert found.verdict == "worse" and found.late == (0.80, 0.90)
     assert found.plain()["late_least"] == 0.80 and found.plain()["late_most"] == 0.90
-    assert judging.swings([found]) == [found]
+    assert misses.swings([found]) == [found]
     across = {**found.way, 90: 0.95}  # past it between two looks
     early = {**across, 70: 0.91}
     good = found._replace(verdict="reproduced")
     others = [found._replace(way=way) for way in (across, early, {})]
-    assert judging.swings([good, *others]) == []
+    assert misses.swings([good, *others]) == []
 
 
 def test_runs_that_were_not_looked_at_on_the_way(made):
@@ -136,9 +137,9 @@ def test_how_many_are_reproduced_after_fewer_rounds(made):
         result.record["curve"] = {"round": rounds, "shared_weighted": values}
         found.append(judging.judge(made.table, made.cell(row), [result]))
     assert [one.verdict for one in found] == ["reproduced", "worse"]
-    assert judging.readings(found) == {10: 1, 20: 2, 40: 1}  # no round 30 of local
-    assert judging.readings(found[:1]) == {10: 0, 20: 1, 30: 0, 40: 1}
-    assert judging.inside(found[0]) == [20, 40] and judging.inside(found[1]) == [10, 20]
+    assert misses.by_round(found) == {10: 1, 20: 2, 40: 1}  # no round 30 of local
+    assert misses.by_round(found[:1]) == {10: 0, 20: 1, 30: 0, 40: 1}
+    assert misses.inside(found[0]) == [20, 40] and misses.inside(found[1]) == [10, 20]
     unjudged = found[1]._replace(verdict="not judged")
-    assert judging.readings([found[0], unjudged]) == judging.readings(found[:1])
-    assert judging.readings([]) == {}
+    assert misses.by_round([found[0], unjudged]) == misses.by_round(found[:1])
+    assert misses.by_round([]) == {}

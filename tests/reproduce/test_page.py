@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import misses
 import notes
 import page
 import pytest
@@ -199,7 +200,7 @@ def test_the_front_page_says_the_same():
     off = [one for one in found if one.missed]
     shared, late = (
         sum(one.cell.whose[0] == "shared" for one in some)
-        for some in (off, judging.swings(found))
+        for some in (off, misses.swings(found))
     )
     said = "{} of the {} others are shared models under attack, and {} of them"
     assert said.format(shared, len(off), late) in front

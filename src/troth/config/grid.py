@@ -29,9 +29,6 @@ def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
     A value is read as TOML (`0.1`, `true`, `[1, 2]`, `"text"`), and as a text where it
     is none; `section=name` replaces a whole section. What a change makes meaningless
     goes with it, unless it is itself set: see `_make_room`.
-
-    Raises:
-        Refusal: not of that form, or into something that is not a section.
     """
     changes = []
     for assignment in assignments:
@@ -137,9 +134,6 @@ def expand(tree: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     ("seed"), and each holds a list. Whole sections are set before single keys. For each
     run return what was changed (dotted key → value) and the experiment without a grid;
     without a grid there is one run, with nothing changed.
-
-    Raises:
-        Refusal: a grid that is not such a table, or names a key or a value twice.
     """
     base = {k: v for k, v in tree.items() if k != "grid"}
     grid = tree.get("grid", {})

@@ -42,10 +42,6 @@ def from_dict(tree: dict[str, Any]) -> Experiment:
 
     Args:
         tree: sections; one that is missing has its defaults, `None` is missing.
-
-    Raises:
-        Refusal: an unknown section, key, name or option, a wrong type, or a value
-            out of range.
     """
     tree = _plain(lookup.typed("the experiment", tree, dict))
     if "grid" in tree:

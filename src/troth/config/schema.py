@@ -309,11 +309,7 @@ class Adversary:
         return bool(self.fraction or self.count or self.clients)
 
     def number(self, n: int) -> int:
-        """Return how many of n clients are malicious.
-
-        Raises:
-            Refusal: no benign client remains, or one of the clients does not exist.
-        """
+        """Return how many of n clients are malicious."""
         ids = self.clients or []
         if max(ids, default=-1) >= n:
             raise Refusal(

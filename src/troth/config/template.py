@@ -54,9 +54,6 @@ def template(names: dict[str, str], settings: list[str], full: bool = False) -> 
         names: section → the member to start with, such as {"model": "mlp"}.
         settings: further keys, as `--set` takes them: "train.rounds=20".
         full: write all sections; else those that most experiments set.
-
-    Raises:
-        Refusal: the experiment is not sound.
     """
     tree = {**_START, **{kind: _chosen(kind, name) for kind, name in names.items()}}
     if names.get("attack", "none") != "none":

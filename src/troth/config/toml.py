@@ -17,11 +17,7 @@ from troth.types import Refusal
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """Read the tables of a TOML file.
-
-    Raises:
-        Refusal: no such file, a folder, unreadable, not UTF-8, or not TOML.
-    """
+    """Read the tables of a TOML file."""
     path = Path(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -51,11 +47,7 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def parse(text: str, where: str) -> dict[str, Any]:
-    """Read the tables of a TOML text; `where` is what a refusal calls it.
-
-    Raises:
-        Refusal: a syntax error; names line and column.
-    """
+    """Read the tables of a TOML text; `where` is what a refusal calls it."""
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -83,11 +75,7 @@ def _place(message: str, text: str) -> tuple[str, str]:
 
 
 def dumps(tree: dict[str, Any]) -> str:
-    """Write a dict as TOML text; `None` values of tables are left out.
-
-    Raises:
-        Refusal: a value that TOML cannot hold.
-    """
+    """Write a dict as TOML text; `None` values of tables are left out."""
     return "\n".join(_lines(tree, "", "")).removeprefix("\n") + "\n" if tree else ""
 
 

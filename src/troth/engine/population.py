@@ -52,11 +52,7 @@ class RowFile:
         self._ahead: Held | None = None
 
     def open(self, path: Path) -> None:
-        """Open this file, or create it.
-
-        Raises:
-            Refusal: it cannot be opened, or another process uses it.
-        """
+        """Open this file, or create it."""
         if not hasattr(os, "preadv"):
             raise Refusal(
                 "engine.store = 'disk' needs a system that reads files at any place, "
@@ -105,11 +101,7 @@ class RowFile:
         return out
 
     def put(self, slots: np.ndarray, rows: Tensor) -> None:
-        """Write rows in the background, each slot once, after the previous write ended.
-
-        Raises:
-            Refusal: the previous rows could not be written.
-        """
+        """Write rows in the background, each slot once, after the previous write."""
         assert self._descriptor >= 0, "open a file first"
         self._settle()
         order = np.argsort(slots)
@@ -143,11 +135,7 @@ class RowFile:
         return {}
 
     def load(self, tensors: dict[str, Tensor], used: int) -> None:
-        """Go back to this many slots, and cut off what lies behind them.
-
-        Raises:
-            Refusal: the file is too short.
-        """
+        """Go back to this many slots, and cut off what lies behind them."""
         self._settle()
         self._written = self._ahead = None
         has, needs = os.fstat(self._descriptor).st_size, used * self.stride
@@ -339,11 +327,7 @@ class Population:
         self._slots.saved()
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `dump` returned.
-
-        Raises:
-            Refusal: the file does not hold these rows.
-        """
+        """Restore what `dump` returned."""
         self._slots.load(tensors["slot"].numpy())
         self._rows.load(tensors, self._slots.used)
 

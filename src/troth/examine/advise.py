@@ -56,9 +56,6 @@ def advise(run: Run, data_dir: str | None = None) -> Advice:
 
     Returns:
         The estimates, λ and cautions.
-
-    Raises:
-        Refusal: The theory does not cover the loss or network, or data are too few.
     """
     built = build(run.experiment, data_dir=data_dir, plan=Plan("loop", 1))
     _check_loss(built)

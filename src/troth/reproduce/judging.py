@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -13,13 +12,13 @@ from scipy import stats
 
 from troth.reproduce import papers
 from troth.reproduce.entry import Cell, Entry
-from troth.reproduce.kept import Result, Shelf, late
+from troth.reproduce.kept import Result, Shelf
 from troth.reproduce.settings import TEXTS, Federation
 
 CLOSE = 0.02
 RULE = TEXTS["rule"]
 Verdict = Literal["reproduced", "better", "worse", "not judged", ""]
-_JUDGED = ("reproduced", "better", "worse")
+JUDGED = ("reproduced", "better", "worse")
 
 
 class Judged(NamedTuple):
@@ -148,15 +147,6 @@ def order(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
     return found
 
 
-def swings(judged: Sequence[Judged]) -> list[Judged]:
-    """Misses that would be reproduced after a look in the last fifth of the rounds."""
-    return [
-        one
-        for one in judged
-        if one.missed and max(inside(one), default=0) >= late(one.way)
-    ]
-
-
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean, deviation and standard error of one value a seed; NaN where one is all."""
     found = np.array(values)
@@ -164,30 +154,7 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
     return float(found.mean()), wide, wide / math.sqrt(len(found))
 
 
-def looked_at(judged: Sequence[Judged]) -> list[Judged]:
-    """Cells that were judged, and looked at on the way."""
-    return [one for one in judged if one.verdict in _JUDGED and one.way]
-
-
-def readings(judged: Sequence[Judged]) -> dict[int, int]:
-    """Round → how many judged cells are reproduced if ours are read after that one.
-
-    Of cells that were looked at on the way, after rounds at which all of them were.
-    """
-    known = looked_at(judged)
-    seen = Counter(r for one in known for r in one.way)
-    good = Counter(r for one in known for r in inside(one))
-    return {r: good[r] for r in sorted(seen) if seen[r] == len(known)}
-
-
-def inside(one: Judged) -> list[int]:
-    """The rounds on the way after which a judged cell would be reproduced."""
-    assert one.theirs is not None
-    off = {r: value - one.theirs.mean for r, value in one.way.items()}
-    return [r for r, far in off.items() if verdict(far, one.error) == "reproduced"]
-
-
 def share(judged: Sequence[Judged]) -> tuple[int, int]:
     """How many cells are reproduced, of how many that were judged."""
-    done = [one.verdict for one in judged if one.verdict in _JUDGED]
+    done = [one.verdict for one in judged if one.verdict in JUDGED]
     return done.count("reproduced"), len(done)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from troth.reproduce.entry import Entry
-from troth.reproduce.judging import RULE, Judged, inside, share
+from troth.reproduce.judging import RULE, Judged, share
 from troth.reproduce.settings import TEXTS
 
 MARKS = {"reproduced": "=", "better": "↑", "worse": "↓", "not judged": "~", "": ""}
@@ -85,16 +85,6 @@ def title(mine: Sequence[Judged], nothing: str = "") -> str:
     printed = any(one.theirs for one in mine)
     theirs = f"theirs: {mine[0].cell.part}; " if printed else nothing
     return f"{theirs}ours: {names}"
-
-
-def late(one: Judged) -> str:
-    """Between what ours was in the last fifth of the rounds; "" where not known."""
-    return " to ".join(map(number, one.late)) if one.late else ""
-
-
-def looks(one: Judged) -> str:
-    """After how many of the looks on the way a judged cell would be reproduced."""
-    return f"{len(inside(one))} of {len(one.way)}"
 
 
 def where(entry: Entry) -> str:

@@ -85,9 +85,6 @@ def paired(a: np.ndarray, b: np.ndarray, higher_is_better: bool = True) -> Paire
     Returns:
         The comparison over clients that have a value in both. With none all is NaN;
         with one the interval is; without any difference the p-value is 1.
-
-    Raises:
-        Refusal: not the same clients.
     """
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape:

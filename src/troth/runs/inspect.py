@@ -240,11 +240,7 @@ class Dossier:
 
 
 def opened(paths: Sequence[str | Path]) -> list[Dossier]:
-    """Read the runs in these folders; a grid, or a chain of attacks, is all its runs.
-
-    Raises:
-        Refusal: a folder that is none of these.
-    """
+    """Read the runs in these folders; a grid or chain of attacks is all its runs."""
     runs: dict[Path, Dossier] = {}
     for path in paths:
         for place in _runs(Path(path)):

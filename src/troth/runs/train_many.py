@@ -55,9 +55,6 @@ def train(
     Stopped by Ctrl-C, or killed, each can be resumed, one by one. What memory does not
     hold at once is trained in parts. Where the plan says that clients step apart, they
     still step together here.
-
-    Raises:
-        Refusal: runs of several kinds, or with newcomers or state on disk.
     """
     if len({kind(e) for e in experiments}) > 1:
         raise Refusal(

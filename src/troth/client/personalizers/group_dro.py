@@ -52,10 +52,6 @@ def group_dro(
     batch come to, so that an uneven draw does not change the length of a step. A group
     that a batch lacks keeps its q but for the normalization. The strong
     weight decay that the paper recommends is `train.weight_decay`.
-
-    Raises:
-        Refusal: data without groups or with more than 32, clients with one, or a step
-            out of range.
     """
     check_groups("group_dro", groups, without)
     if not 0 <= step < math.inf:

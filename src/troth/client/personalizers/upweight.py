@@ -35,9 +35,6 @@ def upweight(
             these have.
         without: "refuse" clients that have examples of one group only, or "finetune"
             them, exactly as `finetune` does.
-
-    Raises:
-        Refusal: data without groups, or clients with one.
     """
     check_groups("upweight", groups, without)
     return tuned(task, descent, budget, keep, by_group=True)

@@ -66,9 +66,6 @@ def pooled(
     Messages that are no sums are left out, as `drop_invalid` leaves out updates: of
     another shape than an example's, NaN, infinite, or a sum below `lowest` (0 for
     squared distances).
-
-    Raises:
-        Refusal: the mean would be that of one client, for all features or for some.
     """
     good = [s for s in sent if _valid(s, shape, lowest)]
     if len(good) < 2:

@@ -34,9 +34,6 @@ class Server(ThreadingHTTPServer):
         root: Folder with runs.
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
-
-    Raises:
-        Refusal: No such folder, an address of another machine, or a port in use.
     """
 
     daemon_threads = True
