@@ -77,10 +77,10 @@ def _inside(one: judging.Judged) -> str:
     """After how many looks it would be reproduced, and the last few of them."""
     if not one.way:
         return ""
-    looks = inside(one)
-    last = ", ".join(f"{r:,}" for r in looks[-3:])
-    more = "…, " if len(looks) > 3 else ""
-    return looks(one) + (f": {more}{last}" if looks else "")
+    rounds = inside(one)
+    last = ", ".join(f"{r:,}" for r in rounds[-3:])
+    more = "…, " if len(rounds) > 3 else ""
+    return looks(one) + (f": {more}{last}" if rounds else "")
 
 
 def readings(found: Sequence[judging.Judged]) -> Iterator[str]:
