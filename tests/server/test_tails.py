@@ -416,6 +416,26 @@ def test_bfloat16_trains(path, plan):
     assert (low[-9:] > 0).all()  # variances of both layers
 
 
+# To the end
+
+
+@pytest.mark.slow("a deep network trained, killed and resumed")
+def test_going_on_is_bit_exact(path, tmp_path, killed, contents):
+    train = {"rounds": 4, "batch": 4, "precision": "float32", "augment": ["noise"]}
+    whole = tree(
+        path,
+        "strangers:deep",
+        train=train,
+        personalizer={"name": "ditto", "lam": 0.5},
+        checkpoint={"every": 1},
+        engine={"how": "vmap", "chunk": 2, "device": "cpu"},
+    )
+    troth.run(whole, out=tmp_path / "whole")
+    killed(whole, 2, tmp_path / "cut")
+    troth.resume(tmp_path / "cut")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
 # Loaded again
 
 
