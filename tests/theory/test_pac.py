@@ -33,6 +33,23 @@ def slope(kind, user, theta, nu):
     return np.asarray(2 * nu * theta - q.T @ (a * expit(-a * (q @ theta))))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_least_squares_is_one_linear_system(seed):
+    users, lam, nu, d = people("linear", seed), 0.7, 0.05, 2
+    n = len(users)
+    matrix, right = np.zeros(((n + 1) * d, (n + 1) * d)), np.zeros((n + 1) * d)
+    one, rho = np.eye(d), slice(0, d)
+    for k, (q, a) in enumerate(users, start=1):
+        own = slice(k * d, (k + 1) * d)
+        matrix[own, own] = q.T @ q + (2 * nu + lam) * one
+        matrix[rho, rho] += lam * one
+        matrix[own, rho] = matrix[rho, own] = -lam * one
+        right[own] = q.T @ a
+    found = minimum("linear", users, "l2sq", lam, nu)
+    expected = np.linalg.solve(matrix, right).reshape(n + 1, d)
+    np.testing.assert_allclose(np.vstack([found.rho, found.theta]), expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("distance", ["l2sq", "smooth_l2"])
 @pytest.mark.parametrize("seed", range(3))
