@@ -13,6 +13,13 @@ import torch
 from troth import devices
 
 
+def test_keep_can_be_called_again_and_again():
+    before = torch.ones(10**6)
+    for _ in range(3):
+        devices.keep()
+    assert before.sum() == 10**6  # what was there stays there
+
+
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 def test_keep_sets_what_it_says(monkeypatch, platform):
     """Only where there is a glibc; elsewhere nothing is asked for."""

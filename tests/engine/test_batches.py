@@ -166,6 +166,12 @@ def test_a_client_without_examples_gets_weight_0():
     assert x.shape == (2, 4, 4, 3)
 
 
+def test_block_is_at_least_one_step_and_shrinks_with_the_clients():
+    f = feed()
+    assert f.block(1) >= f.block(100) >= f.block(10**9) == 1
+    assert f.block(100) * 100 * 4 * 3 <= 2**22
+
+
 def grouped(marks, sizes, batch=4):
     """Training slots with these groups, a row each."""
     train = ragged(sizes)

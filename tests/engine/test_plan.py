@@ -158,6 +158,13 @@ def test_without_a_compiler_it_falls_back_or_says_so(experiment, monkeypatch):
     assert tried[-2:] == ["vmap", "compiled"]
 
 
+def test_a_plan_that_fails_otherwise_says_so(experiment, monkeypatch):
+    made = built(experiment)
+    monkeypatch.setattr(Engine, "_run", lambda *args: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        choose(made)
+
+
 # Memory that runs out
 
 

@@ -112,6 +112,15 @@ def test_worked_example():
     assert table.table.tolist() == [-1, 3, 4, 0, 5, 2] and table.used == 6
 
 
+def test_without_shadows_a_slot_is_for_good():
+    table, again = Slots(6, shadow=False), Slots(6, shadow=False)
+    first = table.take(slots(4, 1)).tolist()
+    table.saved()
+    again.load(table.table)
+    assert table.take(slots(4, 1)).tolist() == again.take(slots(4, 1)).tolist() == first
+    assert again.take(slots(0)).tolist() == [2]
+
+
 def test_a_table_that_was_saved_is_taken_up():
     table, again = Slots(6, shadow=True), Slots(6, shadow=True)
     table.take(slots(0, 1, 2))
