@@ -40,7 +40,7 @@ def test_data_are_kept_until_they_change(own, refuses):
     refuses("there is no file", load.deal, e, None)
 
 
-def test_facts_about_leaks_and_owners(own):
+def test_facts_about_leaks_and_owners(own, refuses):
     e, path = own(x=np.repeat(np.arange(2, dtype=np.float32), 10)[:, None])
     facts = load.deal(e, None)[2]
     assert facts["leaked"] == 0 and facts["duplicates"] == 4
@@ -51,6 +51,8 @@ def test_facts_about_leaks_and_owners(own):
         return load.deal(experiment(data=data, partition=partition), None)
 
     assert "duplicates" not in dealt(leakage="allow")[2]
+    words = "leakage = 'refuse' and of 4 examples tested"
+    refuses(words, dealt, leakage="refuse")
     own(owner=np.arange(20) // 4)
     arrays, shards, _ = dealt(name="identities", split_by="owner")
     for k in range(2):

@@ -112,14 +112,21 @@ def trained(tree, plan=Plan("loop", 1)):  # noqa: B008
 
 FINETUNE, DITTO = {"name": "finetune", "epochs": 1}, {"name": "ditto", "lam": 0.5}
 PERSONALIZERS = [FINETUNE, DITTO, {"name": "local"}]
+CNN = {"name": "cnn", "channels": [2], "widths": [5]}
+SLOW = pytest.mark.slow("compiles a convolution for every plan")
+CASES = [
+    pytest.param(FINETUNE, CNN, marks=SLOW),
+    *((part, {"name": "linear"}) for part in PERSONALIZERS),
+]
 
 
 def own(part, *augments):
     return {**part, "augment": list(augments)}
 
 
-@pytest.mark.parametrize("part", PERSONALIZERS, ids=lambda part: part["name"])
-def test_however_clients_step(tree, part):
+@pytest.mark.parametrize(("part", "model"), CASES)
+def test_however_clients_step(tree, part, model):
+    tree["model"] = model
     tree["train"] |= {"rounds": 1, "augment": [{"name": "affine", "sigma": 0.2}]}
     tree["personalizer"] = own(part, *({"name": n, "sigma": 0.4} for n in ALL))
     expected = torch.cat([t.reshape(-1) for t in trained(tree)])

@@ -3,6 +3,8 @@ import hashlib
 import importlib
 import os
 import shutil
+import subprocess
+import sys
 import tarfile
 from functools import partial
 from pathlib import Path
@@ -136,6 +138,25 @@ def test_archives_are_unpacked_and_not_kept(archive, server, tmp_path):
         assert sorted(path.name for path in place.iterdir()) == [".lock", "a", "b"]
         assert (place / "a").read_bytes() == A and (place / "b").read_bytes() == B
         assert len(server.seen) == (left != "whole")
+
+
+@pytest.mark.slow("starts two processes that import torch")
+def test_two_processes_at_once_download_once(archive, server):
+    """A slow server, two real processes, an archive to be unpacked."""
+    server.pace = 0.05
+    remote = archive[0].remotes[0]
+    code = (
+        "from troth.data.datasets._files import Remote, Source, locate\n"
+        f"remote = Remote({remote.url!r}, {remote.digest!r}, makes=('a', 'b'))\n"
+        "source = Source('made', 'set', ('a', 'b'), 'page', 'CC0', (remote,))\n"
+        "place = locate(source, None)\n"
+        "assert (place / 'a').stat().st_size == 5000 == (place / 'b').stat().st_size\n"
+    )
+    command = [sys.executable, "-c", code]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
+    errors = [process.communicate(timeout=300)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], errors
+    assert len(server.seen) == 1
 
 
 def test_verify_tells_swapped_and_changed_files(tmp_path, refuses):

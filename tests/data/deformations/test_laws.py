@@ -42,7 +42,7 @@ def as_affine(name, p, h, w, frame):
     return np.array([c - 1, -s * wide / high, 0, s * high / wide, c - 1, 0])
 
 
-def by_scipy(x, flows, mode, frame):
+def by_scipy(x, flows, mode, frame, order=1):
     """out[o] = x[M o + offset] in pixels, by scipy.ndimage.affine_transform.
 
     "mixed" is what the authors do: coordinates from `linspace(-1, 1)`, the flow added,
@@ -56,7 +56,7 @@ def by_scipy(x, flows, mode, frame):
     for k, (a, b, c, d, e, f) in enumerate(flows):
         matrix = units[:, None] * (np.eye(2) + np.array([[a, b], [d, e]])) / given_out
         offset = where + units * np.array([c, f]) - matrix @ where
-        how = {"order": 1, "mode": mode, "prefilter": False}
+        how = {"order": order, "mode": mode, "prefilter": False}
         for channel, image in enumerate(x[k].double().numpy()):
             images[k, channel] = ndimage.affine_transform(image, matrix, offset, **how)
     return images
@@ -82,6 +82,15 @@ def test_scipy_finds_the_same(name, padding, frame, h, w, channels, seed):
     out = deform(name)(x.float(), p.float(), padding=padding, frame=frame)
     assert out.dtype == torch.float32
     assert np.abs(out.numpy() - expected).max() < 1e-4
+
+
+@every
+def test_scipy_finds_the_same_nearest_pixels(name):
+    x = torch.from_numpy(np.random.default_rng(1).random((20, 1, 9, 12)))
+    p = drawn(name, 20, seed=1)
+    flows = [as_affine(name, one, 9, 12, "edges") for one in p]
+    expected = by_scipy(x, flows, "grid-constant", "edges", order=0)
+    assert np.array_equal(deform(name)(x, p, interpolation="nearest").numpy(), expected)
 
 
 @every
