@@ -61,6 +61,18 @@ def test_points(advised, tmp_path):
     assert found["tau_a2"] is None
 
 
+@pytest.mark.parametrize(
+    "orthogonal",
+    [True, pytest.param(False, marks=pytest.mark.slow("inputs that are correlated"))],
+)
+def test_regression(advised, tmp_path, orthogonal):
+    """τ² has a relative error of .07."""
+    found = advised(trained(tmp_path, regression(orthogonal=orthogonal)))
+    lam = theory.best_lam_regression(48, 1.5, 0.4)
+    assert found["lam"] == pytest.approx(lam, rel=0.3)
+    assert found["tau2_error"] == pytest.approx(0.07 * found["tau2"], rel=0.5)
+
+
 def test_adversaries(troth, advised, tmp_path):
     """10 of 30 stray ten times as far; τ² and τ_a² have relative errors of .1."""
     data = regression(clients=30, dim=20, hostile=10, tau=0.5, tau_a=5.0)
@@ -101,22 +113,25 @@ def test_clients_that_are_all_alike(advised, tmp_path):
     assert all(lam is None or lam > 2 for lam in lams)
 
 
-def logistic(file, K, n, tau):
+def logistic(file, K, n, tau, classes):
     """Clients with logistic regressions of their own, w_k = θ + N(0, τ²I)."""
     random = np.random.default_rng(0)
     x = random.standard_normal((K, n, 4))
-    theta = random.standard_normal((4, 2))
-    w = theta + tau * random.standard_normal((K, 4, 2))
-    y = (x @ w + random.gumbel(size=(K, n, 2))).argmax(axis=-1).ravel()
+    theta = random.standard_normal((4, classes))
+    w = theta + tau * random.standard_normal((K, 4, classes))
+    y = (x @ w + random.gumbel(size=(K, n, classes))).argmax(axis=-1).ravel()
     owner = np.repeat(np.arange(K), n)
     np.savez(file, x=x.reshape(-1, 4).astype(np.float32), y=y, owner=owner)
     return {"name": "npz", "path": str(file)}
 
 
-def test_cross_entropy(advised, tmp_path):
+@pytest.mark.parametrize(
+    "classes", [2, pytest.param(3, marks=pytest.mark.slow("two stand for more"))]
+)
+def test_cross_entropy(advised, tmp_path, classes):
     """The true λ is 1/(nτ²); to first order only, so within a factor of two."""
     tau, training = 0.5, {"rounds": 60, "batch": 0, "lr": 1.0}
-    data = logistic(tmp_path / "d.npz", 120, 100, tau)
+    data = logistic(tmp_path / "d.npz", 120, 100, tau, classes)
     found = advised(trained(tmp_path, data, partition="natural", train=training))
     assert found["method"] == "slopes" and found["sigma2"] == 1
     lam = theory.best_lam_regression(found["examples"][1], 1.0, tau)
@@ -188,7 +203,7 @@ def test_refusals(refused, tmp_path, monkeypatch):
     (tmp_path / "odd_networks.py").write_text(ODD)
     monkeypatch.syspath_prepend(str(tmp_path))
     odd = {"model": {"name": "odd_networks:odd", "normalize": "none"}}
-    labels = logistic(tmp_path / "d.npz", 3, 20, 0.5)
+    labels = logistic(tmp_path / "d.npz", 3, 20, 0.5, 2)
     natural = {"partition": "natural", "model": "svm"}
     huber = {"train": {"rounds": 1, "loss": "huber"}}
     quick = {"train": {"rounds": 1}}
