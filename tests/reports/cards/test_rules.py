@@ -36,3 +36,99 @@ def test_values_are_put_in_once_and_as_they_are():
     assert (
         words(said) == "{1} compared with training alone (<b>\\1), which has {0} here."
     )
+
+
+SENTENCES = [
+    (
+        "choice.average A 2 3 highest accuracy test 4 0.9 B 0.8",
+        "Use A for client 2: of 3 models it has the highest mean accuracy on the test "
+        "data of 4 benign clients, 0.9. Next comes B with 0.8.",
+    ),
+    (
+        "choice.own B 1 400 0.9 0.866 0.928 A 0.5 0.45 0.55",
+        "Use B for client 1: on its 400 test examples it has 0.9 (95 % interval 0.866 "
+        "to 0.928). A, which is first on average over clients, has 0.5 (0.45 to 0.55). "
+        "The two intervals do not overlap.",
+    ),
+    *(
+        (
+            f"choice.{rule} A B 0.1 more 20 15 4 1 +0.1 +0.2 p=0.03",
+            "On test data A has 0.1 more than B, on average over 20 clients: it is "
+            f"better for 15, worse for 4 and equal for 1. Two tests {begins} the 95 % "
+            f"interval (Student) of the difference, +0.1 to +0.2, {interval} and "
+            f"Wilcoxon's signed-rank test gives p=0.03, {ends}",
+        )
+        for rule, begins, interval, ends in (
+            ("sure", "agree that it is ahead:", "excludes 0,", "below 0.05."),
+            (
+                "behind",
+                "agree that it is behind:",
+                "excludes 0,",
+                "below 0.05. Models are not chosen by test data.",
+            ),
+            (
+                "unsure",
+                "agree that this may be chance:",
+                "contains 0,",
+                "not below 0.05.",
+            ),
+        )
+    ),
+    (
+        "choice.chance 10 0 B 0.8 A 0.6 0.444 0.975 0.262 0.878",
+        "On the 10 test examples of client 0, B has 0.8 and A has 0.6. Their 95 % "
+        "intervals, 0.444 to 0.975 and 0.262 to 0.878, overlap: 10 examples do not "
+        "decide, so the average over clients does.",
+    ),
+    (
+        "choice.hostile 0",
+        "Client 0 is malicious in this experiment. No model is suggested for it.",
+    ),
+    (
+        "served.own Accuracy 0.9 10 0.555 0.997 1 3 0.833",
+        "Accuracy of its own model: 0.9 on 10 test examples, 95 % interval 0.555 to "
+        "0.997. Rank 1 of 3; the mean of these 3 is 0.833.",
+    ),
+    (
+        "served.valid 12 0.75",
+        "On its 12 validation examples, by which models are chosen, it has 0.75.",
+    ),
+    (
+        "gain.shared +0.4 0.5",
+        "+0.4 compared with the shared model, which has 0.5 here.",
+    ),
+    (
+        "lam.chosen 0.1",
+        "λ = 0.1, chosen for this client. λ sets how close its model stays to the "
+        "shared one.",
+    ),
+    (
+        "certificate.stale 0000 1111 FILE COMMAND",
+        "These certificates are for parameters 0000…, but the model has 1111…: it was "
+        "changed since. Move FILE away and certify again: COMMAND",
+    ),
+    (
+        "poisoning.under 1 3 WAYS mean accuracy 0.9",
+        "1 of 3 clients are malicious: WAYS. The server combines updates by mean, and "
+        "the accuracy of 0.9 above is under this attack.",
+    ),
+    (
+        "rounds.undetected",
+        "0 of its updates were dropped, clipped or downweighted: no rule detected it.",
+    ),
+    (
+        "page.attack A accuracy 0.5 B 0.9 -0.4",
+        "Under attack A has mean accuracy 0.5. Without the attack (B) it is 0.9, a "
+        "change of -0.4.",
+    ),
+    (
+        "page.verdicts A 2 clipped NINE 0 NONE",
+        "Updates that the rules of A clipped: 2 of malicious clients (NINE) and 0 of "
+        "benign clients (NONE). The rules do not know which clients are malicious.",
+    ),
+]
+
+
+def test_main_sentences_word_for_word():
+    for given, sentence in SENTENCES:
+        assert words(tuple(given.split())) == sentence
