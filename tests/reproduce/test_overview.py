@@ -114,3 +114,12 @@ def test_what_an_entry_takes():
     cells = listing.find("ditto/table8").everywhere()
     local = [c for c in cells if c.row == "local"]  # clean, 10 … 80 %
     assert overview.cost(local, NOTHING).client_steps == 5 * 100_000
+
+
+def test_rounds_of_a_small_model_take_longer_than_its_steps():
+    """600 rounds of ten linear models: of their seconds, steps are a tenth."""
+    cells = listing.find("fmtl/table5").everywhere()
+    (one,) = (c for c in cells if c.label.endswith("median / clean"))
+    found, rounds = overview.cost([one], NOTHING), 600 * overview.ROUND
+    assert found.seconds > rounds > 5 * (found.seconds - rounds)
+    assert not found.measured
