@@ -46,6 +46,25 @@ def test_by_hand():
     assert found.theta.ravel() == pytest.approx([0.5, 1.5])
 
 
+def test_norms_and_counts_grow_as_the_paper_says():
+    """Θ(N) and Θ(N²) (Section 5.3); with a query of fixed norm the answer is Θ(N)."""
+    sizes, target = [8, 16, 32, 64, 128], np.array([-2.0, 1.0, -1.0, 3.0])
+    everyone, rows = honest(max(sizes), 4, seed=8), []
+    for n in sizes:
+        users = [part[: n - 1] for part in everyone]
+        g = honest_pull(*users, target, lam=1.0, nu=0.1)
+        one, unit = (
+            single_example(target, g, lam=1.0, nu=0.1, norm=norm) for norm in (0.0, 1.0)
+        )
+        rows.append([np.linalg.norm(one.x), abs(one.y[0]), abs(unit.y[0])])
+        rows[-1].append(len(spread(one).x))
+    powers = np.polyfit(np.log(sizes), np.log(rows), 1)[0]
+    for found, power, off in zip(
+        powers, (1, 2, 1, 2), (0.15, 0.3, 0.15, 0.3), strict=True
+    ):
+        assert found == pytest.approx(power, abs=off)
+
+
 @pytest.mark.parametrize("nu", NU)
 @pytest.mark.parametrize("n", [2, 9, 24, 49])  # honest ones; one more attacks
 @pytest.mark.parametrize("rank", [0, 2])
