@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+import troth
 from troth.certificates.record import fingerprint
 from troth.config import reader
 from troth.federation import sampling
@@ -244,6 +245,18 @@ def test_fashion_ditto_says_who_is_hostile_in_the_last_cohorts():
     assert f"of\nours {ours}" in page
 
 
+def test_the_loop_carries_its_orders_on():
+    loop = script("fashion_ditto", "loop")
+    one, other = (
+        [next(b).tolist() for _ in range(4)] for b in map(loop.batches, [40] * 2)
+    )
+    assert one == other  # seeded by their own steps
+    for epoch in (one[:2], one[2:]):  # two of 16
+        assert len({*epoch[0], *epoch[1]}) == 32
+    assert one[0] != one[2]
+    assert len(next(loop.batches(9))) == 9  # all, where there are fewer than a batch
+
+
 @pytest.mark.data
 def test_what_dead_models_are_worth_is_what_the_data_say():
     if not (Path(os.environ.get("TROTH_DATA", "")) / "fashion-mnist").is_dir():
@@ -310,6 +323,31 @@ def test_every_run_parses_and_has_a_name_of_its_own(folder, name):
         reader.from_dict(merged(base, cell.changes))
     assert len({(cell.figure, cell.label) for cell in cells}) == len(cells)
     assert cells
+
+
+def test_personalizing_a_saved_model_is_what_the_run_itself_does(tmp_path):
+    """Rounds with a learning rate of 0 leave w as it is; their number keys the rest."""
+    problems = script("shortcuts", "problems")
+    sections = {
+        "data": {"name": "colored", "base": "digits"},
+        "partition": {"name": "classes", "clients": 10, "split": [0.72, 0.08, 0.2]},
+        "model": {"name": "mlp", "widths": [8]},
+        "train": {"rounds": 2, "cohort": 4, "lr": 0.01, "optimizer": "adam"},
+        "engine": {"how": "vmap", "chunk": 10, "device": "cpu"},
+    }
+    own = {"name": "finetune", "steps": 5, "lr": 0.001}
+    whole = troth.run({**sections, "personalizer": own}, out=tmp_path / "whole")[0]
+    file = str(tmp_path / "whole" / "shared.safetensors")
+    runs = []
+    for seed in (0, 1):
+        changes = problems.again({**sections, "personalizer": {}}, own, seed)
+        tree = problems.merged(changes, {"model": {"weights": file}})
+        runs.append(troth.run(tree, out=tmp_path / f"again{seed}")[0])
+    models = [torch.cat([*run.model(3).parameters()][:1]) for run in (whole, *runs)]
+    assert torch.equal(models[0], models[2])  # as many rounds
+    assert not torch.equal(models[0], models[1])  # another seed of personalization
+    for run in runs:
+        assert run.summary["shared"] == whole.summary["shared"]
 
 
 def test_what_was_chosen_is_what_validation_data_say():
@@ -410,3 +448,16 @@ def test_the_small_model_is_the_one_that_machines_counted_with():
         assert len(said["certificates"]) == 4
         for counted in said["certificates"].values():
             assert len(counted["votes"]) == said["images"] == made.IMAGES
+
+
+def test_machines_are_compared_image_by_image():
+    made = script("certificates", "machines")
+    one = {"label": [1, 2], "votes": [90, 60], "radius": [0.5, 0.25]}
+    other = {"label": [1, -1], "votes": [90, 57], "radius": [0.5, 0.0]}
+    same = {"images": 2, "n": 100, "sigma": {}, "parameters": "x"}
+    files = [same | {"certificates": {"pixel": said}} for said in (one, other)]
+    assert made.compared(*files).splitlines()[-1] == (
+        "| pixel | 2 | 100 | 1 | 3 | 15000.0 | 1 | 2.5e-01 |"
+    )
+    with pytest.raises(SystemExit, match="parameters is x"):
+        made.compared(files[0], files[1] | {"parameters": "y"})
