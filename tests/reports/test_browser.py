@@ -238,6 +238,30 @@ def test_a_command_is_not_broken_at_hyphens(browser, page):
         assert len(tall) > 5 and [w for w, high in tall if high > 1.5 * one] == []
 
 
+def test_a_filter_in_any_column(browser, page):
+    """Whatever column is chosen, the rows that are left are those of its value."""
+    browser.see(page)
+    place = '.clients[data-deck="0"]'
+    read = (
+        f"return [...document.querySelectorAll('{place} tbody tr')]"
+        ".map((r) => [...r.cells].map((c) => c.textContent))"
+    )
+    every = browser.js(read)
+    assert browser.count(f"{place} select option") == 1 + len(every[0])
+    for at in range(len(every[0])):
+        value = every[len(every) // 2][at]
+        browser.js(
+            f"const p = document.querySelector('{place}');"
+            "const [i, s] = [p.querySelector('input'), p.querySelector('select')];"
+            "s.value = arguments[0]; s.dispatchEvent(new Event('change'));"
+            "i.value = arguments[1]; i.dispatchEvent(new Event('input'));",
+            str(at),
+            value,
+        )
+        left = browser.js(read)
+        assert left and left == [row for row in every if row[at] == value], (at, value)
+
+
 def test_a_card_has_an_address(browser, page):
     browser.see(f"{page}#client=3&deck=1")
     assert browser.text("#card h3") == "Client 3"

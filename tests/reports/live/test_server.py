@@ -174,5 +174,14 @@ def test_states(told, tmp_path):
             assert files.hold(journal)
             (run,) = server.pages.live(["r"])
             assert run["state"] == "in progress" and run["command"] == ""
+            journal.write(b'{"round": 4}\n{"round":')
+            journal.flush()
+            assert server.pages.runs()[0]["rounds"] == "5 of 4"
+        assert server.pages.live(["r"])[0]["state"] == "stopped"
+        (place / "rounds.jsonl").write_text('{"round": 0}\n')  # resumed from before
+        (run,) = server.pages.live(["r"])
+        assert run["points"] == [] and run["words"].startswith("r: stopped, 1 of 4")
+        (place / "rounds.jsonl").write_text("nonsense\n" * 3)
+        assert server.pages.live(["r"])[0]["points"] == []
         (place / "experiment.toml").write_bytes(b"\xff")
         assert "cannot be read" in server.pages.report(["r"])
