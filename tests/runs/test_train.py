@@ -124,12 +124,12 @@ def test_resume_goes_on_bit_for_bit(run, tmp_path, killed, contents, stop):
     assert found == expected and summary == whole
 
 
-@pytest.mark.slow("real processes that are killed, and runs of 60 rounds")
+@pytest.mark.slow("real processes that are killed, and runs of 120 rounds")
 @pytest.mark.parametrize("store", ["host", "disk"])
 def test_kill_at_three_random_moments(tmp_path, contents, store):
     """`kill -9` whenever: what was lost is done again, and the bytes are the same."""
     file, cut, chance = tmp_path / "experiment.toml", tmp_path / "cut", random.Random(5)
-    tree = changed(train={"rounds": 60}, checkpoint={"every": 3})
+    tree = changed(train={"rounds": 120}, checkpoint={"every": 3})
     tree["engine"] = SMALL["engine"] | {"store": store}
     file.write_text(reader.dumps(tree))
     troth.run(file, out=tmp_path / "whole")
@@ -150,7 +150,7 @@ def test_kill_at_three_random_moments(tmp_path, contents, store):
         before, process = saved(), subprocess.Popen(arguments)
         while saved() <= before and process.poll() is None:
             time.sleep(0.02)
-        time.sleep(chance.uniform(0.0, 0.3))
+        time.sleep(chance.uniform(0.0, 0.8))
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert not (cut / files.SUMMARY).exists()
