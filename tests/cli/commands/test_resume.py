@@ -59,27 +59,37 @@ fraction = 0.2
 
 
 @pytest.mark.slow("real processes that are stopped and go on")
-def test_ctrl_c_saves_and_resume_goes_on(troth, written, tiny, tmp_path):
+def test_a_process_that_is_stopped_or_killed_can_be_resumed(
+    troth, written, tiny, tmp_path
+):
     text = (tiny + LONG).replace("rounds = 3", "rounds = 300")
     file = written(tmp_path / "long.toml", text)
     whole = tmp_path / "whole"
     assert troth("run", file, "--out", whole, "-q").exit_code == 0
-    for by in (signal.SIGINT, signal.SIGTERM):
-        out = tmp_path / by.name
+    for by, waits_for in (
+        (signal.SIGINT, files.CHECKPOINT),
+        (signal.SIGTERM, files.CHECKPOINT),
+        (signal.SIGKILL, files.EXPERIMENT),
+        (signal.SIGKILL, files.CHECKPOINT),
+    ):
+        out = tmp_path / f"{by.name} at {waits_for}"
         command = [*TROTH, "run", file, "--out", out]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         end = time.monotonic() + 300
-        while not (out / files.CHECKPOINT).exists():
+        while not (out / waits_for).exists():
             assert process.poll() is None and time.monotonic() < end
             time.sleep(0.005)
         process.send_signal(by)
         _, messages = process.communicate(timeout=300)
-        assert process.returncode == 128 + by
         assert not (out / files.SUMMARY).exists() and "Traceback" not in messages
-        last = messages.splitlines()[-1]
-        assert last.startswith("troth: stopped after round ")
-        assert "of 300, saved in" in last
-        assert last.endswith(f"continue with: troth resume {out}")
+        if by == signal.SIGKILL:
+            assert process.returncode == -by
+        else:
+            assert process.returncode == 128 + by
+            last = messages.splitlines()[-1]
+            assert last.startswith("troth: stopped after round ")
+            assert "of 300, saved in" in last
+            assert last.endswith(f"continue with: troth resume '{out}'")
         done = troth("resume", out, "-q")
         assert done.exit_code == 0, done.output
         same(out, whole)
