@@ -163,8 +163,14 @@ def test_five_hundred_runs_in_a_second(told, tmp_path):
 
 def test_states(told, tmp_path):
     place = told(tmp_path / "r", [0.5, 1.0])
+    summary = (place / "summary.json").read_text()
     (place / "summary.json").unlink()
     with Server(tmp_path, port=0) as server:
+        assert 'id="live"' in server.pages.report(["r"])
+        (place / "summary.json").write_text(summary)  # it ends: cards, and no curves
+        assert server.pages.live(["r"])[0]["state"] == "finished"
+        assert 'id="live"' not in server.pages.report(["r"])
+        (place / "summary.json").unlink()
         (run,) = server.pages.live(["r"])
         assert run["state"] == "stopped" and run["total"] == 4
         assert run["words"].startswith("r: stopped, 4 of 4 rounds; mean accuracy 0.750")
