@@ -13,21 +13,21 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class Deployment:
-    """Who the sites are, what their data look like, and when a round closes.
+    """Names of the sites, format of their data, and when a round closes.
 
     Attributes:
-        sites: their names; client 0 is the first.
-        shape: shape of one example.
-        classes: how many; 0: regression.
-        scale: the value of x that stands for 1.
-        several: whether an example may have several of the labels.
-        features: of the sites' tables, in order: `age`, or `sex=f` for a category.
-        label: the column of the sites' tables that is predicted.
-        labels: names of the classes, in order.
-        quorum: replies with which a round closes; 0: those of all that are asked.
-        deadline: seconds after which a round closes without the others.
-        least: with fewer replies the shared model stays as it is.
-        most_examples: examples that a site is believed to have.
+        sites: Names of the sites; the first is client 0.
+        shape: Shape of one example.
+        classes: Number of classes; 0: regression.
+        scale: Value of x that stands for 1.
+        several: Whether an example may have several of the labels.
+        features: Names of the features, in order: `age`, or `sex=f` for a category.
+        label: Column of the sites' tables to predict.
+        labels: Names of the classes, in order.
+        quorum: Number of replies that close a round; 0: replies of all clients asked.
+        deadline: Seconds after which a round closes without the missing replies.
+        least: Fewest replies for a step; with fewer, the shared model stays.
+        most_examples: Largest number of examples that is credited to a site.
     """
 
     sites: list[str] = field(default_factory=list)

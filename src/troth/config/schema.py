@@ -29,16 +29,16 @@ class Part:
 
 @dataclass(frozen=True)
 class PartitionPart(Part):
-    """Who holds what, and how each client divides it.
+    """How examples are divided among clients, and into training and test.
 
     Attributes:
-        split: shares of training, validation and test; "given": as the data are marked.
-        valid: with "given": share of training that is set aside for validation.
-        min_examples: clients with fewer examples are left out.
-        split_by: what goes into one part as a whole: an example, or all of an owner.
-        leakage: copies of test examples in training: ignore, count or refuse them.
-        conflicting: a second test set of group 1, copied from or held out of the data.
-        correlation: with "held_out": the least share of group 0 in all other data.
+        split: Shares of training, validation and test; "given": the marks in the data.
+        valid: Share of training set aside for validation, with split = "given".
+        min_examples: Fewest examples of a client; clients with fewer are left out.
+        split_by: Unit that stays in one part: an example, or all of an owner.
+        leakage: Copies of test examples in training: allow, record or refuse them.
+        conflicting: Second test set of group 1: none, copied or held_out of the data.
+        correlation: Least share of group 0 in all other data, with "held_out".
     """
 
     split: list[float] | Literal["given"] = field(
@@ -74,13 +74,13 @@ class PartitionPart(Part):
 
 @dataclass(frozen=True)
 class ModelPart(Part):
-    """What is trained.
+    """The model that is trained.
 
     Attributes:
-        normalize: inputs divided by their scale, standardized per feature, or as is.
-        weights: a file to start from: .safetensors, .pt or .pth; empty: none.
-        weights_skip: patterns of the parameters that are not taken from it.
-        freeze: patterns of the parameters that are neither trained nor sent.
+        normalize: Scaling of inputs: by the data's unit, per feature, or none.
+        weights: File of initial weights: .safetensors, .pt or .pth; "": none.
+        weights_skip: Patterns of parameters that are not read from `weights`.
+        freeze: Patterns of parameters that are neither trained nor sent.
     """
 
     normalize: Literal["unit", "pixel", "none"] = "unit"
@@ -101,8 +101,8 @@ class CorruptionPart(Part):
     """What malicious clients do to their data, to how much of it and how often.
 
     Attributes:
-        share: share of a malicious client's training examples, rounded up.
-        redraw: corrupt the clean data anew every round; otherwise once, at first.
+        share: Share of a malicious client's training examples to corrupt, rounded up.
+        redraw: Whether the clean data are corrupted anew in every round.
     """
 
     share: float = 1.0
@@ -114,10 +114,10 @@ class CorruptionPart(Part):
 
 @dataclass(frozen=True)
 class AttackPart(Part):
-    """What malicious clients send, and how far they go.
+    """What malicious clients send, and how strong the attack is.
 
     Attributes:
-        strength: 0 sends what they computed, 1 the attack, more goes beyond it.
+        strength: Factor on the attack; 0: the clients' own updates, 1: the attack.
     """
 
     strength: float = 1.0
@@ -128,14 +128,14 @@ class AttackPart(Part):
 
 @dataclass(frozen=True)
 class PersonalizerPart(Part):
-    """How a client gets its own model; what is not set is as in `[train]`.
+    """How a client gets its own model; keys that are not set are as in `[train]`.
 
     Attributes:
-        lr: its learning rate; not set: that of `[train]`.
-        steps: its steps in a round, or after the last one; not together with epochs.
-        epochs: its epochs; neither: as in `[train]` in rounds, 50 after the last.
-        optimizer: its optimizer; not set: that of `[train]`.
-        augment: random changes of its inputs; not set: those of `[train]`; []: none.
+        lr: Learning rate of the personal model; not set: `train.lr`.
+        steps: Steps in a round, or after the last one; not together with epochs.
+        epochs: Epochs; neither set: as `[train]` in a round, 50 after the last.
+        optimizer: Optimizer of the personal model; not set: `train.optimizer`.
+        augment: Random changes of its inputs; not set: those of `[train]`; []: none.
     """
 
     lr: float | None = None
@@ -154,21 +154,21 @@ class Train:
     """How the shared model is trained; one epoch per round unless something is set.
 
     Attributes:
-        rounds: how many.
-        cohort: clients asked in a round; 0: all.
-        sampling: how they are drawn, without replacement: the name of a sampler.
-        steps: steps of a client in a round; not together with epochs.
-        epochs: epochs of a client in a round; 1 if neither is set.
-        batch: examples in a step; 0: all that a client has.
-        drop_last: leave out the last, shorter batch of an epoch.
-        lr: learning rate.
-        optimizer: how a client follows its gradients.
-        weight_decay: added to every gradient: weight_decay · parameters.
-        schedule: what becomes of the learning rate over the rounds.
-        loss: of one example; "auto" is the model's own or what suits the labels.
-        augment: random changes of inputs, one after another.
-        statistics: of batch normalization: how they are aggregated; "auto": as updates.
-        precision: of the computation; "tf32" and "bfloat16" are faster on a GPU.
+        rounds: Number of rounds.
+        cohort: Number of clients asked in a round; 0: all.
+        sampling: Sampler that draws the clients of a round, without replacement.
+        steps: Steps of a client in a round; not together with epochs.
+        epochs: Epochs of a client in a round; 1 if steps is not set either.
+        batch: Examples in a batch; 0: all examples of the client.
+        drop_last: Whether the last, shorter batch of an epoch is left out.
+        lr: Learning rate of the clients.
+        optimizer: Optimizer of the clients.
+        weight_decay: Weight decay; weight_decay · parameters joins every gradient.
+        schedule: Schedule of the learning rate over the rounds.
+        loss: Loss of one example; "auto": the model's own, or by the labels.
+        augment: Random changes of the training inputs, applied one after another.
+        statistics: Aggregation of batch norm's running statistics; "auto": as updates.
+        precision: Number format; "tf32" and "bfloat16" are faster on a GPU.
     """
 
     rounds: int = 100
@@ -198,14 +198,14 @@ class Train:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """When, and on whom.
+    """When models are evaluated, and on which clients.
 
     Attributes:
-        every: rounds between evaluations; 0: about twenty times in the run.
-        clients: 0: all; else a fixed sample of that many.
-        newcomers: share of the clients, rounded up, that only get a model at the end.
-        newcomer_rounds: that each trains then; 0: as many as the average client.
-        newcomer_examples: that each trains on; 0: all that it has.
+        every: Rounds between evaluations; 0: about twenty evaluations in the run.
+        clients: Number of clients evaluated, a fixed sample; 0: all.
+        newcomers: Share of clients, rounded up, that join after the last round.
+        newcomer_rounds: Rounds a newcomer trains; 0: as many as the average client.
+        newcomer_examples: Examples a newcomer trains on; 0: all its examples.
     """
 
     every: int = 0
@@ -225,20 +225,20 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Availability:
-    """Who is there, who answers, and how far each gets; a 0 switches a key off.
+    """Which clients are present, answer, and finish in time; 0 turns a key off.
 
     Attributes:
-        drop: chance that a client that is asked does not answer.
-        drop_spread: standard deviation of that chance between clients.
-        join: share of the clients, rounded up, that join in a later round.
-        leave: share of the clients, rounded up, that leave for good.
-        period: rounds in which every client is once on and once off.
-        on: rounds in a row of each period that a client is on.
-        schedule: a CSV file (client, first, last): rounds in which a client is there.
-        deadline: when a round ends; 1 is what the median client needs.
-        speed_spread: standard deviation of ln(speed) between clients.
-        speed_noise: standard deviation of ln(speed) of one client from round to round.
-        partial: whether work that the deadline cut is sent ("count") or lost ("drop").
+        drop: Probability that a client does not answer when asked.
+        drop_spread: Standard deviation of this probability between clients.
+        join: Share of the clients, rounded up, that join in a later round.
+        leave: Share of the clients, rounded up, that leave for good.
+        period: Length in rounds of each client's cycle of being present and absent.
+        on: Consecutive rounds of each period in which a client is present.
+        schedule: CSV file (client, first, last) of rounds with a client present.
+        deadline: Length of a round; 1: the median client's time; 0: no limit.
+        speed_spread: Standard deviation of ln(speed) between clients.
+        speed_noise: Standard deviation of ln(speed) of one client between rounds.
+        partial: Work cut off by the deadline: sent ("count") or lost ("drop").
     """
 
     drop: float = 0.0
@@ -278,13 +278,13 @@ class Availability:
 
 @dataclass(frozen=True)
 class Adversary:
-    """Which clients are malicious: a share, a number or a list; at most one of them.
+    """Which clients are malicious: set a share, a number or a list, at most one.
 
     Attributes:
-        fraction: share of the clients that are malicious, rounded up.
-        count: or how many.
-        clients: or which: numbers, the first client being 0.
-        start: a file with the model (one vector, .npy) that their own begin as.
+        fraction: Share of the clients that are malicious, rounded up.
+        count: Number of malicious clients, instead of a fraction.
+        clients: Numbers of the malicious clients, instead; the first client is 0.
+        start: File (.npy, one vector) with the initial model of malicious clients.
     """
 
     fraction: float = 0.0
@@ -328,15 +328,15 @@ class Adversary:
 
 @dataclass(frozen=True)
 class Engine:
-    """How the work is done; none of it changes what is computed.
+    """How the work is done; it does not change what is computed.
 
     Attributes:
-        how: how clients step; "auto" measures.
-        chunk: clients that step together; 0: measured.
-        workers: threads; 0: measured.
-        store: where clients' state is kept; "auto": the first that has room.
-        state_dir: the folder for state on disk; empty: in the folder of the run.
-        device: auto, cpu, cuda, cuda:N or mps; "auto": the fastest there is.
+        how: Way to train clients together; "auto": the fastest when measured.
+        chunk: Number of clients trained together; 0: measured.
+        workers: Number of threads; 0: measured.
+        store: Where clients' state is kept; "auto": the first place with room.
+        state_dir: Folder for state on disk; "": inside the folder of the run.
+        device: Device: auto (the fastest), cpu, cuda, cuda:N or mps.
     """
 
     how: Literal["auto", "loop", "vmap", "compiled", "threads"] = "auto"
@@ -362,8 +362,8 @@ class Checkpoint:
     """How often a run is saved.
 
     Attributes:
-        every: rounds between checkpoints; 0: by time.
-        seconds: seconds between checkpoints.
+        every: Rounds between checkpoints; 0: by time, see `seconds`.
+        seconds: Seconds between checkpoints.
     """
 
     every: int = 0
@@ -375,11 +375,11 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Output:
-    """What a run leaves in its folder beside the tables.
+    """What a run writes to its folder in addition to the tables.
 
     Attributes:
-        personal: write the clients' own models.
-        checkpoint: write checkpoints.
+        personal: Whether the clients' own models are written.
+        checkpoint: Whether checkpoints are written.
     """
 
     personal: bool = True
@@ -395,30 +395,30 @@ class Experiment:
     """A whole experiment; made by `from_dict`, it is complete and checked.
 
     Attributes:
-        seed: everything random follows from it.
-        name: what progress and tables call the run.
-        data: where the examples come from.
-        partition: who holds what, and how each client divides it.
-        features: how the inputs of a table are filled in and standardized.
-        model: what is trained.
-        train: how the shared model is trained.
-        evaluate: when, and on whom.
-        availability: who is there, who answers, and how far each gets.
-        solver: how a client trains the shared model.
-        personalizer: how a client gets its own model.
-        regularizer: what pulls a personal model towards the shared one.
-        adversarial: how adversarial inputs are found, for personalizers that ask.
-        adversary: which clients are malicious.
-        corruption: what malicious clients do to their data.
-        attack: what malicious clients send.
-        filter: what the server does to the updates before it aggregates them.
-        aggregator: how the server combines the updates.
-        server: how the server moves the shared model.
-        engine: how the work is done; none of it changes what is computed.
-        checkpoint: how often a run is saved.
-        output: what a run leaves in its folder beside the tables.
-        deployment: the sites of a real federation.
-        resolved: what a run wrote about itself; not read.
+        seed: Seed of all randomness.
+        name: Name of the run in progress messages and tables.
+        data: Where the examples come from.
+        partition: How examples are divided among clients, and into training and test.
+        features: How the inputs of a table are filled in and standardized.
+        model: The model that is trained.
+        train: How the shared model is trained.
+        evaluate: When models are evaluated, and on which clients.
+        availability: Which clients are present, answer, and finish in time.
+        solver: How a client trains the shared model.
+        personalizer: How a client gets its own model.
+        regularizer: Penalty that pulls a personal model towards the shared one.
+        adversarial: How adversarial inputs are made, for personalizers that use them.
+        adversary: Which clients are malicious.
+        corruption: What malicious clients do to their data.
+        attack: What malicious clients send.
+        filter: What the server does to the updates before it aggregates them.
+        aggregator: How the server combines the updates.
+        server: How the server moves the shared model.
+        engine: How the work is done; it does not change what is computed.
+        checkpoint: How often a run is saved.
+        output: What a run writes to its folder in addition to the tables.
+        deployment: Sites of a real federation.
+        resolved: Values that a run recorded about itself; ignored when read.
     """
 
     seed: int = 0
