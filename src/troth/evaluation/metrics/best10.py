@@ -12,9 +12,9 @@ def best10(values: np.ndarray, higher_is_better: bool = True) -> float:
     """Average over the ⌈n/10⌉ clients that are served best (q-FFL, Table 1).
 
     Args:
-        values: one number per client; NaN are left out before the tenth is taken.
-        higher_is_better: whether the highest (an accuracy) or the lowest (a loss, an
-            error) values are the best.
+        values: One number per client; NaN are left out before the tenth is taken.
+        higher_is_better: Whether the highest values (an accuracy) or the lowest (a
+            loss, an error) are the best.
 
     Returns:
         The average; NaN without a value.

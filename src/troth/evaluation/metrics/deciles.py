@@ -15,7 +15,7 @@ def deciles(values: np.ndarray) -> list[float]:
     client is exactly that client's value, and an infinite neighbor does not spoil it.
 
     Args:
-        values: one number per client; NaN are left out.
+        values: One number per client; NaN are left out.
 
     Returns:
         Eleven numbers that do not decrease; all NaN without a value.

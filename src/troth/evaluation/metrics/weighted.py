@@ -11,8 +11,8 @@ def weighted(values: np.ndarray, size: np.ndarray) -> float:
     With the sizes of the test sets, the accuracy on all test examples pooled.
 
     Args:
-        values: one number per client; NaN are left out, with their size.
-        size: how many examples stand behind each; a client with 0 does not count.
+        values: One number per client; NaN are left out, with their size.
+        size: Number of examples of each client; a client with 0 does not count.
 
     Returns:
         The average; NaN without an example.

@@ -12,9 +12,9 @@ def worst10(values: np.ndarray, higher_is_better: bool = True) -> float:
     """Average over the ⌈n/10⌉ clients that are served worst (q-FFL, Table 1).
 
     Args:
-        values: one number per client; NaN are left out before the tenth is taken.
-        higher_is_better: whether the lowest (an accuracy) or the highest (a loss, an
-            error) values are the worst.
+        values: One number per client; NaN are left out before the tenth is taken.
+        higher_is_better: Whether the lowest values (an accuracy) or the highest (a
+            loss, an error) are the worst.
 
     Returns:
         The average; NaN without a value.

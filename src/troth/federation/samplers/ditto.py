@@ -14,16 +14,16 @@ from troth.federation.samplers import There, present
 def ditto(
     cohort: int, size: np.ndarray, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
-    """Ask the very clients that the Ditto authors' code asks in a round, in its order.
+    """Ask the same clients in a round as the Ditto authors' code, in the same order.
 
-    It draws by size and seeds numpy with the round + 4, whatever the seed of the run.
-    The accuracy after the last round of an attack depends in part on who was asked in
-    the last few.
+    That code draws clients in proportion to their sizes, with numpy's seed set to
+    round + 4, not the run's. After an attack, the accuracy of the last round depends in
+    part on which clients were asked in the last few rounds.
 
     Args:
-        cohort: how many are asked, of those that have examples.
-        size: [n] how many training examples each has.
-        there: who is present in a round; absent clients leave a smaller cohort.
+        cohort: Number of clients asked, of those that have examples.
+        size: [n] number of training examples of each client.
+        there: Function (round, ids) → mask of clients present; None: all are.
 
     Returns:
         Round → ids, in the order of the code.

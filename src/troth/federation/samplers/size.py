@@ -13,18 +13,18 @@ from troth.federation.samplers import There, present
 def size(
     seed: int, cohort: int, size: np.ndarray, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
-    """Draw clients one after another, by size among those not yet drawn.
+    """Draw clients in proportion to their sizes, without replacement.
 
-    The law of numpy's `choice` with p ∝ size and without replacement, among those
-    present. Draws with replacement are repeated until enough clients are distinct;
-    where many come twice, a race of exponentials decides the rest (the same law). Only
-    drawn clients are looked at, but for that race.
+    One after another, by numpy's law of `choice` with p ∝ size, among those present.
+    Draws with replacement are repeated until enough clients are distinct; where many
+    come twice, a race of exponentials decides the rest (the same law). Only drawn
+    clients are looked at, but for that race.
 
     Args:
-        seed: of the experiment.
-        cohort: how many are asked; fewer, if fewer are present.
-        size: [n] how many training examples each has.
-        there: who is present in a round.
+        seed: Seed of the experiment.
+        cohort: Number of clients asked; fewer, if fewer are present.
+        size: [n] number of training examples of each client.
+        there: Function (round, ids) → mask of clients present; None: all are.
 
     Returns:
         Round → ids, ascending.

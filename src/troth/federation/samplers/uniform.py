@@ -1,4 +1,4 @@
-"""Every client alike."""
+"""Every client with the same probability."""
 
 from collections.abc import Callable
 
@@ -19,10 +19,10 @@ def uniform(
     the cohort, which is then smaller.
 
     Args:
-        seed: of the experiment.
-        n: how many clients there are.
-        cohort: how many are asked.
-        there: who is present in a round.
+        seed: Seed of the experiment.
+        n: Number of clients.
+        cohort: Number of clients asked.
+        there: Function (round, ids) → mask of clients present; None: all are.
 
     Returns:
         Round → ids, ascending.

@@ -46,13 +46,13 @@ def afl(
     number.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         loss: [n] reported loss of w on each client's training data.
         memory: [K, 2] float64: id (below 2^53) and λ of every client seen; empty at
             first.
-        note: receives the weights.
-        lr: of λ; 0 keeps it equal, the mean. Weights are about 1/K: if losses differ by
-            about 1, lr above 1/K leaves few clients any weight.
+        note: Receives the weights.
+        lr: Learning rate of λ; 0 keeps λ equal, the mean. Weights are about 1/K: if
+            losses differ by about 1, lr above 1/K leaves few clients any weight.
 
     Returns:
         The step of the shared model [d], and the memory.

@@ -33,10 +33,10 @@ def bulyan(
 
     Args:
         messages: one update per client.
-        note: receives a mask of the rows that Krum chose.
-        f: rows that may be malicious; 0 is the mean.
-        strict: refuse n < 4f + 3. Otherwise Krum chooses at least one row, and at least
-            the middle one or two values of a coordinate count.
+        note: Receives a mask of the rows that Krum chose.
+        f: Number of rows that may be malicious; 0 is the mean.
+        strict: Whether n < 4f + 3 is refused. Otherwise Krum chooses at least one row,
+            and at least the middle one or two values of a coordinate count.
 
     Returns:
         The step of the shared model [d].

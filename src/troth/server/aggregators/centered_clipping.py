@@ -40,13 +40,13 @@ def centered_clipping(
 
     Args:
         messages: one update per client.
-        memory: the result of the last round; empty at first.
-        note: receives a mask of the clipped rows.
-        tau: farthest that a row counts, above 0; large values give the mean.
-        iterations: how often to repeat; more come nearer to the rows.
-        remember: start at the last round's result; false always starts at 0.
-        f: rows that may be malicious; the result does not depend on it.
-        strict: refuse 2f ≥ n; false goes on without the guarantee.
+        memory: Result of the last round; empty at first.
+        note: Receives a mask of the clipped rows.
+        tau: Radius τ > 0 of the clipping around v; large values give the mean.
+        iterations: Number of clipping steps; with more, v comes nearer to the rows.
+        remember: Whether to start at the last round's result; false always starts at 0.
+        f: Number of rows that may be malicious; the result does not depend on f.
+        strict: Whether 2f ≥ n is refused; false goes on without the guarantee.
 
     Returns:
         The step of the shared model [d], and the memory.

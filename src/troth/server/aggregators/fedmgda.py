@@ -41,8 +41,8 @@ def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Ten
     Args:
         messages: one update per client.
         note: receives the weights.
-        eps: in [0, 1]. 0 is the mean of the unit rows; from 1 − 1/n on, the shortest
-            vector of their convex hull.
+        eps: Largest distance of a weight from 1/n, in [0, 1]. 0 is the mean of the unit
+            rows; from 1 − 1/n on, the shortest vector of their convex hull.
 
     Returns:
         The step of the shared model [d].

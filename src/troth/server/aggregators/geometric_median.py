@@ -46,13 +46,13 @@ def geometric_median(
 
     Args:
         messages: one update per client.
-        note: receives the weights; the result is the rows' mean under them.
-        nu: smoothing, above 0; large values lead to the mean.
-        tolerance: length of the gradient that is as good as 0, above 0.
-        iterations: most steps.
+        note: Receives the weights; the result is the rows' mean under them.
+        nu: Smoothing ν > 0 of the distances; large values lead to the mean.
+        tolerance: Length of the gradient, above 0, at which the iteration stops.
+        iterations: Largest number of steps.
         f: rows that may be malicious; the result does not depend on it.
-        strict: refuse 2f ≥ n, and a tolerance that is not reached; false takes the
-            point that was reached.
+        strict: Whether 2f ≥ n and a missed tolerance are refused; false takes the last
+            point.
 
     Returns:
         The step of the shared model [d].

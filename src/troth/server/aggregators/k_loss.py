@@ -31,10 +31,10 @@ def k_loss(
 
     Args:
         messages: one update per client.
-        loss: [n] reported; NaN counts as infinite.
-        note: receives a mask of the chosen row.
-        f: larger losses to pass over; 0 takes the largest.
-        strict: refuse f ≥ n. Otherwise the smallest loss is taken there.
+        loss: [n] reported losses; NaN counts as infinite.
+        note: Receives a mask of the chosen row.
+        f: Number of larger losses to pass over; 0 takes the largest loss.
+        strict: Whether f ≥ n is refused. Otherwise the smallest loss is taken there.
 
     Returns:
         The step of the shared model [d].

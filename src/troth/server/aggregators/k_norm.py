@@ -27,9 +27,9 @@ def k_norm(
 
     Args:
         messages: one update per client.
-        note: receives a mask of the rows kept.
-        f: rows to drop; 0 is the mean.
-        strict: refuse f ≥ n. Otherwise the shortest row is always kept.
+        note: Receives a mask of the rows kept.
+        f: Number of rows to drop; 0 is the mean.
+        strict: Whether f ≥ n is refused. Otherwise the shortest row is always kept.
 
     Returns:
         The step of the shared model [d].

@@ -33,15 +33,15 @@ def krum(
     Args:
         messages: one update per client.
         note: receives a mask of the chosen row.
-        f: rows that may be malicious. 0 is not the mean: one row is still chosen.
-        neighbors: how many nearest others count: "blanchard" n − f − 2 (so do the Ditto
-            authors, who add the row itself, at distance 0); "byzfl" n − f − 1 (as that
-            package does).
-        ties: which of equal scores is taken: "id" that of the lowest client id (the
-            paper), "first" the row that comes first (the Ditto authors; the client
+        f: Number of rows that may be malicious; with 0, one row is still chosen.
+        neighbors: Number of nearest rows in a score. "blanchard": n − f − 2 (so do the
+            Ditto authors, who add the row itself, at distance 0); "byzfl": n − f − 1
+            (as that package does).
+        ties: Row taken among equal scores. "id": that of the lowest client id (the
+            paper); "first": the row that comes first (the Ditto authors; the client
             drawn first, if `train.sampling` keeps that order).
-        strict: refuse n < 2f + 3. Otherwise, with no neighbor left to count, all scores
-            are 0.
+        strict: Whether n < 2f + 3 is refused. If not, and no neighbor is left to count,
+            all scores are 0.
 
     Returns:
         The step of the shared model [d].

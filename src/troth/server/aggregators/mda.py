@@ -42,12 +42,12 @@ def mda(
 
     Args:
         messages: one update per client.
-        note: receives a mask of the chosen rows.
+        note: Receives a mask of the chosen rows.
         f: rows that may be malicious; 0 is the mean.
-        limit: most steps of the search; beyond, it refuses. A step takes some 40 µs at
-            n = 100. Up to a million subsets need far fewer than the default; with more,
-            an adversary may send rows that make the search long.
-        strict: refuse n < 2f + 1. Otherwise at least one row is taken.
+        limit: Largest number of search steps; a longer search is refused. A step takes
+            some 40 µs at n = 100. Up to a million subsets need far fewer than the
+            default; with more, an adversary may send rows that make the search long.
+        strict: Whether n < 2f + 1 is refused. Otherwise at least one row is taken.
 
     Returns:
         The step of the shared model [d].

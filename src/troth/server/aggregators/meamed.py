@@ -27,7 +27,7 @@ def meamed(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Ten
     Args:
         messages: one update per client.
         f: rows that may be malicious; 0 is the mean.
-        strict: refuse 2f ≥ n; false keeps at least the one closest value.
+        strict: Whether 2f ≥ n is refused; false keeps at least the one closest value.
 
     Returns:
         The step of the shared model [d].

@@ -18,9 +18,8 @@ def median(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Ten
 
     Args:
         messages: one update per client.
-        f: rows that may be malicious; the result does not depend on it, its guarantee
-            does.
-        strict: refuse 2f ≥ n; false goes on without the guarantee.
+        f: Number of rows that may be malicious; only the guarantee depends on f.
+        strict: Whether 2f ≥ n is refused; false goes on without the guarantee.
 
     Returns:
         The step of the shared model [d].

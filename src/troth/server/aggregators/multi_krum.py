@@ -29,13 +29,13 @@ def multi_krum(
     Args:
         messages: one update per client.
         note: receives a mask of the chosen rows.
-        f: rows that may be malicious; 0 with m = 0 is the mean.
-        m: rows to average; 1 is Krum; 0 means n − f (the Ditto authors' code).
-        neighbors: as for `krum`.
-        ties: as for `krum`; with n = 10 and f = 8 no neighbor counts, and the Ditto
-            authors' code takes the two clients that were drawn first.
-        strict: refuse n < 2f + 3 and m > n − f. Otherwise at least one row and at most
-            all are taken; with no neighbor left to count, all scores are 0.
+        f: Number of rows that may be malicious; 0 with m = 0 is the mean.
+        m: Number of rows to average; 1: Krum; 0: n − f (the Ditto authors' code).
+        neighbors: Number of nearest rows in a score, as for `krum`.
+        ties: Order of equal scores, as for `krum`. With n = 10 and f = 8 no neighbor
+            counts, and the Ditto authors' code takes the two clients drawn first.
+        strict: Whether n < 2f + 3 and m > n − f are refused. Otherwise at least one row
+            and at most all are taken; with no neighbor left to count, all scores are 0.
 
     Returns:
         The step of the shared model [d].

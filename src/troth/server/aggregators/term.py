@@ -37,8 +37,8 @@ def term(
         messages: one update per client.
         loss: [n] reported loss of w on each client's training data.
         note: receives the weights.
-        t: the tilt. 0 is the mean; positive favors large losses, towards the worst
-            client alone; negative favors small ones.
+        t: Tilt t. 0 is the mean; positive favors large losses, towards the worst client
+            alone; negative favors small ones.
 
     Returns:
         The step of the shared model [d].

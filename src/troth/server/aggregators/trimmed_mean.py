@@ -25,7 +25,7 @@ def trimmed_mean(
     Args:
         messages: one update per client.
         f: rows that may be malicious; 0 is the mean.
-        strict: refuse 2f ≥ n; false keeps the middle one or two there, the median.
+        strict: Whether 2f ≥ n is refused; false takes the median there.
 
     Returns:
         The step of the shared model [d].

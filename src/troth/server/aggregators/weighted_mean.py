@@ -21,7 +21,7 @@ def weighted_mean(messages: Messages, note: Note = silent) -> Tensor:
     decides alone.
 
     Args:
-        messages: one update per client, and the reported sizes.
+        messages: One update per client, and the reported sizes.
         note: receives the weights.
 
     Returns:

@@ -28,9 +28,9 @@ def alie(messages: Messages, hostile: Tensor, *, z: float = 0.0) -> Messages:
     Args:
         messages: one update per client.
         hostile: [n] mask of malicious clients.
-        z: how many standard deviations; 0 means as many as the paper's formula allows
-            (`supported`: next to none if few are malicious; byzfl's default is 1.5), a
-            negative one goes to the other side.
+        z: Number of standard deviations; 0: as many as the paper's formula allows.
+            These are next to none if few are malicious (`supported`); byzfl's default
+            is 1.5. A negative z goes to the other side.
 
     Returns:
         The messages, with attacked updates.

@@ -60,26 +60,26 @@ def counter_gradient(
     Args:
         messages: one update per client.
         hostile: [n] mask of malicious clients.
-        broadcast: what was sent to the clients.
-        round_: the number of the round.
-        memory: ρ', what it sent then, its estimate (knows = "others": what those sent),
-            η then, the round; empty at first.
-        target: a file with the model that it wants, as one vector: .npy, or .npz with
-            an array `target`.
-        aim: whose model is to reach it.
-        eta: the server's learning rate; "auto": from the experiment.
-        over: whether the server adds messages up or takes their mean; "auto": from the
+        broadcast: Broadcast of the server to the clients.
+        round_: Number of the round.
+        memory: ρ', its last message, its estimate, η then, the round; empty at first.
+            With knows = "others" the estimate is what those sent.
+        target: File with the wanted model, as one vector: .npy, or .npz with an array
+            `target`.
+        aim: Model that is to reach the target: the shared one or the clients' own.
+        eta: Learning rate of the server; "auto": from the experiment.
+        over: Whether the server adds messages up or takes their mean. "auto": from the
             experiment (any rule but `sum` counts as a mean).
-        radius: longest plausible message; "auto": from `coupled` and its regularizer,
-            and with any other personalizer inf, which shortens nothing.
-        lam: λ of the coupling, for aim = "local"; "auto": from `coupled`.
-        knows: what the estimate is made of: Eq. 6 ("history"), or what the others
-            really sent in the round before.
-        infers: whether ρ − ρ' reveals what was sent in all (Eq. 6); else the estimate
-            keeps its value, at first 0. "auto": with server `sgd` without momentum and
-            aggregator `sum` or `mean`.
-        pace: how much of the way ρ goes in a round; 1 is Eq. 7. Less where the others'
-            own models need rounds to follow: with aim = "local" ρ else overshoots.
+        radius: Length of the longest plausible message. "auto": from `coupled` and its
+            regularizer, and with any other personalizer inf, which shortens nothing.
+        lam: Weight λ of the coupling, for aim = "local"; "auto": from `coupled`.
+        knows: Source of the estimate: Eq. 6 ("history"), or what the others really sent
+            in the round before.
+        infers: Whether ρ − ρ' reveals the sum of all messages (Eq. 6); else the
+            estimate keeps its value, at first 0. "auto": with server `sgd` without
+            momentum and aggregator `sum` or `mean`.
+        pace: Share of the way that ρ goes in a round; 1 is Eq. 7. With aim = "local" a
+            smaller pace keeps ρ from overshooting while the others' own models follow.
 
     Returns:
         The messages, with attacked updates, and the memory.

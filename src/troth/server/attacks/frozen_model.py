@@ -38,9 +38,9 @@ def frozen_model(
         messages: one update per client.
         hostile: [n] mask of malicious clients.
         broadcast: what was sent to the clients.
-        target: a file with θ♠ as one vector: .npy, or .npz with an array `target`.
-        lam: λ of the coupling; "auto": from `coupled`.
-        regularizer: R; "auto": the experiment's.
+        target: File with θ♠ as one vector: .npy, or .npz with an array `target`.
+        lam: Weight λ of the coupling; "auto": from `coupled`.
+        regularizer: Regularizer R; "auto": the experiment's.
 
     Returns:
         The messages, with attacked updates.

@@ -31,9 +31,9 @@ def gaussian(
     Args:
         messages: one update per client.
         hostile: [n] mask of malicious clients.
-        key: of the round's draws.
-        mean: of every number.
-        std: of every number; 0 sends `mean` everywhere.
+        key: Key of the round's random draws.
+        mean: Mean of every number.
+        std: Standard deviation of every number; 0 sends `mean` everywhere.
 
     Returns:
         The messages, with attacked updates.

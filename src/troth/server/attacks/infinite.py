@@ -25,7 +25,7 @@ def infinite(
     Args:
         messages: one update per client.
         hostile: [n] mask of malicious clients.
-        value: what every number is.
+        value: Value of every number.
 
     Returns:
         The messages, with attacked updates.

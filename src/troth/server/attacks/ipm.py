@@ -25,7 +25,7 @@ def ipm(messages: Messages, hostile: Tensor, *, epsilon: float = EPSILON) -> Mes
     Args:
         messages: one update per client.
         hostile: [n] mask of malicious clients.
-        epsilon: how far back; 0 sends zeros, 1 the opposite of the mean.
+        epsilon: Factor on the reversed mean; 0 sends zeros, 1 the opposite of the mean.
 
     Returns:
         The messages, with attacked updates.

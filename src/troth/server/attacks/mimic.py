@@ -34,9 +34,9 @@ def mimic(
     Args:
         messages: one update per client.
         hostile: [n] mask of malicious clients.
-        memory: z times its singular value [d], empty at first.
-        client: whose row to copy; if it is not in the round, or its row is not finite,
-            the lowest benign id. −1 chooses as above.
+        memory: Direction z times its singular value [d]; empty at first.
+        client: Client id to copy; −1 chooses as above. If the client is not in the
+            round, or its row is not finite, the lowest benign id is copied.
 
     Returns:
         The messages, with attacked updates, and the memory.

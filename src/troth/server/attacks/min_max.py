@@ -31,7 +31,7 @@ def min_max(
 
     A single benign row is sent as it is.
 
-    Threat model: knows all benign updates of the round, not the defence; controls the
+    Threat model: knows all benign updates of the round, not the defense; controls the
     messages of all malicious clients, which act as one.
 
     Departs: the paper halves its way to γ; each condition is a quadratic in γ, solved
@@ -41,7 +41,7 @@ def min_max(
     Args:
         messages: one update per client.
         hostile: [n] mask of malicious clients.
-        direction: p: "std" is −σ, "unit" −μ/‖μ‖, "sign" −sign(μ).
+        direction: Direction p: "std" is −σ, "unit" −μ/‖μ‖, "sign" −sign(μ).
 
     Returns:
         The messages, with attacked updates.

@@ -21,7 +21,7 @@ def min_sum(
 
     A single benign row is sent as it is.
 
-    Threat model: knows all benign updates of the round, not the defence; controls the
+    Threat model: knows all benign updates of the round, not the defense; controls the
     messages of all malicious clients, which act as one.
 
     Departs: the paper halves its way to γ. With c_i = u_i − μ, whose sum is 0, the left
@@ -31,7 +31,7 @@ def min_sum(
     Args:
         messages: one update per client.
         hostile: [n] mask of malicious clients.
-        direction: p: "std" is −σ, "unit" −μ/‖μ‖, "sign" −sign(μ).
+        direction: Direction p: "std" is −σ, "unit" −μ/‖μ‖, "sign" −sign(μ).
 
     Returns:
         The messages, with attacked updates.

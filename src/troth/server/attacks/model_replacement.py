@@ -23,7 +23,7 @@ def model_replacement(
     Args:
         messages: one update per client.
         hostile: [n] mask of malicious clients.
-        factor: what to multiply by; 0 means the number of messages, 1 is no attack.
+        factor: Factor on the updates; 0: the number of messages, 1: no attack.
 
     Returns:
         The messages, with attacked updates.

@@ -1,4 +1,4 @@
-"""A little is enough, with the strength that hurts the defence in use most.
+"""A little is enough, with the strength that hurts the defense in use most.
 
 References: baruch2019little, shejwalkar2021manipulating, allouah2023fixing.
 """
@@ -17,7 +17,7 @@ def optimal_alie(
     *,
     evaluations: int = 20,
 ) -> Messages:
-    """Send mean − z·std of the benign updates, with the worst z for the defence.
+    """Send mean − z·std of the benign updates, with the worst z for the defense.
 
     As `alie`, with the z that maximizes ‖defence(attacked) − mean‖ over those tried:
     its own z first, so it never does less harm than `alie` by that measure, then a
@@ -34,8 +34,8 @@ def optimal_alie(
     Args:
         messages: one update per client.
         hostile: [n] mask of malicious clients.
-        defence: messages → the step that the server would take.
-        evaluations: how often the defence is tried in a round; 1 is `alie`.
+        defence: Function from messages to the step that the server would take.
+        evaluations: Number of trials of the defense in a round; 1 is `alie`.
 
     Returns:
         The messages, with attacked updates.

@@ -1,4 +1,4 @@
-"""Inner product manipulation, with the strength that hurts the defence in use most.
+"""Inner product manipulation, with the strength that hurts the defense in use most.
 
 References: xie2020fall, shejwalkar2021manipulating, allouah2023fixing.
 """
@@ -17,7 +17,7 @@ def optimal_ipm(
     *,
     evaluations: int = 20,
 ) -> Messages:
-    """Send −epsilon times the benign mean, with the worst epsilon for the defence.
+    """Send −epsilon times the benign mean, with the worst epsilon for the defense.
 
     As `ipm`, with the ε that maximizes ‖defence(attacked) − mean‖ over those tried: the
     default of `ipm` first, so it never does less harm than that by this measure, then a
@@ -33,8 +33,8 @@ def optimal_ipm(
     Args:
         messages: one update per client.
         hostile: [n] mask of malicious clients.
-        defence: messages → the step that the server would take.
-        evaluations: how often the defence is tried in a round; 1 is `ipm`.
+        defence: Function from messages to the step that the server would take.
+        evaluations: Number of trials of the defense in a round; 1 is `ipm`.
 
     Returns:
         The messages, with attacked updates.

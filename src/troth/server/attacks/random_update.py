@@ -35,9 +35,9 @@ def random_update(
         messages: one update per client.
         hostile: [n] mask of malicious clients.
         key: of the round's draws.
-        scale: factor on the standard deviation; 0 sends zeros.
-        std: a fixed one in place of s_i (the authors' StackOverflow code has 1); 0
-            means the client's own.
+        scale: Factor on the standard deviation; 0 sends zeros.
+        std: Fixed standard deviation in place of s_i; 0 means the client's own s_i. The
+            authors' StackOverflow code has 1.
 
     Returns:
         The messages, with attacked updates.

@@ -1,4 +1,4 @@
-"""The opposite of what was learned.
+"""Updates of the opposite sign.
 
 References: allenzhu2021byzantine.
 """
@@ -19,7 +19,7 @@ def sign_flip(
     factor: float = 1.0,
     of: Literal["own", "benign"] = "own",
 ) -> Messages:
-    """Turn malicious updates back: −factor times their own, or times the benign mean.
+    """Reverse malicious updates: −factor times their own, or times the benign mean.
 
     With "own" client i sends −factor·u_i (an own update that is not finite goes out as
     it is); with "benign" all send −factor·(1/k)·Σ u_j over the k benign rows, as in the
@@ -31,8 +31,9 @@ def sign_flip(
     Args:
         messages: one update per client.
         hostile: [n] mask of malicious clients.
-        factor: how far back; 0 sends zeros. What overflows stops at the largest number.
-        of: what is turned.
+        factor: Factor on the reversed update; 0: zeros. Overflow stops at the largest
+            number.
+        of: Update that is reversed: the client's "own", or the "benign" mean.
 
     Returns:
         The messages, with attacked updates.

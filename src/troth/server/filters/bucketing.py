@@ -31,8 +31,8 @@ def bucketing(
     Args:
         messages: one update per client.
         key: of the round's draws.
-        note: receives the client whose bucket each row went into.
-        s: rows in a bucket; 1 only changes their order.
+        note: Receives the client whose bucket each row went into.
+        s: Number of rows in a bucket; 1 only changes their order.
 
     Returns:
         The messages, one per bucket.

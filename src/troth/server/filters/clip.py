@@ -27,8 +27,8 @@ def clip(messages: Messages, note: Note = silent, *, radius: float = 0.0) -> Mes
 
     Args:
         messages: one update per client.
-        note: receives a mask of the shortened rows.
-        radius: longest allowed update; 0: the median length.
+        note: Receives a mask of the shortened rows.
+        radius: Length of the longest allowed update; 0: the median length.
 
     Returns:
         The messages, with shortened updates.

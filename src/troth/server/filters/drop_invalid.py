@@ -1,4 +1,4 @@
-"""Messages that are no vector of numbers do not count."""
+"""Removal of messages with invalid numbers or lengths."""
 
 import torch
 
@@ -14,7 +14,7 @@ def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
     Guarantee: every row that is left is finite and as long as w.
 
     Args:
-        broadcast: what was sent to the clients, for its lengths.
+        broadcast: Broadcast of the server to the clients, for its lengths.
         messages: one update per client.
 
     Returns:

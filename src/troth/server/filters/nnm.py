@@ -25,8 +25,8 @@ def nnm(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Messag
 
     Args:
         messages: one update per client.
-        f: rows that may be malicious; 0 makes every row the mean.
-        strict: refuse 2f ≥ n; false goes on, and leaves a row alone where f ≥ n − 1.
+        f: Number of rows that may be malicious; 0 makes every row the mean.
+        strict: Whether 2f ≥ n is refused; false leaves a row alone where f ≥ n − 1.
 
     Returns:
         The messages, with mixed updates and extras.

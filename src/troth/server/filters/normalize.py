@@ -23,7 +23,7 @@ def normalize(messages: Messages, *, length: float = 1.0) -> Messages:
 
     Args:
         messages: one update per client.
-        length: of every update from then on, above 0.
+        length: Length of every update after the filter, above 0.
 
     Returns:
         The messages, with scaled updates.

@@ -27,9 +27,9 @@ def plausible(
 
     Args:
         messages: one update per client.
-        radius: of the ball; "auto": λ times the longest gradient of the regularizer,
+        radius: Radius of the ball. "auto": λ times the regularizer's longest gradient,
             from the experiment's personalizer `coupled` and its regularizer.
-        slack: share by which a row may be longer, for rounding.
+        slack: Share by which a row may exceed the radius, for rounding.
 
     Returns:
         The messages that are left.

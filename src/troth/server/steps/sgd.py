@@ -24,10 +24,10 @@ def sgd(
 
     Args:
         broadcast: what the round began with.
-        step: the aggregated update.
-        memory: m, with momentum; empty at first.
-        lr: how much of the step is taken; 1 all of it, 0 none.
-        momentum: how much of the steps before is kept; 0 none, below 1.
+        step: Aggregated update.
+        memory: Momentum m; empty at first.
+        lr: Learning rate of the server: 1 takes the whole step, 0 none.
+        momentum: Share of the earlier steps that is kept, below 1; 0: none.
 
     Returns:
         The next shared model [d], and the memory.

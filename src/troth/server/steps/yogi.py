@@ -33,7 +33,7 @@ def yogi(
         memory: [2, d] m and √v; empty at first.
         lr: of the server.
         beta1: of the first moment; 0 keeps none, 1 never moves.
-        beta2: of the second; 1 never changes it from 0.
+        beta2: Decay rate β₂ of the second moment v; 1 never changes v from 0.
         tau: τ > 0, how much adaptivity: w moves by lr·m/τ where v is small beside τ².
 
     Returns:
