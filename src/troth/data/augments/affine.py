@@ -24,11 +24,11 @@ def affine(
     Training Setup), by `deformations.affine`. Bytes become float32.
 
     Args:
-        x: [b, c, h, w].
-        key: [b] one per example.
-        sigma: standard deviation; coordinates are −1 to 1 in the image.
-        interpolation: how a value between pixels is read.
-        padding: what stands outside: 0, the nearest pixel, the mirrored image.
-        frame: what −1 and 1 are (`deformations.affine`).
+        x: [b, c, h, w] images.
+        key: [b] one key per example.
+        sigma: Standard deviation σ; coordinates are −1 to 1 in the image.
+        interpolation: Way to read a value between pixels.
+        padding: Filling outside the image: 0, the nearest pixel, or the mirrored image.
+        frame: Position of −1 and 1 (`deformations.affine`).
     """
     return deformed("affine", x, key, sigma, interpolation, padding, frame)

@@ -26,10 +26,10 @@ def crop(
     uniform over the (2·padding + 1)² there are.
 
     Args:
-        x: [b, c, h, w].
-        key: [b] one per example.
-        padding: pixels on each side; 0 leaves images alone.
-        fill: what stands outside: 0, the nearest pixel, or the mirrored image.
+        x: [b, c, h, w] images.
+        key: [b] one key per example.
+        padding: Pixels of padding on each side; 0 leaves images alone.
+        fill: Filling outside the image: 0, the nearest pixel, or the mirrored image.
     """
     expect_images("crop", x)
     b, _, h, w = x.shape

@@ -12,9 +12,9 @@ def flip(x: Tensor, key: Tensor, *, p: float = 0.5) -> Tensor:
     """Mirror an image left to right, with probability p.
 
     Args:
-        x: [b, c, h, w].
-        key: [b] one per example.
-        p: how often; 0 never, 1 always.
+        x: [b, c, h, w] images.
+        key: [b] one key per example.
+        p: Probability of a flip; 0 never, 1 always.
     """
     if not 0 <= p <= 1:
         raise Refusal(f"flip's p = {p} must be a probability, 0 to 1")

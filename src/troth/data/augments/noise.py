@@ -16,10 +16,10 @@ def noise(x: Tensor, key: Tensor, scale: float, *, sigma: float = 0.1) -> Tensor
     certifies is a model under this very noise.
 
     Args:
-        x: [b, ...].
-        key: [b] one per example.
-        scale: the value of x that stands for 1 (255 for bytes).
-        sigma: standard deviation where the data's range is 0 to 1; 0 adds none.
+        x: [b, ...] inputs.
+        key: [b] one key per example.
+        scale: Value of x that stands for 1 (255 for bytes).
+        sigma: Standard deviation where the data's range is 0 to 1; 0 adds none.
     """
     if not 0 <= sigma < float("inf"):
         raise Refusal(f"noise's sigma = {sigma} must be a finite number of at least 0")

@@ -26,12 +26,12 @@ def rotation(
     Training Setup), by `deformations.rotation`. Bytes become float32.
 
     Args:
-        x: [b, c, h, w].
-        key: [b] one per example.
-        sigma: the largest angle in radians; π is every angle.
-        interpolation: how a value between pixels is read.
-        padding: what stands outside: 0, the nearest pixel, the mirrored image.
-        frame: what −1 and 1 are (`deformations.affine`).
+        x: [b, c, h, w] images.
+        key: [b] one key per example.
+        sigma: Largest angle in radians; π allows every angle.
+        interpolation: Way to read a value between pixels.
+        padding: Filling outside the image: 0, the nearest pixel, or the mirrored image.
+        frame: Position of −1 and 1 (`deformations.affine`).
 
     Departs: the authors' σ counts in half turns; their 0.1 is 0.1π here, their 0.5 is
         π/2.

@@ -10,11 +10,11 @@ from troth.data.corruptions.random_labels import random_labels
 
 
 def auto(x: Tensor, y: Tensor, classes: int, key: Tensor) -> tuple[Tensor, Tensor]:
-    """Two classes are flipped, more are drawn at random (attack A1, authors' code).
+    """Flipped labels with two classes, random ones with more (attack A1).
 
-    The code flips the labels of CelebA and Vehicle (`flip_labels`) and draws those of
-    Fashion MNIST and FEMNIST uniformly (`random_labels`). Where an example may have
-    several labels, each is drawn; a regression is refused.
+    The authors' code flips the labels of CelebA and Vehicle (`flip_labels`) and draws
+    those of Fashion MNIST and FEMNIST uniformly (`random_labels`). With several labels
+    per example, each label is drawn at random. Regression is refused.
     Threat model: knows nothing of the others; controls its own training data and
     nothing else.
     """

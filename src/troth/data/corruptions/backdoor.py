@@ -42,14 +42,14 @@ def backdoor(
     its message too (Bagdasaryan et al.).
 
     Args:
-        x: [m, channels, height, width] images; data that are none are refused.
+        x: [m, channels, height, width] images; other data are refused.
         y: [m] labels, or [m, C] of 0 and 1.
-        classes: C.
-        scale: the value of x that stands for 1 (255 for bytes).
-        target: the label that the trigger is to bring about.
-        size: pixels of a side of the square; that of the image paints all of it.
-        corner: where the square is.
-        value: its color in units of scale, 0 black and 1 white, in all channels.
+        classes: Number of classes C.
+        scale: Value of x that stands for 1 (255 for bytes).
+        target: Label that the trigger is to bring about.
+        size: Side of the square in pixels; the image's own paints all of it.
+        corner: Corner of the square.
+        value: Color of the square in units of scale, 0 black and 1 white.
     """
     about = x, y, classes, scale
     shown, _ = aim(*about, target=target, size=size, corner=corner, value=value)

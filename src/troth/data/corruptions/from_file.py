@@ -65,23 +65,23 @@ def from_file(
     client's loss is a mean.
 
     Args:
-        x: [k, …] the examples to replace.
-        y: [k, …] their labels.
-        classes: C; 0 is regression.
-        key: draws which examples of the file.
-        scale: the value of the data set's x that stands for 1.
-        seat: the client's number among the malicious ones.
-        seats: how many these are.
-        path: the file.
-        take: fill = as many as are replaced, drawn without replacement, and from the
-            first of them again where the file has fewer; all = all of the file, so
-            that the client's number of examples changes; share = the same, shared out
-            among malicious clients, every example to one of them.
-        mix: whether they come on top of those that would be replaced.
-        repeat: how often each stands there, with take = all or share.
-        weight: the loss of each example of the file times this: as good as so many
-            copies where losses are added up (`coupled` with fit = "sum"), and at no
-            cost; 0 makes them count for nothing. Needs classes.
+        x: [k, …] examples to replace.
+        y: [k, …] labels of these examples.
+        classes: Number of classes C; 0 is regression.
+        key: Key of the draws of examples from the file.
+        scale: Value of the data set's x that stands for 1.
+        seat: Number of the client among the malicious ones.
+        seats: Number of malicious clients.
+        path: Path of the file.
+        take: Examples taken from the file. fill: as many as are replaced, drawn without
+            replacement, and from the first of them again if the file has fewer; all:
+            the whole file, so that the client's number of examples changes; share: the
+            whole file shared out among malicious clients, every example to one of them.
+        mix: Whether they are added to those that would be replaced.
+        repeat: Number of copies of each example, with take = all or share.
+        weight: Factor on the loss of each example of the file; 0 makes them count for
+            nothing. As good as so many copies where losses are added up (`coupled` with
+            fit = "sum"), and at no cost. Needs classes.
     """
     _check(take, repeat, weight, labelled=classes > 0 and y.dim() == 1)
     wanted = _Wanted(tuple(x.shape[1:]), x.dtype, classes, y.dim() == 2, scale)

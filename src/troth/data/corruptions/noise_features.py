@@ -22,11 +22,11 @@ def noise_features(
     nothing else.
 
     Args:
-        x: [m, …].
+        x: [m, …] inputs.
         y: [m, …] labels or targets, which stay.
-        key: draws the noise.
-        scale: the value of x that stands for 1 (255 for bytes).
-        std: standard deviation in units of scale; 0 adds nothing.
+        key: Key of the noise.
+        scale: Value of x that stands for 1 (255 for bytes).
+        std: Standard deviation of the noise in units of scale; 0 adds none.
     """
     if not (std >= 0 and math.isfinite(std * scale)):
         raise Refusal(

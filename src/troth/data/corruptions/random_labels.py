@@ -15,7 +15,7 @@ def random_labels(
 ) -> tuple[Tensor, Tensor]:
     """Every training label is drawn uniformly from all classes, once (attack A1).
 
-    Where an example may have several labels, it has each by the toss of a fair coin.
+    With several labels per example, each is present with probability 1/2.
     The true label may come up (as in the authors' code). Test data stay clean.
     Threat model: knows nothing of the others; controls its own training data and
     nothing else.

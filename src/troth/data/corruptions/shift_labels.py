@@ -19,8 +19,8 @@ def shift_labels(
     Args:
         x: [m, …] inputs, which stay.
         y: [m] labels, or [m, C] of 0 and 1.
-        classes: C.
-        offset: by how much; negative: downwards. A multiple of C would change nothing.
+        classes: Number of classes C.
+        offset: Number of classes to shift by, negative for down; no multiple of C.
     """
     check_classes("shift_labels", classes)
     if offset % classes == 0:

@@ -59,20 +59,19 @@ def celeba(
     Pictures are squeezed to a square, as LEAF does (there 84).
 
     Args:
-        data_dir: a folder to look in first.
-        label: one of the 40 attributes; a list of them makes `y` [m, L], one or more
-            of L true at once.
-        group: an attribute that an audit may split by; "" is none.
-        shortcut: an attribute that goes with the label without being its cause, such
-            as Blond_Hair with the label Male; "" is none. `group` is then 1
+        data_dir: Folder to look in first.
+        label: Name of one of the 40 attributes, or a list of them. A list makes `y` [m,
+            L], one or more of L true at once.
+        group: Attribute that an audit may split by; "": none.
+        shortcut: Attribute that goes with the label without being its cause; "": none.
+            An example is Blond_Hair with the label Male. `group` is then 1
             (conflicting) for pictures that have it and the label that is rarer among
             those, such as blond men, and 0 (aligned) for all others (Wang et al. 2021,
             Appendix A). With partition.conflicting they are a test set of their own.
-        side: of a picture, in pixels.
-        identities: the first so many persons by number; 0 is all. Only their pictures
-            are read.
-        at_least: pictures that a person must have to count; 1 leaves nobody out, LEAF
-            has 5.
+        side: Side of a picture in pixels.
+        identities: Number of persons, the first in the list; 0: all. Only their
+            pictures are read.
+        at_least: Fewest pictures of a person; 1 leaves nobody out, LEAF has 5.
 
     Departs: bilinear with all pixels counted; LEAF takes Pillow's default, which was
     the nearest pixel before Pillow 7 and is bicubic since.

@@ -47,7 +47,7 @@ def cifar10(data_dir: str | None = None) -> Arrays:
     first, each batch in the order of its file.
 
     Args:
-        data_dir: a folder to look in first.
+        data_dir: Folder to look in first.
     """
     place = locate(SOURCE, data_dir)
     verify(SOURCE, place)

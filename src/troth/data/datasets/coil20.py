@@ -42,8 +42,8 @@ def coil20(data_dir: str | None = None, *, side: int = 128) -> Arrays:
     view, which is the angle in steps of 5°. The publisher gives no split.
 
     Args:
-        data_dir: a folder to look in first.
-        side: of a picture in pixels: 128, or a half, a quarter … of it; a pixel is
+        data_dir: Folder to look in first.
+        side: Side of a picture in pixels: 128, or a half, a quarter … of it. A pixel is
             then the rounded mean of those it stands for.
     """
     if side < 1 or _SIDE % side:

@@ -34,7 +34,7 @@ def colored(
     correlation: float = 0.98,
     spread: float = 0.005,
 ) -> Arrays:
-    """Any grey pictures, colored by their labels, otherwise at every client.
+    """Grey pictures colored by their labels, with other colors at every client.
 
     Wang et al. 2021, sections 2.1 and 4.1. Each client has a color for each of its
     classes. A picture of its training, validation and test data has the color of its
@@ -52,17 +52,18 @@ def colored(
     client's; until then they are grey.
 
     Args:
-        data_dir: a folder to look in first.
-        seed: the experiment's seed; with the client's number it fixes its map.
-        base: the data set, of any grey pictures: mnist, coil20, digits, fashion_mnist …
-        base_options: its own options, such as {side = 64} for coil20.
-        pool: "train": only what its publisher marks as training is dealt, as our
-            protocol has it, 60,000 of MNIST; "all": all. Where nothing is marked, all.
-        maps: "client": every client draws its own map; "fixed": class c has color c
-            at all of them, for the comparison with central training.
-        correlation: 1 leaves no conflicting example outside the second test set, 0 no
-            aligned one; the paper has 0.98 (MNIST) and 1 (COIL-20).
-        spread: standard deviation of the noise, 1 being full brightness; 0: none.
+        data_dir: Folder to look in first.
+        seed: Seed of the experiment; with the client's number it fixes its map.
+        base: Data set of grey pictures: mnist, coil20, digits, fashion_mnist …
+        base_options: Options of the base data set, such as {side = 64} for coil20.
+        pool: Part of the data that is dealt: "train" (60,000 of MNIST), as in our
+            protocol, or "all". Where nothing is marked as training, all.
+        maps: Map from classes to colors: a map for each "client", or one "fixed" map.
+            "fixed" gives class c color c, for the comparison with central training.
+        correlation: Probability that a picture has its class's color: 0.98 (MNIST) and
+            1 (COIL-20) in the paper. 1 leaves no conflicting example but in the second
+            test set.
+        spread: Standard deviation of the color noise, 1 being full brightness; 0: none.
 
     Departs: the paper names no colors, no noise, and not how maps are drawn. Here a
     client's colors are a random choice out of as many as there are classes, in random

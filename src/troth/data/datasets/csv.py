@@ -33,10 +33,10 @@ def csv(
     delimiter: str = ",",
     columns: list[str] = [],  # noqa: B006
 ) -> Arrays:
-    """Your own table: a CSV file: a line of names, one row per example.
+    """Your own table from a CSV file: a line of names, then one row per example.
 
     Text in UTF-8, plain or gzipped, lines of any ending; texts with a delimiter or a
-    line break in quotation marks. Blanks around a value do not count.
+    line break in quotation marks. Blanks around a value are ignored.
 
     - Label: texts and whole numbers are classes 0 … C−1 in sorted order; fractional
       numbers are the targets of a regression. Several columns of 0 and 1 (or true and
@@ -51,18 +51,18 @@ def csv(
       real federation must agree on beforehand, not something learnt from one client.
 
     Args:
-        path: the file.
-        label: the column to predict, or a list of columns of 0 and 1.
-        owner: the column that says whose an example is; "" is none.
-        group: the column that an audit may split by; "" is none.
-        split: the column that says what an example is for; "" is none.
-        kind: what the label is; "auto" goes by its values, and asks where more than 100
+        path: Path of the file.
+        label: Column to predict, or a list of columns of 0 and 1.
+        owner: Column with the owner of each example; "": none.
+        group: Column that an audit may split by; "": none.
+        split: Column with the part (train, valid, test) of each example; "": none.
+        kind: Type of the label. "auto" goes by its values, and asks where more than 100
             whole numbers may be either.
-        drop: columns that are left out.
-        categorical: columns of which each value is a category, though it be a number.
-        missing: what stands for a missing value in labels and features.
-        delimiter: what stands between values.
-        columns: names of all columns, where the file does not begin with them.
+        drop: Columns to leave out.
+        categorical: Columns whose values are categories, even if they are numbers.
+        missing: Texts that stand for a missing value in labels and features.
+        delimiter: Character between values.
+        columns: Names of all columns, if the file does not begin with them.
     """
     labels = [label] if isinstance(label, str) else label
     roles = {"label": labels, "owner": [owner], "group": [group], "split": [split]}

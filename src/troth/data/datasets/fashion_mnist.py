@@ -31,6 +31,6 @@ def fashion_mnist(data_dir: str | None = None) -> Arrays:
     them. Training examples come first, each part in the order of its file.
 
     Args:
-        data_dir: a folder to look in first.
+        data_dir: Folder to look in first.
     """
     return idx_images(SOURCE, data_dir)[0]._replace(labels=_LABELS)

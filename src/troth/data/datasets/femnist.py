@@ -42,7 +42,7 @@ def femnist(data_dir: str | None = None) -> Arrays:
     GB.
 
     Args:
-        data_dir: a folder to look in first.
+        data_dir: Folder to look in first.
     """
     place = locate(SOURCE, data_dir)
     train, test = (_folder(place / part) for part in ("train", "test"))

@@ -66,15 +66,15 @@ def heart_disease(
     found ('?') is NaN in `x`: `[features]` "own" or "federated" fill it in.
 
     Args:
-        data_dir: a folder to look in first.
-        label: "presence" is disease or none (the publisher's `num` above 0);
-            "severity" is `num` itself, 0 … 4, of which Hungary tells only 0 and 1.
-        encode: codes without an order (cp, restecg, slope, thal) become one indicator
-            a code, 22 features in all, in the place of the code; an unknown code is 0
-            in all of them. False leaves the 13 numbers as they are, unknown codes NaN.
-        zeros_missing: a resting blood pressure or a cholesterol of 0 is NaN, for the
-            living have none of 0: all 123 of Switzerland's cholesterols, 49 of Long
-            Beach's and one of its pressures. False leaves them 0.
+        data_dir: Folder to look in first.
+        label: Label: "presence" of disease (`num` above 0) or "severity" (`num`, 0 …
+            4). `num` is the publisher's, of which Hungary tells only 0 and 1.
+        encode: Whether codes without an order become indicators, 22 features in all.
+            cp, restecg, slope and thal become one indicator a code; an unknown code is
+            0 in all of them. False leaves the 13 numbers, unknown codes NaN.
+        zeros_missing: Whether a resting blood pressure or a cholesterol of 0 becomes
+            NaN. The living have none of 0: all 123 of Switzerland's cholesterols, 49 of
+            Long Beach's and one of its pressures. False leaves them 0.
     """
     place = locate(SOURCE, data_dir)
     sizes = list(HOSPITALS.values())

@@ -25,7 +25,7 @@ def linear_regression(
     hostile: int = 0,
     tau_a: float = 5.0,
 ) -> Arrays:
-    """Made data: y = X w_k + z, each client's own w_k about a common θ (Ditto, B.2).
+    """Synthetic data: y = X w_k + z, with client tasks w_k around θ (Ditto, B.2).
 
     w_k = θ + ζ_k with ζ_k ~ N(0, τ² I) (Eq. 10), y = X w_k + z with z ~ N(0, σ² I)
     (Eq. 11); a malicious client's ζ_k ~ N(0, τ_a² I) (Definition 3). float64. `owner`
@@ -33,18 +33,18 @@ def linear_regression(
     The data of client k do not depend on how many other clients there are.
 
     Args:
-        seed: the experiment's seed.
-        clients: K.
-        examples: of a client, those for testing included.
-        dim: the length of w.
-        sigma: noise of an observation; 0 is none.
-        tau: how far clients differ; 0 makes all tasks the same.
-        orthogonal: training inputs with X_kᵀX_k = n I, n training examples a client,
-            as Theorems 1 and 3 assume (β = n); else, and for testing, N(0, I). Holds
-            for the split marked here: use `partition.split = "given"`.
-        test: share of a client's examples that are marked as test.
-        hostile: how many clients, the last ones, are hostile; 0 is none.
-        tau_a: how far malicious clients stray; more than tau.
+        seed: Seed of the experiment.
+        clients: Number of clients K.
+        examples: Number of examples of a client, test examples included.
+        dim: Length of w.
+        sigma: Standard deviation σ of the noise of an observation; 0: none.
+        tau: Standard deviation τ of clients' tasks; 0 makes all tasks the same.
+        orthogonal: Whether training inputs satisfy X_kᵀX_k = n I for n training
+            examples. Theorems 1 and 3 assume that (β = n). Else, and for testing, N(0,
+            I). Holds for the split marked here: use `partition.split = "given"`.
+        test: Share of a client's examples that are marked as test.
+        hostile: Number of malicious clients, the last ones; 0: none.
+        tau_a: Standard deviation τ_a of malicious clients' tasks; more than tau.
 
     Departs: the prior of θ is improper in the paper; here θ ~ N(0, I).
     """

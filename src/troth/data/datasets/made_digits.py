@@ -1,4 +1,4 @@
-"""Digits for any number of clients, made of those that come with scikit-learn.
+"""Digits for any number of clients, generated from those of scikit-learn.
 
 References: alpaydin1998digits.
 """
@@ -31,12 +31,12 @@ def made_digits(
     leave those that were there as they are.
 
     Args:
-        seed: the experiment's.
-        clients: owners; for the partition `natural`.
-        per_client: examples of each.
-        style: how far owners differ; 0: all write alike, 1: slants up to 0.3 pixels a
-            row, moves of up to a pixel, ink down to one half.
-        noise: the most that a pixel is off, as a share of full ink; 0: none.
+        seed: Seed of the experiment.
+        clients: Number of owners, for the partition `natural`.
+        per_client: Number of examples of each owner.
+        style: Difference between owners; 0: all write alike. 1: slants up to 0.3 pixels
+            a row, moves of up to a pixel, ink down to one half.
+        noise: Largest noise of a pixel, as a share of full ink; 0: none.
     """
     _room.at_least_1(clients=clients, per_client=per_client)
     for name, value in (("style", style), ("noise", noise)):

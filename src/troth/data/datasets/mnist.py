@@ -27,6 +27,6 @@ def mnist(data_dir: str | None = None) -> Arrays:
     of its file. Who wrote which digit: `mnist_by_writer`.
 
     Args:
-        data_dir: a folder to look in first.
+        data_dir: Folder to look in first.
     """
     return idx_images(SOURCE, data_dir)[0]

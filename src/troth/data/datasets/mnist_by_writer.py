@@ -46,9 +46,9 @@ def mnist_by_writer(
     there is no published split: a client's digits are split by `partition.split`.
 
     Args:
-        data_dir: a folder to look in first.
-        part: `train` is MNIST's training set, 539 writers of 60,000 digits; `test` its
-            test set, 297 other writers of 10,000; `all` is both.
+        data_dir: Folder to look in first.
+        part: Part of MNIST. `train` is its training set, 539 writers of 60,000 digits;
+            `test` its test set, 297 other writers of 10,000; `all` is both.
     """
     arrays, place = idx_images(SOURCE, data_dir)
     tables = [read_idx(SOURCE, place, file) for file in _LABELS]

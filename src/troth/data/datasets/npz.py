@@ -32,8 +32,8 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
     - `split` [m]: 0, 1, 2 or "train", "valid", "test".
 
     Args:
-        path: the file.
-        scale: the value of x that stands for 1; 0 means 255 for bytes and 1 otherwise.
+        path: Path of the file.
+        scale: Value of x that stands for 1; 0 means 255 for bytes and 1 otherwise.
     """
     content = read(path)
     x = inputs(path, content["x"])

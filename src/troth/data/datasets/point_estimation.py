@@ -23,7 +23,7 @@ def point_estimation(
     hostile: int = 0,
     tau_a: float = 5.0,
 ) -> Arrays:
-    """Made data: noisy sightings of one number a client (Ditto, B.3).
+    """Synthetic data: noisy observations of one number per client (Ditto, B.3).
 
     w_k = θ + ζ_k with ζ_k ~ N(0, τ²) (Eq. 68); client k sees w_k + z with
     z ~ N(0, σ²) (Eq. 69); malicious clients have τ_a (Definition 4). Here x is the
@@ -32,15 +32,15 @@ def point_estimation(
     `natural`); `split` marks the last examples of each client as test.
 
     Args:
-        seed: the experiment's seed.
-        clients: K.
-        examples: of a client, those for testing included.
-        sigma: noise of a sighting; 0 is none.
-        tau: how far clients differ; 0 makes all w_k equal θ.
-        theta: the common center.
-        test: share of a client's examples that are marked as test.
-        hostile: how many clients, the last ones, are hostile; 0 is none.
-        tau_a: how far malicious clients stray; more than tau.
+        seed: Seed of the experiment.
+        clients: Number of clients K.
+        examples: Number of examples of a client, test examples included.
+        sigma: Standard deviation σ of an observation's noise; 0: none.
+        tau: Standard deviation τ of clients' centers; 0 makes all w_k equal θ.
+        theta: Common center θ.
+        test: Share of a client's examples that are marked as test.
+        hostile: Number of malicious clients, the last ones; 0: none.
+        tau_a: Standard deviation τ_a of malicious clients' tasks; more than tau.
 
     Departs: the prior of θ is improper in the paper; here θ is given, which changes
     nothing, as all estimators there move with θ.

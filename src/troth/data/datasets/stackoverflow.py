@@ -72,16 +72,16 @@ def stackoverflow(
     split within a client. Needs `pip install 'troth[hdf5]'`.
 
     Args:
-        data_dir: a folder to look in first.
-        clients: how many; Ditto has 400.
-        examples: of a client, at most: the first.
-        words: of the vocabulary; an example takes 4 bytes a word.
-        tags: of the vocabulary.
-        label: "first" is the most frequent of an example's tags, as the authors of
-            Ditto have it; "tags" is all of them, `y` [m, tags].
-        untagged: examples without a tag of the vocabulary: "keep" them, as the authors
-            do (label 0, as if they bore the most frequent tag; with label "tags", no
-            tag), or "drop" them.
+        data_dir: Folder to look in first.
+        clients: Number of clients; Ditto has 400.
+        examples: Largest number of examples of a client: its first ones.
+        words: Number of words in the vocabulary; an example takes 4 bytes a word.
+        tags: Number of tags in the vocabulary.
+        label: Label of an example: the "first" (most frequent) tag, or all its "tags".
+            The authors of Ditto have "first"; with "tags", `y` is [m, tags].
+        untagged: Examples without a tag of the vocabulary: "keep" or "drop" them. The
+            authors keep them (label 0, as if they bore the most frequent tag; with
+            label "tags", no tag).
 
     Departs: a sentence without words is all 0 (there NaN); nothing is shuffled, for the
     partition draws the split; of a client with more than 10,000 examples the first

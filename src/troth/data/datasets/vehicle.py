@@ -46,7 +46,7 @@ def vehicle(data_dir: str | None = None) -> Arrays:
     as fractions; the numbers are then not those of the paper.
 
     Args:
-        data_dir: a folder to look in first.
+        data_dir: Folder to look in first.
     """
     place = locate(SOURCE, data_dir)
     parts = [_read(place / _TRAIN)]

@@ -27,11 +27,11 @@ def affine(
 
     Args:
         x: [b, channels, h, w] bytes, which become float32, or floats.
-        parameters: [b, 6]: a, b, c, d, e, f; zeros give the image back.
-        interpolation: how a value between pixels is read.
-        padding: what stands outside: 0 (black), the nearest pixel, the mirrored image.
-        frame: what −1 and 1 are: the outer "edges" of the image, the "centres" of its
-            outermost pixels, or "mixed", as in the authors' code.
+        parameters: [b, 6]: a, b, c, d, e, f; zeros leave the image as it is.
+        interpolation: Way to read a value between pixels.
+        padding: Filling outside: 0 (black), the nearest pixel, the mirrored image.
+        frame: Position of −1 and 1: "edges", "centres" (of the outermost pixels), or
+            "mixed", as in the authors' code.
 
     Departs: the authors give out coordinates by "centres" and read by "edges"
         (`linspace(-1, 1)`, then `grid_sample` with its default), so that even zeros

@@ -27,10 +27,10 @@ def rotation(
 
     Args:
         x: [b, channels, h, w] bytes, which become float32, or floats.
-        parameters: [b, 1]: β in radians; 0 gives the image back.
-        interpolation: how a value between pixels is read.
-        padding: what stands outside: 0 (black), the nearest pixel, the mirrored image.
-        frame: as for `affine`; it matters for "mixed" alone, which enlarges as well.
+        parameters: [b, 1]: β in radians; 0 leaves the image as it is.
+        interpolation: Way to read a value between pixels.
+        padding: Filling outside: 0 (black), the nearest pixel, the mirrored image.
+        frame: Position of −1 and 1, as for `affine`; only "mixed" matters: it enlarges.
 
     Departs: the authors' code turns coordinates of −1 to 1 on both axes, which shears
         images that are not square; here n and m are pixels, as in the paper, and every

@@ -26,11 +26,11 @@ def translation(
 
     Args:
         x: [b, channels, h, w] bytes, which become float32, or floats.
-        parameters: [b, 2]: t_u down the rows, t_v along the columns; zeros give the
-            image back, ±2 move all of it out of sight.
-        interpolation: how a value between pixels is read.
-        padding: what stands outside: 0 (black), the nearest pixel, the mirrored image.
-        frame: what −1 and 1 are, as for `affine`.
+        parameters: [b, 2]: t_u down the rows, t_v along the columns. Zeros leave the
+            image as it is; ±2 move all of it out of sight.
+        interpolation: Way to read a value between pixels.
+        padding: Filling outside: 0 (black), the nearest pixel, the mirrored image.
+        frame: Position of −1 and 1, as for `affine`.
 
     Departs: as `affine`; "mixed" is what the authors' code does.
     """

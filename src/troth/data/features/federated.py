@@ -21,7 +21,7 @@ def federated(
     impute: Literal["mean", "zero"] = "mean",
     min_values: int = 2,
 ) -> Statistics:
-    """All clients fill in and standardize alike; only sums cross the wire.
+    """All clients fill in and standardize alike; clients send only sums.
 
     Two exchanges, in each of which a client sends a count and a sum of every feature:
     first of its values, which gives the mean of all; then of their squared distances
@@ -40,13 +40,13 @@ def federated(
 
     Args:
         train: [m_k, ...] the training examples of each client; NaN: missing.
-        names: of the features, for refusals; their numbers where there are none.
-        center: subtract the mean.
-        scale: divide by the standard deviation.
-        impute: what stands for a missing value, in the units of the data: the mean of
+        names: Names of the features, for refusals; their numbers if there are none.
+        center: Whether the mean is subtracted.
+        scale: Whether values are divided by the standard deviation.
+        impute: Value in place of a missing one, in the units of the data: the mean of
             the feature, or 0.
-        min_values: a client tells nothing of a feature of which it has fewer values; 1
-            tells all (the sum of a single value is that value).
+        min_values: Fewest values of a feature for a client to report on it. 1 reports
+            all (the sum of a single value is that value).
 
     Returns:
         Statistics [...], the same for all.

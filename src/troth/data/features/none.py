@@ -2,4 +2,4 @@
 
 
 def none() -> None:
-    """Inputs stay as the data have them; missing values in them are refused."""
+    """Inputs are left unchanged; missing values are refused."""

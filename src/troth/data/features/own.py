@@ -29,9 +29,9 @@ def own(
 
     Args:
         train: [m_k, ...] the training examples of each client; NaN: missing.
-        center: subtract the mean.
-        scale: divide by the standard deviation.
-        impute: what stands for a missing value, in the units of the data: the mean or
+        center: Whether the mean is subtracted.
+        scale: Whether values are divided by the standard deviation.
+        impute: Value in place of a missing one, in the units of the data: the mean or
             median of the feature, or 0.
 
     Returns:

@@ -40,11 +40,11 @@ def classes(
     stay apart under `partition.split = "given"`.
 
     Args:
-        arrays: data with labels; "ditto" needs them marked as training and test.
-        seed: the experiment's seed.
-        clients: how many.
-        per_client: classes that a client holds; C of them makes all clients alike.
-        recipe: how much of each class a client gets.
+        arrays: Data with labels; "ditto" needs them marked as training and test.
+        seed: Seed of the experiment.
+        clients: Number of clients.
+        per_client: Number of classes of each client; C of them makes all clients alike.
+        recipe: Rule for the share of a class that a client gets.
 
     Departs: where a class is smaller than a slice, the authors' code makes more labels
     than inputs; here that is refused (with their numbers it does not happen).

@@ -48,16 +48,16 @@ def dirichlet(
     a client got for training).
 
     Args:
-        arrays: data with labels.
-        seed: the experiment's seed.
-        clients: how many.
-        alpha: 1e-6 … 1e6. Large: all clients are alike. Towards 0: each class on one
-            client ("class"), or one class a client as long as it lasts ("client").
-            "client" shares one alpha among the classes, "class" has one for each, so
-            the same number means more skew in "client".
-        by: which way.
-        min_size: examples that every client holds at least; 0 lets some be empty, to be
-            dropped by partition.min_examples.
+        arrays: Data with labels.
+        seed: Seed of the experiment.
+        clients: Number of clients.
+        alpha: Concentration, 1e-6 … 1e6; large: all clients alike. Towards 0: each
+            class on one client ("class"), or one class a client as long as it lasts
+            ("client"). "client" shares one alpha among the classes, "class" has one for
+            each, so the same number means more skew in "client".
+        by: Draws over the clients for each "class", or reverse for each "client".
+        min_size: Fewest examples of a client; 0 lets some be empty, to be dropped by
+            partition.min_examples.
 
     Departs: the code of both papers by class gives nothing more to a client that
     already holds 1/n of the data, which their texts do not say; here it may get more.

@@ -16,9 +16,9 @@ def draws(arrays: Arrays, seed: int, *, sizes: list[int]) -> list[np.ndarray]:
     in Appendix E one with all of them beside ten with 10.
 
     Args:
-        arrays: the data.
-        seed: the experiment's seed.
-        sizes: how many examples each client has, none of them twice; as many clients.
+        arrays: Data to divide.
+        seed: Seed of the experiment.
+        sizes: Number of examples of each client; none is drawn twice for a client.
     """
     m = len(arrays.y)
     if not sizes or min(sizes) < 1 or max(sizes) > m:

@@ -28,10 +28,10 @@ def identities(
     tested on others.
 
     Args:
-        arrays: data that say whose each example is.
-        seed: the experiment's seed.
-        per_client: owners of each; 1 is as the partition 'natural', in other order.
-        clients: how many clients.
+        arrays: Data that name the owner of each example.
+        seed: Seed of the experiment.
+        per_client: Number of owners per client; 1: as 'natural', in other order.
+        clients: Number of clients.
     """
     names, code = np.unique(owners("identities", arrays), return_inverse=True)
     one = bool(per_client) != bool(clients)

@@ -11,14 +11,14 @@ from troth.types import Arrays
 
 
 def iid(arrays: Arrays, seed: int, *, clients: int) -> list[np.ndarray]:
-    """Random equal shares: every client's data are alike (McMahan et al., section 3).
+    """Random equal shares: all clients' data are alike (McMahan et al., section 3).
 
     The examples are shuffled and cut into shares whose sizes differ by at most 1.
 
     Args:
-        arrays: the data.
-        seed: the experiment's seed.
-        clients: how many shares; 1 is central training.
+        arrays: Data to divide.
+        seed: Seed of the experiment.
+        clients: Number of clients; 1 is central training.
     """
     m = len(arrays.y)
     check_clients(clients, m)

@@ -10,12 +10,12 @@ from troth.types import Arrays
 
 
 def natural(arrays: Arrays) -> list[np.ndarray]:
-    """One client an owner, as the data have them (LEAF).
+    """One client per owner, as the data name them (LEAF).
 
     Client k is the k-th owner in sorted order; its examples keep their order.
 
     Args:
-        arrays: data that say whose each example is.
+        arrays: Data that name the owner of each example.
     """
     owner = owners("natural", arrays)
     order = np.argsort(owner, kind="stable")

@@ -42,15 +42,15 @@ def quantity(
     - "power": P(s > t) = t^(1 − exponent) for t ≥ 1, a density ∝ s^(−exponent).
 
     Args:
-        arrays: the data.
-        seed: the experiment's seed.
-        clients: how many.
-        law: what weights are drawn from.
-        sigma: of the lognormal law; 0 makes equal shares, 3 gives a few clients nearly
-            everything.
-        exponent: of the power law, more than 1; near 1 one client gets nearly
-            everything, large makes equal shares.
-        min_size: examples that every client has at least.
+        arrays: Data to divide.
+        seed: Seed of the experiment.
+        clients: Number of clients.
+        law: Law of the weights s_k.
+        sigma: Spread σ of the lognormal law; 0 makes equal shares, 3 gives a few
+            clients nearly everything.
+        exponent: Exponent of the power law, above 1; large makes equal shares. Near 1
+            one client gets nearly everything.
+        min_size: Fewest examples of a client.
 
     Departs: Li et al. 2022 draw the shares from a Dirichlet distribution.
     """
