@@ -14,7 +14,7 @@ def auto(outputs: Tensor, y: Tensor) -> Tensor:
     A model with a loss of its own (`svm`) keeps it.
 
     Args:
-        outputs: [b, k].
+        outputs: [b, k] outputs of the model.
         y: [b] labels, [b, classes] shares, [b, k] of 0 and 1, or [b] targets.
 
     Returns:

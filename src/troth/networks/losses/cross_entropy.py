@@ -20,8 +20,8 @@ def cross_entropy(outputs: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tens
         outputs: [b, classes] logits; a single column is class 1's, with 0 for the
             other.
         y: [b] labels, or [b, classes] shares.
-        smoothing: share of the label's weight that is spread over all classes (Szegedy
-            et al., section 7); 0: none; 1 makes all classes alike.
+        smoothing: Share of the label's weight that is spread over all classes; 0: none.
+            1 makes all classes alike (Szegedy et al., section 7).
 
     Returns:
         One value per example, [b].

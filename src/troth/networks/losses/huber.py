@@ -16,8 +16,8 @@ def huber(outputs: Tensor, y: Tensor, *, delta: float = 1.0) -> Tensor:
     Args:
         outputs: [b, 1] predictions f.
         y: [b] targets.
-        delta: where the loss turns from square to linear; a large δ is `squared`, a
-            small one δ times `absolute`.
+        delta: Error δ at which the loss turns from square to linear. A large δ is
+            `squared`, a small one δ times `absolute`.
 
     Returns:
         One value per example, [b].

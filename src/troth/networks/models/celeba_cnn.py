@@ -21,10 +21,10 @@ def celeba_cnn(
     authors feed pixels as they are, 0 to 255: `normalize = "none"`.
 
     Args:
-        shape: of one example, [channels, height, width].
-        classes: number of classes; 0 is regression.
-        channels: outputs of every convolution.
-        blocks: number of convolutions, each of which halves the image.
+        shape: Shape of one example, [channels, height, width].
+        classes: Number of classes; 0 is regression.
+        channels: Number of output channels of every convolution.
+        blocks: Number of convolutions, each of which halves the image.
 
     Returns:
         The network.

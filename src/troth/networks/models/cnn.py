@@ -31,15 +31,15 @@ def cnn(
     [0.25, 0.5]`; 222,078 parameters on 28×28 with 62 classes.
 
     Args:
-        shape: of one example, [channels, height, width].
-        classes: number of classes; 0 is regression.
-        channels: outputs of each convolution, which halves height and width.
-        widths: of the hidden fully connected layers; may be empty.
-        kernel: side of the convolutions, odd.
-        init: glorot = uniform ±√(6/(fan_in + fan_out)) with zero bias, TensorFlow's
-            default (Glorot & Bengio 2010, eq. 16); torch = torch's own.
-        dropout: for every fully connected layer, the last one too, the probability that
-            an input is dropped in training; an empty list drops none.
+        shape: Shape of one example, [channels, height, width].
+        classes: Number of classes; 0 is regression.
+        channels: Output channels of each convolution, which halves height and width.
+        widths: Widths of the hidden dense layers; []: none.
+        kernel: Side of the convolutions' kernels in pixels, odd.
+        init: Initial weights. glorot: uniform ±√(6/(fan_in + fan_out)) with zero bias,
+            TensorFlow's default (Glorot & Bengio 2010, eq. 16); torch: torch's own.
+        dropout: Dropout probability for the inputs of each dense layer, the last one
+            included, in training; []: none.
 
     Returns:
         The network.

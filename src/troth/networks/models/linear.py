@@ -14,10 +14,10 @@ def linear(
     regression).
 
     Args:
-        shape: of one example; it is flattened.
-        classes: number of classes; 0 is regression.
-        bias: whether there is a b.
-        zero: start from W = 0 and b = 0 instead of torch's uniform ±1/√inputs.
+        shape: Shape of one example; it is flattened.
+        classes: Number of classes; 0 is regression.
+        bias: Whether there is a bias b.
+        zero: Whether to start from zeros instead of torch's uniform ±1/√inputs.
 
     Returns:
         The network.

@@ -21,11 +21,11 @@ def mlp(
     own initialization.
 
     Args:
-        shape: of one example; it is flattened.
-        classes: number of classes; 0 is regression.
-        widths: of the hidden layers; an empty list is the linear model.
-        dropout: probability that a hidden unit is dropped in training; 0 drops none.
-            Inputs are not dropped.
+        shape: Shape of one example; it is flattened.
+        classes: Number of classes; 0 is regression.
+        widths: Widths of the hidden layers; []: the linear model.
+        dropout: Probability that a hidden unit is dropped in training; 0: none. Inputs
+            are not dropped.
 
     Returns:
         The network.

@@ -91,12 +91,12 @@ def resnet18(
     (`conv1`, `bn1`, `layer1.0.conv1` … `fc`), so that published weights load.
 
     Args:
-        shape: of one example, [channels, height, width], sides at least 8.
-        classes: number of classes; 0 is regression.
-        width: channels of the first stage; 64 is the paper's.
-        norm: batch = batch normalization; group = group normalization with gcd(32,
-            channels) groups, whose result for an example does not depend on the rest of
-            the batch, and which keeps no running statistics.
+        shape: Shape of one example, [channels, height, width], sides at least 8.
+        classes: Number of classes; 0 is regression.
+        width: Channels of the first stage; 64 is the paper's.
+        norm: Normalization layers: batch normalization or group normalization. group
+            has gcd(32, channels) groups; its result for an example does not depend on
+            the rest of the batch, and it keeps no running statistics.
 
     Returns:
         The network.

@@ -43,10 +43,10 @@ def svm(shape: tuple[int, ...], classes: int, *, l2: float = 0.01) -> nn.Module:
     b = 0; predicts the sign of its one output (Li et al. 2021, Vehicle).
 
     Args:
-        shape: of one example; it is flattened.
-        classes: must be 2.
-        l2: weight of the penalty; 0 leaves the hinge alone, which no longer has one
-            minimum; large values drive W to 0.
+        shape: Shape of one example; it is flattened.
+        classes: Number of classes; must be 2.
+        l2: Weight of the penalty; 0 leaves the hinge alone, which no longer has one
+            minimum. Large values drive W to 0.
 
     Returns:
         The network.

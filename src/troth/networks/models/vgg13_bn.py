@@ -58,12 +58,12 @@ def vgg13_bn(
     so that published weights load.
 
     Args:
-        shape: of one example, [channels, height, width], sides at least 32.
-        classes: number of classes; 0 is regression.
-        width: channels of the first stage; 64 is the paper's.
-        widths: of the hidden fully connected layers; an empty list leaves one linear
-            layer on the 8·width averages, 9,416,010 parameters in all.
-        dropout: probability that a hidden unit is dropped; 0 drops none.
+        shape: Shape of one example, [channels, height, width], sides at least 32.
+        classes: Number of classes; 0 is regression.
+        width: Channels of the first stage; 64 is the paper's.
+        widths: Widths of the hidden dense layers; []: one linear layer on 8·width
+            averages. It then has 9,416,010 parameters with 10 classes.
+        dropout: Probability that a hidden unit is dropped in training; 0: none.
 
     Returns:
         The network.
