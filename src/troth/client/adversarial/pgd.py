@@ -42,17 +42,17 @@ def pgd(
     start; here they are as is usual.
 
     Args:
-        task: whose loss is raised.
-        scale: the value of x that stands for 1.
-        eps: ε > 0, the radius of the ball.
-        step: α; 0: ε/4. From ε on (linf; l2: 2ε), a step reaches across.
-        iterations: T ≥ 1; 1 with step = eps is the fast gradient sign method. More
-            never lower the loss that is kept.
-        start: "none", x itself; "random", uniformly in the ball, then clipped, drawn by
-            (seed, round, client, step, example).
-        norm: "linf" or "l2".
-        bounds: lowest and highest value of the data; x_adv is clipped to them. Empty:
-            the data have no range, and nothing is clipped.
+        task: Task whose loss is raised.
+        scale: Value of x that stands for 1.
+        eps: Radius ε > 0 of the ball.
+        step: Step size α; 0: ε/4. From ε on (linf; l2: 2ε), a step reaches across.
+        iterations: Number of steps T ≥ 1; 1 with step = eps is the fast gradient sign
+            method. More never lower the loss that is kept.
+        start: Start of the search: "none", x itself, or "random". "random" is uniform
+            in the ball, then clipped, drawn by (seed, round, client, step, example).
+        norm: Norm of the ball: "linf" or "l2".
+        bounds: Lowest and highest value of the data; x_adv is clipped to them. []: the
+            data have no range, and nothing is clipped.
 
     Guarantee: where every input lies within the bounds, so does x_adv, and in the ball
     (to the last digit of its numbers).

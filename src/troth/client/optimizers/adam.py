@@ -13,9 +13,9 @@ def adam(*, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> Opti
     """Adam (Algorithm 1): steps scaled by running moments, with bias correction.
 
     Args:
-        beta1: memory of the gradient; 0 forgets at once.
-        beta2: memory of its square.
-        eps: keeps the division finite.
+        beta1: Decay rate β₁ of the mean gradient; 0: no memory.
+        beta2: Decay rate β₂ of the mean squared gradient.
+        eps: Small number that keeps the division finite.
     """
     if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and 0 < eps < float("inf")):
         raise Refusal(

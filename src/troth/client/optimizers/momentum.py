@@ -13,7 +13,7 @@ def momentum(*, beta: float = 0.9) -> Optimizer:
     """Heavy ball: m ← β·m + g, v ← v − lr·m (as torch.optim.SGD with momentum).
 
     Args:
-        beta: how much of the last direction is kept; 0 is plain `sgd`.
+        beta: Share β of the last direction that is kept; 0 is plain `sgd`.
     """
     if not 0 <= beta < 1:
         raise Refusal(f"momentum's beta = {beta} must lie in [0, 1)")

@@ -22,11 +22,11 @@ def apfl(
     adaptive: bool = False,
     mix: Literal["moving", "shared"] = "moving",
 ) -> Personal:
-    """min_v F_k(αv + (1 − α)w), beside any solver for w; the client predicts with that.
+    """min_v F_k(αv + (1 − α)w), with any solver for w; clients predict with the mixture.
 
     APFL's Algorithm 1: v ← v − η·α∇F_k(v̄), v̄ = αv + (1 − α)w. v starts from the first
     shared model and moves in the rounds in which its client is asked, on the solver's
-    batches; what v̄ is mixed with when it is read is the shared model of that moment.
+    batches. When v̄ is used to predict, w is the current shared model.
 
     What mixing with the moving w_k changes: where w is held fixed, any α > 0 can reach
     every v̄, and where F_k has one minimizer v̄ ends there, where `local` does, whatever
@@ -40,16 +40,17 @@ def apfl(
     every client predicts: a w that was driven off takes v̄ along.
 
     Args:
-        task: the client's problem.
-        descent: its own learning rate and optimizer, or those of `[train]`.
-        alpha: α from 0 to 1, or where it starts; fixed at 1 exactly `local`, at 0
+        task: Task of the client.
+        descent: Own learning rate and optimizer, or those of `[train]`.
+        alpha: Mixing weight α, 0 to 1, or its start; fixed at 1 exactly `local`, at 0
             exactly the shared model.
-        adaptive: every client finds its own α: at the first step of a round
-            α ← α − η⟨v − w, ∇F_k(v̄)⟩, by the same gradient that moves v and with plain
-            steps of its learning rate, kept in [0, 1]; clients.csv has it (`alpha`).
-            It stays where that is not a number.
-        mix: "moving", w is the solver's copy w_k as it was before this step (the
-            published method); "shared", the wᵗ that the round began with (FMTL's D.1).
+        adaptive: Whether every client learns its own α. At the first step of a round α
+            ← α − η⟨v − w, ∇F_k(v̄)⟩, by the same gradient that moves v and with plain
+            steps of its learning rate, kept in [0, 1]; clients.csv has `alpha`. α stays
+            where that is not a number.
+        mix: Model mixed with v: the "moving" w_k or the "shared" wᵗ. w_k is the
+            solver's copy before this step (the published method), wᵗ is as in FMTL's
+            D.1.
 
     Departs: a round's first v̄ is mixed with the w just received; the code of Ditto's
     authors still has the last round's there. Running statistics of batch normalization

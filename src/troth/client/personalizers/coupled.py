@@ -62,22 +62,22 @@ def coupled(
     authors' start apart from each other.
 
     Args:
-        task: the client's problem.
-        descent: its learning rate and optimizer, for solve = "step".
-        regularizer: R; one that depends on θ − ρ alone: l2sq, l2 or smooth_l2.
-        budget: how long it works on θ_n in a round; None: as `[train]` says, and for
-            "exact" 30 steps. Take train.batch = 0: then every step sees all data.
-        work: how long `[train]` says.
-        lam: λ > 0.
-        nu: ν ≥ 0, of ν‖θ_n‖².
-        fit: the loss of all the client's examples together, or their mean (Appendix
-            E: with the mean, who has more data counts no more). Of a batch that is a
-            part of the data the sum is estimated.
-        unit: the sum is divided by it (Appendix E: by the mean number of examples).
-        solve: gradient steps from where θ_n was, or L-BFGS steps, which solve convex
-            problems to the last digits.
-        report: ∇_ρR at θ_n as it is after this round's work, or as it was before (the
-            authors' code, which steps θ_n and ρ at once).
+        task: Task of the client.
+        descent: Learning rate and optimizer of θ_n, for solve = "step".
+        regularizer: Regularizer R that depends on θ − ρ alone: l2sq, l2, smooth_l2.
+        budget: Length of the training of θ_n in a round; None: that of `[train]`, or 30
+            steps for "exact". Take train.batch = 0: then every step sees all data.
+        work: Length of a round's training by `[train]`.
+        lam: Weight λ > 0 of the coupling.
+        nu: Weight ν ≥ 0 of ‖θ_n‖².
+        fit: Loss of all the client's examples together ("sum"), or their "mean". With
+            the mean, who has more data counts no more (Appendix E). Of a batch that is
+            a part of the data the sum is estimated.
+        unit: Divisor of the sum (Appendix E: the mean number of examples).
+        solve: Solver of θ_n: gradient steps from the last θ_n ("step"), or L-BFGS
+            ("exact"). L-BFGS solves convex problems to the last digits.
+        report: Whether ∇_ρR is taken at θ_n after this round's work, or before it. The
+            authors' code takes it before: it steps θ_n and ρ at once.
     """
     _check(lam, nu, unit, regularizer)
     steps = budget or (Budget(steps=STEPS) if solve == "exact" else work)

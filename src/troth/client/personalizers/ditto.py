@@ -36,26 +36,26 @@ def ditto(
     asked, have too few validation examples, or find no candidate with a finite loss.
 
     Args:
-        task: the client's problem.
-        descent: its own learning rate and optimizer, or those of `[train]`.
-        regularizer: the distance that is penalized.
-        lam: λ ≥ 0; 0 is exactly `local` (the term is not computed, so a shared model
-            that was driven to infinity does no harm), λ → ∞ the shared model.
-        anchor: "shared", wᵗ, as in Ditto and its code; "moving", the client's own copy
-            w_k as its solver has moved it in this round, this step included (FMTL's
-            Algorithm 1, line 5).
-        choose: how a client comes to its λ. "side_by_side": a model for each
-            candidate is trained, and after every round the one with the lowest
-            validation loss is the client's. "paper": the same, but clients with fewer
-            than `few` validation examples take the fallback (G.4, where it is not said
-            how the others select). "code": every step tries each candidate's step and
-            keeps the one with the lowest validation loss (the authors' code).
-        candidates: what to choose from. G.4: {0.1, 1, 2}, for strong attacks
+        task: Task of the client.
+        descent: Own learning rate and optimizer, or those of `[train]`.
+        regularizer: Distance that is penalized.
+        lam: Weight λ ≥ 0 of the regularizer; 0: `local`, exactly; λ → ∞: the shared
+            model. At 0 the term is not computed, so a diverged w does no harm.
+        anchor: Shared model in the penalty: "shared" wᵗ, as in Ditto and its code, or
+            "moving". "moving" is the client's own copy w_k as its solver has moved it
+            in this round, this step included (FMTL's Algorithm 1, line 5).
+        choose: Way a client chooses its λ. "side_by_side": a model for each candidate
+            is trained, and after every round the one with the lowest validation loss is
+            the client's. "paper": the same, but clients with fewer than `few`
+            validation examples take the fallback (G.4, where it is not said how the
+            others select). "code": every step tries each candidate's step and keeps the
+            one with the lowest validation loss (the authors' code).
+        candidates: Values of λ to choose from. G.4: {0.1, 1, 2}, for strong attacks
             {0.05, 0.1, 0.2}; on StackOverflow {0.05, 0.1, 0.3} and {0.01, 0.05, 0.1}.
-        fallback: λ of clients that cannot choose; G.4: 1, for strong attacks 0.1. It is
-            chosen by validation only where it is among the candidates.
-        few: with "paper", from how many validation examples on a client chooses; with
-            the other rules from one on.
+        fallback: Value of λ of clients that cannot choose; G.4: 1, for strong attacks
+            0.1. It is chosen by validation only where it is among the candidates.
+        few: Fewest validation examples of a client that chooses, with "paper". With the
+            other rules 1.
 
     Departs: G.4 has clients with fewer than 4 validation examples fall back and those
     with more than 5 choose; here those with 4 or 5 choose too. In the authors' code a

@@ -24,12 +24,12 @@ def ditto_finetune(
     shared model that there is.
 
     Args:
-        task: the client's problem.
-        descent: its own learning rate and optimizer, or those of `[train]`.
-        regularizer: the distance that is penalized.
-        budget: how long; None is 50 epochs, as for `finetune`.
-        lam: λ ≥ 0; 0 is `finetune`, λ → ∞ the shared model.
-        keep: "last", or "best" or "accurate" on the client's validation data.
+        task: Task of the client.
+        descent: Own learning rate and optimizer, or those of `[train]`.
+        regularizer: Distance that is penalized.
+        budget: Length of the training; None is 50 epochs, as for `finetune`.
+        lam: Weight λ ≥ 0; 0 is `finetune`, λ → ∞ the shared model.
+        keep: Model kept: the "last", or "best" or "accurate" in validation.
     """
     _pull.check("ditto_finetune", lam, descent, regularizer.curvature)
     along = _pull.gradient(task, regularizer, lam)

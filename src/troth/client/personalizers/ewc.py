@@ -37,11 +37,11 @@ def ewc(
     code). So λ = 0 is `finetune` on the batches that follow.
 
     Args:
-        task: the client's problem.
-        descent: its own learning rate and optimizer, or those of `[train]`.
-        budget: how long, after those batches; None is 50 epochs.
-        lam: λ ≥ 0.
-        batches: how many F is estimated from, at least 1; the authors' code takes 4.
+        task: Task of the client.
+        descent: Own learning rate and optimizer, or those of `[train]`.
+        budget: Length of the training, after those batches; None is 50 epochs.
+        lam: Weight λ ≥ 0 of the penalty.
+        batches: Number of batches to estimate F, at least 1; the authors' code takes 4.
     """
     _pull.check("ewc", lam, descent)
     if batches < 1:

@@ -29,13 +29,13 @@ def fedbn(
     statistics it began with (mean 0, variance 1).
 
     Args:
-        task: the client's problem.
-        descent: how b_k moves: by `personalizer.lr` and `.optimizer`, or as in
-            `[train]`; its moments live on between rounds.
-        solving: how φ moves: as in `[train]`; its moments start anew every round.
-        work: how long a client works in a round.
-        budget: how long b_k moves, where `personalizer.steps` or `.epochs` say so.
-        masks: which numbers are whose.
+        task: Task of the client.
+        descent: Own learning rate and optimizer of b_k, or those of `[train]`. The
+            moments live on between rounds.
+        solving: Optimizer of φ, from `[train]`; its moments start anew every round.
+        work: Length of a client's training in a round.
+        budget: How long b_k is trained, if `personalizer.steps` or `.epochs` is set.
+        masks: Masks of the personal and the shared parameters.
 
     Departs: the paper has batch normalization alone in mind.
     """

@@ -34,18 +34,17 @@ def fedper(
     Limits: with nothing personal `fedavg`, with all `local`, bit for bit.
 
     Args:
-        task: the client's problem.
-        descent: how h_k moves: by `personalizer.lr` and `.optimizer`, or as in
-            `[train]`; its moments live on between rounds.
-        solving: how φ moves: as in `[train]`; its moments start anew every round.
-        work: how long a client works in a round.
-        budget: how long h_k moves, where `personalizer.steps` or `.epochs` say so.
-        masks: which numbers are whose.
-        layers: what is personal: names of layers or tensors, or patterns of such
-            ("fc", "features.*", "*.bias"), as `model.freeze` takes them.
-        last: where no layers are named, how many of the last ones are personal
-            (K_P in the paper); 0 is none of them. A model of a single layer is all
-            personal with 1.
+        task: Task of the client.
+        descent: Own learning rate and optimizer of h_k, or those of `[train]`. The
+            moments live on between rounds.
+        solving: Optimizer of φ, from `[train]`; its moments start anew every round.
+        work: Length of a client's training in a round.
+        budget: How long h_k is trained, if `personalizer.steps` or `.epochs` is set.
+        masks: Masks of the personal and the shared parameters.
+        layers: Names or patterns of the personal layers or tensors, as for
+            `model.freeze`. Examples are "fc", "features.*" and "*.bias".
+        last: Number of last layers that are personal if none are named (K_P in the
+            paper); 0: none. A model of a single layer is all personal with 1.
 
     Departs: the paper steps by plain SGD, which has no moments to keep or to forget.
     """

@@ -35,17 +35,17 @@ def fedrep(
     the two turns has nothing to move it is left out.
 
     Args:
-        task: the client's problem.
-        descent: how the head moves: by `personalizer.lr` and `.optimizer`, or as in
-            `[train]`; its moments live on between rounds.
-        solving: how φ moves: as in `[train]`; its moments start anew every round.
-        work: how long φ moves in a round, `train.steps` or `.epochs`.
-        budget: how long the head does before, `personalizer.steps` or `.epochs`; where
-            neither is set, as long as φ.
-        masks: which numbers are whose.
-        layers: what is personal: names of layers or tensors, or patterns of such
-            ("fc", "features.*", "*.bias"), as `model.freeze` takes them.
-        last: where no layers are named, how many of the last ones are personal.
+        task: Task of the client.
+        descent: Own learning rate and optimizer of the head, or those of `[train]`. The
+            moments live on between rounds.
+        solving: Optimizer of φ, from `[train]`; its moments start anew every round.
+        work: How long φ is trained in a round, `train.steps` or `.epochs`.
+        budget: How long the head is trained before φ, by `personalizer.steps` or
+            `.epochs`; None: as long as φ.
+        masks: Masks of the personal and the shared parameters.
+        layers: Names or patterns of the personal layers or tensors, as for
+            `model.freeze`. Examples are "fc", "features.*" and "*.bias".
+        last: Number of last layers that are personal if none are named.
 
     Departs: in Algorithm 1 φ takes a single step a round; here as many as `[train]`
     says. The two turns see different batches, one after the other. A client whose

@@ -17,11 +17,11 @@ def finetune(
     script 40). Nothing pulls v back, so where w* was poisoned v starts from that.
 
     Args:
-        task: the client's problem.
-        descent: its own learning rate and optimizer, or those of `[train]`.
-        budget: how long; None is 50 epochs.
-        keep: "last", or "best" or "accurate": the model on the way with the lowest
-            loss or highest accuracy on the client's validation data, the shared one
-            among them.
+        task: Task of the client.
+        descent: Own learning rate and optimizer, or those of `[train]`.
+        budget: Length of the training; None is 50 epochs.
+        keep: Model kept: the "last", or the "best" or most "accurate" on validation
+            data. "best" has the lowest loss, "accurate" the highest accuracy on the
+            way, w* included.
     """
     return tuned(task, descent, budget, keep)

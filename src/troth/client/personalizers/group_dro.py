@@ -35,17 +35,17 @@ def group_dro(
     q begins with equal weights and is forgotten at the end.
 
     Args:
-        task: the client's problem.
-        descent: its own learning rate and optimizer, or those of `[train]`.
-        budget: how long; None is 50 epochs.
-        groups: of the training examples.
-        step: η_q ≥ 0; 0 keeps equal weights and is exactly `upweight`; η_q → ∞ trains
-            on the worst group of the batch alone. The authors have 0.01.
-        keep: "last", or "best" or "accurate": the model on the way with the lowest
-            loss or highest accuracy on the client's validation data, in the shares that
-            these have.
-        without: "refuse" clients that have examples of one group only, or "finetune"
-            them: q has nothing to weigh then, exactly as in `finetune`.
+        task: Task of the client.
+        descent: Own learning rate and optimizer, or those of `[train]`.
+        budget: Length of the training; None is 50 epochs.
+        groups: Groups of the training examples.
+        step: Step size η_q ≥ 0 of the weights; 0: equal weights, exactly `upweight`.
+            η_q → ∞ trains on the batch's worst group alone. The authors have 0.01.
+        keep: Model kept: the "last", or the "best" or most "accurate" on validation
+            data. "best" has the lowest loss, "accurate" the highest accuracy on the
+            way, with the groups in the shares of the validation data.
+        without: Clients with examples of one group only: "refuse" them or "finetune"
+            them. Then q has nothing to weigh, exactly as in `finetune`.
 
     Departs: Algorithm 1 takes one example a step; here a batch, as the authors' code
     does, in which a group counts by its examples, q_g each, divided by what all of the

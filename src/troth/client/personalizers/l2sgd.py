@@ -48,15 +48,15 @@ def l2sgd(
     pulled; `ditto` pulls towards a model that is trained apart.
 
     Args:
-        task: the client's problem.
-        descent: its own learning rate and optimizer, or those of `[train]`.
-        budget: how long, where `[personalizer]` says so.
-        work: how long a client works in a round, where it does not.
-        share: of all clients, how much a round asks.
-        lam: λ ≥ 0; with "partial" 0 is exactly `local` (no v̄ does harm), λ → ∞ one
-            model for all.
-        variant: which solver of the objective.
-        p: with "randomised", the chance of a step towards the mean, in (0, 1); its
+        task: Task of the client.
+        descent: Own learning rate and optimizer, or those of `[train]`.
+        budget: Length of the training in a round, if `[personalizer]` sets it.
+        work: Length of the training in a round, if `[personalizer]` sets none.
+        share: Share of all clients that a round asks.
+        lam: Weight λ ≥ 0; with "partial" 0 is exactly `local` (v̄ does no harm). λ → ∞
+            is one model for all.
+        variant: Solver of the objective: "partial" or "randomised".
+        p: Probability of a step towards the mean, in (0, 1), with "randomised". Its
             paper's best is λ/(L + λ) on curvature L.
 
     Departs: v̄ is that of the round's beginning, so "randomised" is the published

@@ -47,14 +47,14 @@ def mapper(
     `local` (FMTL's remark on both).
 
     Args:
-        task: the client's problem.
-        descent: of v: its own learning rate and optimizer, or those of `[train]`; its
+        task: Task of the client.
+        descent: Own learning rate and optimizer of v, or those of `[train]`. The
             moments live on between rounds.
-        solving: of w_k: those of `[train]`; its moments start anew every round.
-        budget: how long both move in a round, where `[personalizer]` says so.
-        work: how long, where it does not.
-        weights: the λ to choose from, in [0, 1]; of equal losses, or none finite, the
-            smallest is taken. [0] is exactly `fedavg`; [1] exactly `local`, with a
+        solving: Optimizer of w_k, from `[train]`; its moments start anew every round.
+        budget: Length of both trainings in a round, if `[personalizer]` sets it.
+        work: Length of both trainings, if `[personalizer]` sets none.
+        weights: Values of λ to choose from, in [0, 1]. Of equal losses, or none finite,
+            the smallest is taken. [0] is exactly `fedavg`; [1] exactly `local`, with a
             shared model that stays. Ditto's authors have {0.25, 0.5, 0.75}.
 
     Departs: the code of Ditto's authors trains a copy of v for each λ with w held

@@ -49,21 +49,21 @@ def mixture(
     With "own" it is `l2sgd` in other units: η there is ηλ here, λ there 2(1 − λ)/λ.
 
     Args:
-        task: the client's problem.
-        descent: its own learning rate and optimizer, or those of `[train]`.
-        budget: how long, where `[personalizer]` says so.
-        work: how long a client works in a round, where it does not.
-        share: of all clients, how much a round asks.
-        masks: which numbers are of one tensor; distance = "mean" asks.
-        lam: λ in [0, 1]: the weight of the client's own loss; the paper has 0.1, 0.5,
-            0.9 and 1.
-        start: "own": a round goes on from the client's own θ_i, and where only some
-            clients are asked θ̄ is a running mean, θ̄ + share·mean(θ_i − θ̄); "mean": it
-            begins at θ̄, which overwrites θ_i, and θ̄ is the mean of those asked.
-        distance: "sum": ‖θ_i − θ̄‖² of all numbers, as Eq. 4 is written; "mean": of each
-            tensor the mean of its squares, and their sum over tensors, as the authors'
-            code has it. There a weight of a large tensor is hardly pulled at all, and λ
-            does little but scale the learning rate.
+        task: Task of the client.
+        descent: Own learning rate and optimizer, or those of `[train]`.
+        budget: Length of the training in a round, if `[personalizer]` sets it.
+        work: Length of the training in a round, if `[personalizer]` sets none.
+        share: Share of all clients that a round asks.
+        masks: Masks of the tensors, for distance = "mean".
+        lam: Weight λ in [0, 1] of the client's own loss; the paper has 0.1, 0.5, 0.9
+            and 1.
+        start: Start of a round: the client's "own" θ_i, or the "mean" θ̄, overwriting
+            θ_i. θ̄ is the mean of those asked; with "own", where only some clients are
+            asked, a running mean, θ̄ + share·mean(θ_i − θ̄).
+        distance: Penalty ‖θ_i − θ̄‖²: the "sum" over all numbers, or the "mean" per
+            tensor. "sum" is Eq. 4 as written; "mean" sums the means of squares over the
+            tensors, as the authors' code has it. There a weight of a large tensor is
+            hardly pulled at all, and λ does little but scale the learning rate.
 
     Departs: the paper's training loop is not public, and nothing says which `start`
     and `distance` its figures have; of its code there is only the helper with "mean".

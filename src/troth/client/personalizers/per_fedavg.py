@@ -30,7 +30,7 @@ def per_fedavg(
     delta: float = 1e-3,
     same_batch: bool = False,
 ) -> Client:
-    """min_w (1/n)·Σ_k F_k(w − α∇F_k(w)): w is judged by what a step makes of it.
+    """min_w (1/n)·Σ_k F_k(w − α∇F_k(w)): w is judged by its loss after one step.
 
     Per-FedAvg (Algorithm 1): in every step a client draws batches D, D', D'' and moves
     w_k ← w_k − η(I − α∇²F(w_k; D''))·g, g = ∇F(w_k − α∇F(w_k; D); D'), with η and the
@@ -48,20 +48,21 @@ def per_fedavg(
     examples than parts, the first stands in for those that are empty.
 
     Args:
-        task: the client's problem.
-        descent: how a client adapts after the end.
-        solving: how w_k follows that gradient.
-        budget: how long a client adapts; None is one epoch.
-        work: how long it works in a round.
-        batch: how many examples one has; 0: all that a client has.
-        variant: "first_order" is cheaper, and ends elsewhere: where Σ_k g_k = 0.
-        alpha: α ≥ 0, the inner step; no schedule scales it. 0 (with `same_batch`) is
-            exactly `fedavg` and then `finetune`. The paper has it at most 1/L on
-            curvature L, where the inner step does not overshoot.
-        delta: δ > 0; for quadratic F_k any is exact, else a larger one is less so, and
-            a smaller one loses digits.
-        same_batch: every gradient is of the whole batch, which is what the objective
-            has where batches are all data; with fewer, the gradient is biased.
+        task: Task of the client.
+        descent: Learning rate and optimizer of the adaptation after the last round.
+        solving: Learning rate and optimizer of w_k.
+        budget: Length of the adaptation; None is one epoch.
+        work: Length of a client's training in a round.
+        batch: Number of examples in a batch; 0: all that a client has.
+        variant: Hessian: left out ("first_order", cheaper) or "hessian_free".
+            "first_order" ends elsewhere: where Σ_k g_k = 0.
+        alpha: Inner step α ≥ 0; no schedule scales it. 0 (with `same_batch`) is exactly
+            `fedavg` and then `finetune`. The paper has it at most 1/L on curvature L,
+            where the inner step does not overshoot.
+        delta: Finite difference δ > 0. For quadratic F_k any is exact, else a larger
+            one is less so, and a smaller one loses digits.
+        same_batch: Whether every gradient is of the whole batch. The objective has this
+            where batches are all data; with fewer, the gradient is biased.
 
     Departs: the paper draws three batches, from all data each; here a batch is divided.
     (The code of Ditto's authors draws three, too, has η = 0.01, δ = 0.001 and for α the

@@ -34,7 +34,7 @@ def pfedme(
     inner: int = 5,
     tol: float = 0.0,
 ) -> Client:
-    """A shared model whose pull is felt by personal ones (pFedMe, Algorithm 1).
+    """Personal models that solve a proximal problem around w (pFedMe, Algorithm 1).
 
     Objective: the shared model is the best center for personal ones near it,
 
@@ -51,19 +51,19 @@ def pfedme(
     ηλ(θ − wᵗ), which gives θ exactly; with more, a weighted mean of the round's θ.
 
     Args:
-        task: the client's problem.
-        descent: of θ: its own learning rate and optimizer, or those of `[train]`; its
+        task: Task of the client.
+        descent: Own learning rate and optimizer of θ, or those of `[train]`. The
             moments start anew with every problem.
-        solving: of w_k: those of `[train]`.
-        budget: how long, where `[personalizer]` says so: steps of w_k.
-        work: how long a client works in a round, where it does not.
-        lam: λ > 0; λ → ∞ is one model for all, λ → 0 leaves every client to itself, and
-            w where it is. The authors' scripts on MNIST have 15 with personalizer.lr =
-            0.1 and train.lr = 0.005.
-        inner: most steps towards θ, at least 1.
-        tol: where the gradient in θ is no longer than this, θ stays (the paper's ν is
-            its square); 0 takes all steps, as the authors' code does. All gradients are
-            computed in any case: clients step together.
+        solving: Learning rate and optimizer of w_k, from `[train]`.
+        budget: Steps of w_k in a round, if `[personalizer]` sets them.
+        work: Length of the training in a round, if `[personalizer]` sets none.
+        lam: Weight λ > 0 of the pull; λ → ∞ is one model for all. λ → 0 leaves every
+            client to itself, and w where it is. The authors' scripts on MNIST have 15
+            with personalizer.lr = 0.1 and train.lr = 0.005.
+        inner: Largest number of steps towards θ, at least 1.
+        tol: Length of the gradient in θ at which θ stays (the paper's ν is its square).
+            0 takes all steps, as the authors' code does. All gradients are computed in
+            any case: clients step together.
 
     Departs: only clients that are asked work; in the paper all do, and the server
     hears some. Weight decay acts on θ and w_k both, and `tol` does not see it. Running

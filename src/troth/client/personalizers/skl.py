@@ -27,11 +27,11 @@ def skl(
     it on all data of the client.
 
     Args:
-        task: the client's problem.
-        descent: its own learning rate and optimizer, or those of `[train]`.
-        budget: how long; None is 50 epochs.
-        lam: λ ≥ 0; 0 is `finetune`.
-        keep: "last", or "best" or "accurate" on the client's validation data.
+        task: Task of the client.
+        descent: Own learning rate and optimizer, or those of `[train]`.
+        budget: Length of the training; None is 50 epochs.
+        lam: Weight λ ≥ 0 of the penalty; 0 is `finetune`.
+        keep: Model kept: the "last", or "best" or "accurate" in validation.
     """
     regularizer = kl(task)
     _pull.check("skl", lam, descent, regularizer.curvature)

@@ -62,22 +62,22 @@ def transfer(
     a sigmoid for each of several labels). It is the mean over the batch.
 
     Args:
-        task: the client's problem.
-        descent: its own learning rate and optimizer, or those of `[train]`.
-        budget: how long; None is 50 epochs, as for `finetune`.
-        adversarial: how examples are made against w*.
-        w1: w₁ ≥ 0, or "auto"; 0: none are made. w₁ → ∞ predicts as w* on them.
-        w2: w₂ ≥ 0, or "auto"; 0 pulls not at all, w₂ → ∞ is w*.
-        candidates: what "auto" tries, side by side, every client for itself: the
-            largest with which its validation accuracy is not lowered, else the smallest
-            (Section 4.1). Where both weights are chosen, all pairs are tried, and the
-            one with the largest product is taken.
-        against: whose accuracy must not be lowered: "shared", that of w*; "finetune",
-            that of the same with both weights 0.
-        keep: "last"; or by the client's validation data, w* among them: "transferable",
-            the highest accuracy minus the decrease of adversarial transferability (the
-            paper's), "accurate", the highest accuracy, "best", the lowest loss. Of
-            equal ones the first.
+        task: Task of the client.
+        descent: Own learning rate and optimizer, or those of `[train]`.
+        budget: Length of the training; None is 50 epochs, as for `finetune`.
+        adversarial: Maker of adversarial examples against w*.
+        w1: Weight w₁ ≥ 0 of R_adv, or "auto"; 0: none; w₁ → ∞ predicts as w* there.
+        w2: Weight w₂ ≥ 0 of the pull, or "auto"; 0: no pull, w₂ → ∞ is w*.
+        candidates: Values that "auto" tries, side by side, for every client. It takes
+            the largest with which the client's validation accuracy is not lowered, else
+            the smallest (Section 4.1). Where both weights are chosen, all pairs are
+            tried, and the one with the largest product is taken.
+        against: Reference accuracy for "auto": that of w* ("shared"), or of "finetune".
+            The latter has both weights 0.
+        keep: Model kept: the "last", or one chosen on the client's validation data, w*
+            among them. "transferable": the highest accuracy minus the decrease of
+            adversarial transferability (the paper's); "accurate": the highest accuracy;
+            "best": the lowest loss. Of equal ones the first.
     """
     if task.classes == 0:
         raise Refusal(

@@ -26,15 +26,15 @@ def upweight(
     times. An epoch has as many steps as ever.
 
     Args:
-        task: the client's problem.
-        descent: its own learning rate and optimizer, or those of `[train]`.
-        budget: how long; None is 50 epochs.
-        groups: of the training examples.
-        keep: "last", or "best" or "accurate": the model on the way with the lowest
-            loss or highest accuracy on the client's validation data, in the shares that
-            these have.
-        without: "refuse" clients that have examples of one group only, or "finetune"
-            them, exactly as `finetune` does.
+        task: Task of the client.
+        descent: Own learning rate and optimizer, or those of `[train]`.
+        budget: Length of the training; None is 50 epochs.
+        groups: Groups of the training examples.
+        keep: Model kept: the "last", or the "best" or most "accurate" on validation
+            data. "best" has the lowest loss, "accurate" the highest accuracy on the
+            way, with the groups in the shares of the validation data.
+        without: Clients with examples of one group only: "refuse" or "finetune" them,
+            exactly as `finetune` does.
     """
     check_groups("upweight", groups, without)
     return tuned(task, descent, budget, keep, by_group=True)

@@ -18,12 +18,12 @@ def fisher(task: Task, *, power: float = 1.0, batches: int = 1) -> Regularizer:
     see the personalizer `ewc`.
 
     Args:
-        task: the client's problem.
-        power: F is taken to this power: 0 makes all parameters weigh the same, which
-            is `l2sq`; 1 is Fisher's.
-        batches: the batch is cut into so many, and F is the mean of their squared
-            gradients, each weighing as its examples do; as many as there are examples
-            gives the empirical Fisher information proper.
+        task: Task of the client.
+        power: Exponent of F: 0 weighs all parameters the same, as `l2sq`; 1 is
+            Fisher's.
+        batches: Number of parts of the batch; F is the mean of their squared gradients.
+            Each weighs as its examples do; as many as there are examples gives the
+            empirical Fisher information proper.
     """
     if not 0 <= power < float("inf"):
         raise Refusal(

@@ -21,9 +21,9 @@ def smooth_l2(task: Task, *, delta: float = 1.0) -> Regularizer:
     lets the distance begin at 0.
 
     Args:
-        task: the client's problem.
-        delta: δ > 0, how far the rounding reaches; towards 0 it is `l2`. Where
-            lr·λ ≥ 2δ, a step from near w leads further away, which is refused.
+        task: Task of the client.
+        delta: Width δ > 0 of the rounding; towards 0 it is `l2`. Where lr·λ ≥ 2δ, a
+            step from near w leads further away, which is refused.
     """
     if not 0 < delta < float("inf"):
         raise Refusal(

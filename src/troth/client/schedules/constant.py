@@ -2,5 +2,5 @@
 
 
 def constant() -> float:
-    """The learning rate stays as it is."""
+    """Keep the learning rate constant."""
     return 1.0

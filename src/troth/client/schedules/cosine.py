@@ -9,12 +9,12 @@ from troth.types import Refusal
 
 
 def cosine(round_: int, rounds: int, *, floor: float = 0.0) -> float:
-    """Half a cosine from 1 in the first round towards `floor` after the last.
+    """Scale by half a cosine, from 1 in the first round towards `floor` after the last.
 
     Args:
-        round_: the round, from 0.
-        rounds: how many there are.
-        floor: the share of the learning rate that is left at the end; 1 is `constant`.
+        round_: Number of the round, from 0.
+        rounds: Number of rounds.
+        floor: Share of the learning rate that is left at the end; 1 is `constant`.
     """
     if not 0 <= floor <= 1:
         raise Refusal(f"cosine's floor = {floor} must lie in [0, 1]")

@@ -6,16 +6,16 @@ from troth.types import Refusal
 
 
 def steps(round_: int, *, every: int, factor: float = 0.5, floor: float = 0.0) -> float:
-    """Multiplied by `factor` after every so many rounds.
+    """Multiply the learning rate by `factor` after every `every` rounds.
 
     The Ditto authors' StackOverflow code halves every 200 rounds; that of the
     attack-equivalence paper takes 0.99 every round and stops at a half or a quarter.
 
     Args:
-        round_: the round, from 0.
-        every: rounds between two changes.
-        factor: what each change multiplies by; 1 is `constant`.
-        floor: it does not fall below this part of the learning rate.
+        round_: Number of the round, from 0.
+        every: Rounds between two changes.
+        factor: Factor of each change; 1 is `constant`.
+        floor: Smallest share of the learning rate.
     """
     if every < 1 or not 0 < factor < float("inf"):
         raise Refusal(

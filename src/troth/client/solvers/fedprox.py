@@ -19,10 +19,10 @@ def fedprox(task: Task, descent: Descent, *, mu: float = 0.01) -> Solver:
     done, from straying; running statistics of batch normalization are left out of it.
 
     Args:
-        task: the client's problem.
-        descent: the learning rate and optimizer of `[train]`.
-        mu: μ ≥ 0; 0 is exactly `fedavg`, μ → ∞ never leaves wᵗ. lr·mu must stay below
-            what the optimizer's step can follow (2 for `sgd`).
+        task: Task of the client.
+        descent: Learning rate and optimizer of `[train]`.
+        mu: Weight μ ≥ 0 of the pull; 0 is exactly `fedavg`, μ → ∞ never leaves wᵗ.
+            lr·mu must stay below what the optimizer's step can follow (2 for `sgd`).
     """
     _pull.check("fedprox", mu, descent, 1.0, "mu", "train")
     if mu == 0:

@@ -36,11 +36,11 @@ def scaffold(
     round's batches and not at all data of the client.
 
     Args:
-        task: the client's problem.
-        descent: the learning rate of `[train]`; its optimizer must be plain `sgd`.
-        option: I needs a second gradient a step; II is that of the paper's experiments.
-        rate: how much of the change of a control variate is taken, 0 … 1; 0 holds them
-            all at zero, which is `fedavg`.
+        task: Task of the client.
+        descent: Learning rate of `[train]`; its optimizer must be plain `sgd`.
+        option: Update of control variates. I needs a second gradient a step; II is that
+            of the paper's experiments.
+        rate: Share, 0 … 1, of a control variate's change that is taken; 0 is `fedavg`.
     """
     if not 0 <= rate <= 1:
         raise Refusal(
