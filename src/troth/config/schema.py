@@ -133,9 +133,9 @@ class PersonalizerPart(Part):
     Attributes:
         lr: Learning rate of the personal model; not set: `train.lr`.
         steps: Steps in a round, or after the last one; not together with epochs.
-        epochs: Epochs; neither set: as `[train]` in a round, 50 after the last.
+        epochs: Epochs; unset like steps: those of `[train]`, 50 after the last round.
         optimizer: Optimizer of the personal model; not set: `train.optimizer`.
-        augment: Random changes of its inputs; not set: those of `[train]`; []: none.
+        augment: Random changes of inputs; not set: those of `[train]`; []: none.
     """
 
     lr: float | None = None
@@ -282,8 +282,8 @@ class Adversary:
 
     Attributes:
         fraction: Share of the clients that are malicious, rounded up.
-        count: Number of malicious clients, instead of a fraction.
-        clients: Numbers of the malicious clients, instead; the first client is 0.
+        count: Number of malicious clients, in place of `fraction`.
+        clients: List of the malicious clients' numbers; the first client is 0.
         start: File (.npy, one vector) with the initial model of malicious clients.
     """
 
@@ -331,7 +331,7 @@ class Engine:
     """How the work is done; it does not change what is computed.
 
     Attributes:
-        how: Way to train clients together; "auto": the fastest when measured.
+        how: Way to train clients together; "auto": the fastest measured.
         chunk: Number of clients trained together; 0: measured.
         workers: Number of threads; 0: measured.
         store: Where clients' state is kept; "auto": the first place with room.

@@ -22,7 +22,7 @@ def apfl(
     adaptive: bool = False,
     mix: Literal["moving", "shared"] = "moving",
 ) -> Personal:
-    """min_v F_k(αv + (1 − α)w), with any solver for w; clients predict with the mixture.
+    """min_v F_k(αv + (1 − α)w), with any solver for w; the mixture predicts.
 
     APFL's Algorithm 1: v ← v − η·α∇F_k(v̄), v̄ = αv + (1 − α)w. v starts from the first
     shared model and moves in the rounds in which its client is asked, on the solver's

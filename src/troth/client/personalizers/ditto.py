@@ -52,7 +52,7 @@ def ditto(
             one with the lowest validation loss (the authors' code).
         candidates: Values of λ to choose from. G.4: {0.1, 1, 2}, for strong attacks
             {0.05, 0.1, 0.2}; on StackOverflow {0.05, 0.1, 0.3} and {0.01, 0.05, 0.1}.
-        fallback: Value of λ of clients that cannot choose; G.4: 1, for strong attacks
+        fallback: Weight λ of clients that cannot choose; G.4: 1, for strong attacks
             0.1. It is chosen by validation only where it is among the candidates.
         few: Fewest validation examples of a client that chooses, with "paper". With the
             other rules 1.

@@ -49,7 +49,7 @@ def backdoor(
         target: Label that the trigger is to bring about.
         size: Side of the square in pixels; the image's own paints all of it.
         corner: Corner of the square.
-        value: Color of the square in units of scale, 0 black and 1 white.
+        value: Gray value of the square in units of scale: 0 black, 1 white.
     """
     about = x, y, classes, scale
     shown, _ = aim(*about, target=target, size=size, corner=corner, value=value)

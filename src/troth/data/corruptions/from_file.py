@@ -77,7 +77,7 @@ def from_file(
             replacement, and from the first of them again if the file has fewer; all:
             the whole file, so that the client's number of examples changes; share: the
             whole file shared out among malicious clients, every example to one of them.
-        mix: Whether they are added to those that would be replaced.
+        mix: Whether the file's examples are added, and nothing is replaced.
         repeat: Number of copies of each example, with take = all or share.
         weight: Factor on the loss of each example of the file; 0 makes them count for
             nothing. As good as so many copies where losses are added up (`coupled` with

@@ -69,7 +69,7 @@ def celeba(
             those, such as blond men, and 0 (aligned) for all others (Wang et al. 2021,
             Appendix A). With partition.conflicting they are a test set of their own.
         side: Side of a picture in pixels.
-        identities: Number of persons, the first in the list; 0: all. Only their
+        identities: Number of persons, the lowest numbers first; 0: all. Only their
             pictures are read.
         at_least: Fewest pictures of a person; 1 leaves nobody out, LEAF has 5.
 

@@ -62,7 +62,7 @@ def colored(
             "fixed" gives class c color c, for the comparison with central training.
         correlation: Probability that a picture has its class's color: 0.98 (MNIST) and
             1 (COIL-20) in the paper. 1 leaves no conflicting example but in the second
-            test set.
+            test set, 0 no aligned one.
         spread: Standard deviation of the color noise, 1 being full brightness; 0: none.
 
     Departs: the paper names no colors, no noise, and not how maps are drawn. Here a

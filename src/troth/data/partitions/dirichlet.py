@@ -55,7 +55,7 @@ def dirichlet(
             class on one client ("class"), or one class a client as long as it lasts
             ("client"). "client" shares one alpha among the classes, "class" has one for
             each, so the same number means more skew in "client".
-        by: Draws over the clients for each "class", or reverse for each "client".
+        by: One Dirichlet draw per "class", over clients, or per "client", over classes.
         min_size: Fewest examples of a client; 0 lets some be empty, to be dropped by
             partition.min_examples.
 

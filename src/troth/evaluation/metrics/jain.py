@@ -15,7 +15,7 @@ def jain(values: np.ndarray) -> float:
     all have the same; it does not change with the unit of the values.
 
     Args:
-        values: one number per client; NaN are left out.
+        values: One number per client; NaN are left out.
 
     Returns:
         The index, 1 if all values are 0; NaN without a value or if one is infinite.

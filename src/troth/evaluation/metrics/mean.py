@@ -15,7 +15,7 @@ def mean(values: np.ndarray) -> float:
     higher mean test performance after an attack is the more robust one.
 
     Args:
-        values: one number per client; NaN are left out.
+        values: One number per client; NaN are left out.
 
     Returns:
         The average; NaN without a value, infinite if one of them is.

@@ -17,7 +17,7 @@ def std(values: np.ndarray) -> float:
     the sum is divided by n, as by the authors' np.var.
 
     Args:
-        values: one number per client; NaN are left out.
+        values: One number per client; NaN are left out.
 
     Returns:
         The spread, 0 if all clients are served alike; NaN without a value or if one of

@@ -32,7 +32,7 @@ def bulyan(
     of two values as far from the median, half of each counts.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         note: Receives a mask of the rows that Krum chose.
         f: Number of rows that may be malicious; 0 is the mean.
         strict: Whether n < 4f + 3 is refused. Otherwise Krum chooses at least one row,

@@ -39,7 +39,7 @@ def centered_clipping(
     Departs: the paper clips momenta that workers keep; here it is what clients send.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         memory: Result of the last round; empty at first.
         note: Receives a mask of the clipped rows.
         tau: Radius τ > 0 of the clipping around v; large values give the mean.

@@ -39,8 +39,8 @@ def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Ten
     Departs: displacements after several local steps for gradients, as the paper does.
 
     Args:
-        messages: one update per client.
-        note: receives the weights.
+        messages: One update per client.
+        note: Receives the weights.
         eps: Largest distance of a weight from 1/n, in [0, 1]. 0 is the mean of the unit
             rows; from 1 − 1/n on, the shortest vector of their convex hull.
 

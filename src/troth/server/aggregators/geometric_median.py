@@ -45,12 +45,12 @@ def geometric_median(
     Newton's steps converge. It goes to the optimum, not for three steps.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         note: Receives the weights; the result is the rows' mean under them.
         nu: Smoothing ν > 0 of the distances; large values lead to the mean.
         tolerance: Length of the gradient, above 0, at which the iteration stops.
         iterations: Largest number of steps.
-        f: rows that may be malicious; the result does not depend on it.
+        f: Number of rows that may be malicious; the result does not depend on f.
         strict: Whether 2f ≥ n and a missed tolerance are refused; false takes the last
             point.
 

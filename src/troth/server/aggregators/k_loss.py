@@ -30,7 +30,7 @@ def k_loss(
     Departs: equal losses go from the lowest client id on.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         loss: [n] reported losses; NaN counts as infinite.
         note: Receives a mask of the chosen row.
         f: Number of larger losses to pass over; 0 takes the largest loss.

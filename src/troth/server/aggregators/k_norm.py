@@ -26,7 +26,7 @@ def k_norm(
     Departs: of equally long rows the lowest client ids are kept.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         note: Receives a mask of the rows kept.
         f: Number of rows to drop; 0 is the mean.
         strict: Whether f ≥ n is refused. Otherwise the shortest row is always kept.

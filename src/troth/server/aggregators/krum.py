@@ -31,8 +31,8 @@ def krum(
     the diameter of these are never chosen.
 
     Args:
-        messages: one update per client.
-        note: receives a mask of the chosen row.
+        messages: One update per client.
+        note: Receives a mask of the chosen row.
         f: Number of rows that may be malicious; with 0, one row is still chosen.
         neighbors: Number of nearest rows in a score. "blanchard": n − f − 2 (so do the
             Ditto authors, who add the row itself, at distance 0); "byzfl": n − f − 1

@@ -41,9 +41,9 @@ def mda(
     the lowest client ids in order.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         note: Receives a mask of the chosen rows.
-        f: rows that may be malicious; 0 is the mean.
+        f: Number of rows that may be malicious; 0 is the mean.
         limit: Largest number of search steps; a longer search is refused. A step takes
             some 40 µs at n = 100. Up to a million subsets need far fewer than the
             default; with more, an adversary may send rows that make the search long.

@@ -25,8 +25,8 @@ def meamed(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Ten
     Departs: the paper leaves such ties open.
 
     Args:
-        messages: one update per client.
-        f: rows that may be malicious; 0 is the mean.
+        messages: One update per client.
+        f: Number of rows that may be malicious; 0 is the mean.
         strict: Whether 2f ≥ n is refused; false keeps at least the one closest value.
 
     Returns:

@@ -18,7 +18,7 @@ def mean(messages: Messages) -> Tensor:
     objective. No robustness: one message moves it anywhere.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
 
     Returns:
         The step of the shared model [d].

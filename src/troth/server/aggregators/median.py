@@ -17,7 +17,7 @@ def median(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Ten
     lies within the range of the benign ones.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         f: Number of rows that may be malicious; only the guarantee depends on f.
         strict: Whether 2f ≥ n is refused; false goes on without the guarantee.
 

@@ -27,8 +27,8 @@ def multi_krum(
     as `krum` says come after all of these, and so count for nothing.
 
     Args:
-        messages: one update per client.
-        note: receives a mask of the chosen rows.
+        messages: One update per client.
+        note: Receives a mask of the chosen rows.
         f: Number of rows that may be malicious; 0 with m = 0 is the mean.
         m: Number of rows to average; 1: Krum; 0: n − f (the Ditto authors' code).
         neighbors: Number of nearest rows in a score, as for `krum`.

@@ -45,7 +45,7 @@ def qffl(
     number.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         loss: [n] reported loss of w on each client's training data.
         note: Receives the weights F_k^q / Σ_j F_j^q.
         q: Exponent of the losses; 0 is the mean; q → ∞ weighs the worst client alone.

@@ -18,7 +18,7 @@ def sum(messages: Messages) -> Tensor:
     robustness: one message moves it anywhere.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
 
     Returns:
         The step of the shared model [d].

@@ -34,9 +34,9 @@ def term(
     the others, infinity as the largest number.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         loss: [n] reported loss of w on each client's training data.
-        note: receives the weights.
+        note: Receives the weights.
         t: Tilt t. 0 is the mean; positive favors large losses, towards the worst client
             alone; negative favors small ones.
 

@@ -23,8 +23,8 @@ def trimmed_mean(
     the range of the benign ones.
 
     Args:
-        messages: one update per client.
-        f: rows that may be malicious; 0 is the mean.
+        messages: One update per client.
+        f: Number of rows that may be malicious; 0 is the mean.
         strict: Whether 2f ≥ n is refused; false takes the median there.
 
     Returns:

@@ -22,7 +22,7 @@ def weighted_mean(messages: Messages, note: Note = silent) -> Tensor:
 
     Args:
         messages: One update per client, and the reported sizes.
-        note: receives the weights.
+        note: Receives the weights.
 
     Returns:
         The step of the shared model [d].

@@ -26,7 +26,7 @@ def alie(messages: Messages, hostile: Tensor, *, z: float = 0.0) -> Messages:
     sample's σ, which is √(k/(k−1)) as large.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         hostile: [n] mask of malicious clients.
         z: Number of standard deviations; 0: as many as the paper's formula allows.
             These are next to none if few are malicious (`supported`); byzfl's default

@@ -58,7 +58,7 @@ def counter_gradient(
     clients, which act as one.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         hostile: [n] mask of malicious clients.
         broadcast: Broadcast of the server to the clients.
         round_: Number of the round.

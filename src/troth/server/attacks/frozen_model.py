@@ -35,9 +35,9 @@ def frozen_model(
     Threat model: knows the shared model of the round; controls its own message.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         hostile: [n] mask of malicious clients.
-        broadcast: what was sent to the clients.
+        broadcast: Broadcast of the server to the clients.
         target: File with θ♠ as one vector: .npy, or .npz with an array `target`.
         lam: Weight λ of the coupling; "auto": from `coupled`.
         regularizer: Regularizer R; "auto": the experiment's.

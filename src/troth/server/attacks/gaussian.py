@@ -29,7 +29,7 @@ def gaussian(
     clients.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         hostile: [n] mask of malicious clients.
         key: Key of the round's random draws.
         mean: Mean of every number.

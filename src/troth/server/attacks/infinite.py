@@ -23,7 +23,7 @@ def infinite(
     Threat model: knows nothing; controls its own message.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         hostile: [n] mask of malicious clients.
         value: Value of every number.
 

@@ -23,7 +23,7 @@ def ipm(messages: Messages, hostile: Tensor, *, epsilon: float = EPSILON) -> Mes
     malicious clients, which act as one.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         hostile: [n] mask of malicious clients.
         epsilon: Factor on the reversed mean; 0 sends zeros, 1 the opposite of the mean.
 

@@ -32,7 +32,7 @@ def mimic(
     every client is in every round, the row is chosen anew each time.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         hostile: [n] mask of malicious clients.
         memory: Direction z times its singular value [d]; empty at first.
         client: Client id to copy; −1 chooses as above. If the client is not in the

@@ -39,7 +39,7 @@ def min_max(
     √((e·c_i)² + D² − ‖c_i‖²) }.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         hostile: [n] mask of malicious clients.
         direction: Direction p: "std" is −σ, "unit" −μ/‖μ‖, "sign" −sign(μ).
 

@@ -29,7 +29,7 @@ def min_sum(
     ‖c_i‖: as far from the mean as the farthest benign row, in any direction.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         hostile: [n] mask of malicious clients.
         direction: Direction p: "std" is −σ, "unit" −μ/‖μ‖, "sign" −sign(μ).
 

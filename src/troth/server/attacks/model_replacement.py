@@ -21,7 +21,7 @@ def model_replacement(
     Threat model: knows how many clients take part; controls its own message.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         hostile: [n] mask of malicious clients.
         factor: Factor on the updates; 0: the number of messages, 1: no attack.
 

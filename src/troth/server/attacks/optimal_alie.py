@@ -32,7 +32,7 @@ def optimal_alie(
     end below the plain attack; Shejwalkar & Houmansadr search their own directions so.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         hostile: [n] mask of malicious clients.
         defence: Function from messages to the step that the server would take.
         evaluations: Number of trials of the defense in a round; 1 is `alie`.

@@ -32,9 +32,9 @@ def random_update(
     Threat model: knows its own update; controls its own message.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         hostile: [n] mask of malicious clients.
-        key: of the round's draws.
+        key: Key of the round's random draws.
         scale: Factor on the standard deviation; 0 sends zeros.
         std: Fixed standard deviation in place of s_i; 0 means the client's own s_i. The
             authors' StackOverflow code has 1.

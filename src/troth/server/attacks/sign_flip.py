@@ -29,7 +29,7 @@ def sign_flip(
     ("benign"); controls its own message.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         hostile: [n] mask of malicious clients.
         factor: Factor on the reversed update; 0: zeros. Overflow stops at the largest
             number.

@@ -29,8 +29,8 @@ def bucketing(
     Departs: a last bucket of fewer rows is their mean, not their sum over s.
 
     Args:
-        messages: one update per client.
-        key: of the round's draws.
+        messages: One update per client.
+        key: Key of the round's random draws.
         note: Receives the client whose bucket each row went into.
         s: Number of rows in a bucket; 1 only changes their order.
 

@@ -26,7 +26,7 @@ def clip(messages: Messages, note: Note = silent, *, radius: float = 0.0) -> Mes
     the longest benign one.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         note: Receives a mask of the shortened rows.
         radius: Length of the longest allowed update; 0: the median length.
 

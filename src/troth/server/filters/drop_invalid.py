@@ -15,7 +15,7 @@ def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
 
     Args:
         broadcast: Broadcast of the server to the clients, for its lengths.
-        messages: one update per client.
+        messages: One update per client.
 
     Returns:
         The messages that are left.

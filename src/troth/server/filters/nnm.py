@@ -24,7 +24,7 @@ def nnm(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Messag
     no rule does better but for a constant. Alone it promises nothing.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         f: Number of rows that may be malicious; 0 makes every row the mean.
         strict: Whether 2f ≥ n is refused; false leaves a row alone where f ≥ n − 1.
 

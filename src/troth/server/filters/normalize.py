@@ -22,7 +22,7 @@ def normalize(messages: Messages, *, length: float = 1.0) -> Messages:
     Guarantee: a row adds to the mean no more than length/n.
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         length: Length of every update after the filter, above 0.
 
     Returns:

@@ -26,7 +26,7 @@ def plausible(
     Guarantee: no row that is left is longer than radius·(1 + slack).
 
     Args:
-        messages: one update per client.
+        messages: One update per client.
         radius: Radius of the ball. "auto": λ times the regularizer's longest gradient,
             from the experiment's personalizer `coupled` and its regularizer.
         slack: Share by which a row may exceed the radius, for rounding.

@@ -23,7 +23,7 @@ def sgd(
     arXiv 1909.06335, Section 4.3).
 
     Args:
-        broadcast: what the round began with.
+        broadcast: Broadcast that the round began with.
         step: Aggregated update.
         memory: Momentum m; empty at first.
         lr: Learning rate of the server: 1 takes the whole step, 0 none.

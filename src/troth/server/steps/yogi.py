@@ -28,13 +28,13 @@ def yogi(
     Departs: v starts at 0 (the paper: at τ² or above).
 
     Args:
-        broadcast: what the round began with.
-        step: Δ, the aggregated update.
+        broadcast: Broadcast that the round began with.
+        step: Aggregated update Δ.
         memory: [2, d] m and √v; empty at first.
-        lr: of the server.
-        beta1: of the first moment; 0 keeps none, 1 never moves.
+        lr: Learning rate of the server.
+        beta1: Decay rate β₁ of the first moment; 0: no memory, 1: w never moves.
         beta2: Decay rate β₂ of the second moment v; 1 never changes v from 0.
-        tau: τ > 0, how much adaptivity: w moves by lr·m/τ where v is small beside τ².
+        tau: Adaptivity τ > 0: w moves by lr·m/τ where v is small compared with τ².
 
     Returns:
         The next shared model [d], and the memory.
