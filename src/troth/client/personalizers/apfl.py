@@ -42,8 +42,8 @@ def apfl(
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer, or those of `[train]`.
-        alpha: Mixing weight α, 0 to 1, or its start; fixed at 1 exactly `local`, at 0
-            exactly the shared model.
+        alpha: Mixing weight α, 0 to 1, or its start if `adaptive`. Fixed at 1 it is
+            exactly `local`, at 0 exactly the shared model.
         adaptive: Whether every client learns its own α. At the first step of a round α
             ← α − η⟨v − w, ∇F_k(v̄)⟩, by the same gradient that moves v and with plain
             steps of its learning rate, kept in [0, 1]; clients.csv has `alpha`. α stays

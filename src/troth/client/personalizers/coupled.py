@@ -76,8 +76,8 @@ def coupled(
         unit: Divisor of the sum (Appendix E: the mean number of examples).
         solve: Solver of θ_n: gradient steps from the last θ_n ("step"), or L-BFGS
             ("exact"). L-BFGS solves convex problems to the last digits.
-        report: Whether ∇_ρR is taken at θ_n after this round's work, or before it. The
-            authors' code takes it before: it steps θ_n and ρ at once.
+        report: Point θ_n of ∇_ρR: "after" this round's work, or "before" it. The
+            authors' code has "before": it steps θ_n and ρ at once.
     """
     _check(lam, nu, unit, regularizer)
     steps = budget or (Budget(steps=STEPS) if solve == "exact" else work)

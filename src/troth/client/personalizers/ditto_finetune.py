@@ -29,7 +29,7 @@ def ditto_finetune(
         regularizer: Distance that is penalized.
         budget: Length of the training; None is 50 epochs, as for `finetune`.
         lam: Weight λ ≥ 0; 0 is `finetune`, λ → ∞ the shared model.
-        keep: Model kept: the "last", or "best" or "accurate" in validation.
+        keep: Model kept: the "last", or the "best" or most "accurate" in validation.
     """
     _pull.check("ditto_finetune", lam, descent, regularizer.curvature)
     along = _pull.gradient(task, regularizer, lam)

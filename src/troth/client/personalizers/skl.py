@@ -31,7 +31,7 @@ def skl(
         descent: Own learning rate and optimizer, or those of `[train]`.
         budget: Length of the training; None is 50 epochs.
         lam: Weight λ ≥ 0 of the penalty; 0 is `finetune`.
-        keep: Model kept: the "last", or "best" or "accurate" in validation.
+        keep: Model kept: the "last", or the "best" or most "accurate" in validation.
     """
     regularizer = kl(task)
     _pull.check("skl", lam, descent, regularizer.curvature)

@@ -33,8 +33,8 @@ def upweight(
         keep: Model kept: the "last", or the "best" or most "accurate" on validation
             data. "best" has the lowest loss, "accurate" the highest accuracy on the
             way, with the groups in the shares of the validation data.
-        without: Clients with examples of one group only: "refuse" or "finetune" them,
-            exactly as `finetune` does.
+        without: Clients with examples of one group only: "refuse" or "finetune" them.
+            The latter is exactly `finetune`.
     """
     check_groups("upweight", groups, without)
     return tuned(task, descent, budget, keep, by_group=True)

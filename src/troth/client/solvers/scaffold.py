@@ -38,8 +38,8 @@ def scaffold(
     Args:
         task: Task of the client.
         descent: Learning rate of `[train]`; its optimizer must be plain `sgd`.
-        option: Update of control variates. I needs a second gradient a step; II is that
-            of the paper's experiments.
+        option: Option of the paper for the update of control variates, I or II. I needs
+            a second gradient a step; II is that of the paper's experiments.
         rate: Share, 0 … 1, of a control variate's change that is taken; 0 is `fedavg`.
     """
     if not 0 <= rate <= 1:

@@ -31,7 +31,7 @@ def affine(
         interpolation: Way to read a value between pixels.
         padding: Filling outside: 0 (black), the nearest pixel, the mirrored image.
         frame: Position of −1 and 1: "edges", "centres" (of the outermost pixels), or
-            "mixed", as in the authors' code.
+            "mixed". "mixed" is what the authors' code does.
 
     Departs: the authors give out coordinates by "centres" and read by "edges"
         (`linspace(-1, 1)`, then `grid_sample` with its default), so that even zeros

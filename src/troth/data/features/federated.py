@@ -43,8 +43,7 @@ def federated(
         names: Names of the features, for refusals; their numbers if there are none.
         center: Whether the mean is subtracted.
         scale: Whether values are divided by the standard deviation.
-        impute: Value in place of a missing one, in the units of the data: the mean of
-            the feature, or 0.
+        impute: Value in place of a missing one: the feature's mean, or 0, in its units.
         min_values: Fewest values of a feature for a client to report on it. 1 reports
             all (the sum of a single value is that value).
 

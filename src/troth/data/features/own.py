@@ -31,8 +31,8 @@ def own(
         train: [m_k, ...] the training examples of each client; NaN: missing.
         center: Whether the mean is subtracted.
         scale: Whether values are divided by the standard deviation.
-        impute: Value in place of a missing one, in the units of the data: the mean or
-            median of the feature, or 0.
+        impute: Value in place of a missing one: the feature's mean or median, or 0, in
+            its units.
 
     Returns:
         Statistics [n, ...], one row per client.

@@ -38,8 +38,8 @@ def cnn(
         kernel: Side of the convolutions' kernels in pixels, odd.
         init: Initial weights. glorot: uniform ±√(6/(fan_in + fan_out)) with zero bias,
             TensorFlow's default (Glorot & Bengio 2010, eq. 16); torch: torch's own.
-        dropout: Dropout probability for the inputs of each dense layer, the last one
-            included, in training; []: none.
+        dropout: Dropout probabilities of the inputs of the dense layers, the last one
+            included; []: none. They act in training only.
 
     Returns:
         The network.

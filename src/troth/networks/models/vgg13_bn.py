@@ -61,8 +61,8 @@ def vgg13_bn(
         shape: Shape of one example, [channels, height, width], sides at least 32.
         classes: Number of classes; 0 is regression.
         width: Channels of the first stage; 64 is the paper's.
-        widths: Widths of the hidden dense layers; []: one linear layer on 8·width
-            averages. It then has 9,416,010 parameters with 10 classes.
+        widths: Widths of the hidden dense layers; []: one linear layer on the 8·width
+            pooled channels. The network then has 9,416,010 parameters (10 classes).
         dropout: Probability that a hidden unit is dropped in training; 0: none.
 
     Returns:

@@ -49,7 +49,7 @@ def qffl(
         loss: [n] reported loss of w on each client's training data.
         note: Receives the weights F_k^q / Σ_j F_j^q.
         q: Exponent of the losses; 0 is the mean; q → ∞ weighs the worst client alone.
-        lr: Learning rate of the clients (`train.lr`), whose inverse is the paper's
+        lr: Learning rate of the clients (`train.lr`). Its inverse is the paper's
             estimate L of the curvature. A larger one lengthens the steps, towards the
             weighted mean; a smaller one shortens them, towards none. No effect if q =
             0.
