@@ -38,12 +38,7 @@ def amount(done: int, total: int) -> str:
 
 
 class _Shown:
-    """Bars on a terminal, lines in a log.
-
-    Args:
-        intro: printed with the first progress: from then on nothing is refused.
-        quiet: print nothing.
-    """
+    """Bars on a terminal, lines in a log; `intro` comes with the first progress."""
 
     def __init__(self, intro: str, quiet: bool) -> None:
         self.last: Any = None

@@ -205,10 +205,10 @@ def _made(kind: str, part: Part, **available: Any) -> Any:
 
 def maker(
     e: Experiment,
-    scale: float = 1.0,
-    share: float = 1.0,
-    masks: Masks | None = None,
-    groups: Groups | None = None,
+    scale: float = 1.0,  # the value of x that stands for 1
+    share: float = 1.0,  # of all clients, how much a round asks
+    masks: Masks | None = None,  # which parameters have which names
+    groups: Groups | None = None,  # of the training examples; None: no data yet
 ) -> Callable[[Task], Client]:
     """Return the function that makes this experiment's client of a task.
 
@@ -218,13 +218,6 @@ def maker(
     themselves also `solving` (the descent of `[train]`), `work` (how long a client
     works in a round), `share`, `masks` and `batch`, the number of examples in one (0:
     all that a client has).
-
-    Args:
-        e: the experiment.
-        scale: the value of x that stands for 1.
-        share: of all clients, how much a round asks.
-        masks: which parameters have which names.
-        groups: of the training examples; None: there are no data yet.
     """
     t, p = e.train, e.personalizer
     lr = t.lr if p.lr is None else p.lr

@@ -235,18 +235,11 @@ class Population:
     def __init__(
         self,
         n: int,
-        start: Tensor,
-        store: torch.device | None,
-        others: tuple[np.ndarray, Tensor] | None = None,
+        start: Tensor,  # [width] the row of a client that was never asked
+        store: torch.device | None,  # where rows are; None: in a file that `open` names
+        others: tuple[np.ndarray, Tensor] | None = None,  # who starts elsewhere, where
     ) -> None:
-        """Allocate nothing yet.
-
-        Args:
-            n: number of clients.
-            start: [width] the row of a client that was never asked.
-            store: device that stores rows; None is a file, which `open` names.
-            others: clients that start from another row, and that row.
-        """
+        """Allocate nothing yet."""
         self._others = others
         self.n, self.width, self.start = n, start.shape[0], start
         self._rows: Blocks | RowFile

@@ -252,14 +252,9 @@ def summarise(
 def shared(
     engine: Engine, w: Tensor, split: Split, ids: np.ndarray, aim: Aim | None = None
 ) -> Table:
-    """Score the shared model on each client's own examples.
+    """Score the shared model w on each client's own examples.
 
-    Args:
-        engine: predicts.
-        w: [d] the shared model.
-        split: which examples.
-        ids: of which clients.
-        aim: an attacker's goal; the table then has its rate of success.
+    With an attacker's `aim`, the table has its rate of success.
     """
     (first, size), shows = _places(split, ids), _shows(aim)
     slots = _slots(first, size)

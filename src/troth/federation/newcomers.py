@@ -80,18 +80,10 @@ def join(
     engine: Engine,
     broadcast: Broadcast,
     ids: np.ndarray,
-    run: int,
-    factors: list[float],
+    run: int,  # rounds of the run; their draws are keyed by rounds after these
+    factors: list[float],  # on every learning rate, one per round of theirs
 ) -> Tensor:
-    """Train newcomers from the last broadcast on their own data; return their states.
-
-    Args:
-        engine: steps them.
-        broadcast: what the server sent last.
-        ids: of the newcomers.
-        run: rounds of the run; their draws are keyed by rounds after these.
-        factors: on every learning rate, one per round of theirs.
-    """
+    """Train newcomers from the last broadcast on their data; return their states."""
     start = engine.start(broadcast.w)
     rows = start.expand(len(ids), -1).clone()
 

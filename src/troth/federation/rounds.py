@@ -38,31 +38,17 @@ class Federation:
         engine: Engine,
         population: Population,
         rules: Rules,
-        w0: Tensor,
+        w0: Tensor,  # [d] the first shared model
         *,
         rounds: int,
-        sample: Callable[[int], np.ndarray],
-        scale: Callable[[int], float],
-        hostile: np.ndarray,
-        seed: int,
+        sample: Callable[[int], np.ndarray],  # round → ids of the clients asked
+        scale: Callable[[int], float],  # round → factor on every learning rate
+        hostile: np.ndarray,  # [n] which clients an adversary controls
+        seed: int,  # keys the rules' randomness
         turnout: Callable[[int, np.ndarray], Turnout] = everyone,
-        newcomers: np.ndarray | None = None,
+        newcomers: np.ndarray | None = None,  # ids that only get models at the end
     ) -> None:
-        """Set up a federation before its first round.
-
-        Args:
-            engine: steps the clients.
-            population: keeps their states.
-            rules: of the server.
-            w0: [d] the first shared model.
-            rounds: how many there will be.
-            sample: round → ids of the clients asked.
-            scale: round → factor on every learning rate.
-            hostile: [n] which clients an adversary controls.
-            seed: keys the rules' randomness.
-            turnout: round, ids asked → who answers.
-            newcomers: ids of clients that take no part, and get models at the end.
-        """
+        """Set up a federation before its first round."""
         self.engine, self.population = engine, population
         self.rounds, self.sample, self.scale = rounds, sample, scale
         self.turnout = turnout

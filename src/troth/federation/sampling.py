@@ -43,11 +43,7 @@ class Attendance:
     ) -> None:
         """Draw who joins and who leaves, and read the schedule.
 
-        Args:
-            settings: `[availability]`.
-            seed: of the experiment.
-            work: [n] steps that each client makes in a round without a deadline.
-            rounds: of the run.
+        `work` [n] is how many steps each client makes in a round without a deadline.
         """
         self.settings, self._seed, self._work = settings, seed, work
         self._time = settings.deadline * float(np.median(work))

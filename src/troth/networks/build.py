@@ -16,24 +16,16 @@ from troth.types import Refusal
 
 def network(
     e: Experiment,
-    shape: tuple[int, ...],
-    classes: int,
-    x: np.ndarray,
-    scale: float,
-    given: bool = True,
+    shape: tuple[int, ...],  # of one example
+    classes: int,  # 0: regression
+    x: np.ndarray,  # [m, ...] training rows
+    scale: float,  # the value of x that stands for 1
+    given: bool = True,  # whether `model.weights` is read; not for a trained model
 ) -> nn.Module:
     """Build the model behind its normalization, as it is before training.
 
     It is initialized from the seed, then set from `model.weights`, then frozen by
     `model.freeze`.
-
-    Args:
-        e: the experiment.
-        shape: of one example.
-        classes: number of classes; 0 is regression.
-        x: [m, ...] training rows.
-        scale: the value of x that stands for 1.
-        given: whether `model.weights` is read; not for a trained model.
     """
     model = _initialized(e, shape, classes)
     if given and e.model.weights:

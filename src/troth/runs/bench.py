@@ -47,19 +47,12 @@ CASES = (
 
 
 def measure(
-    quick: bool = False,
+    quick: bool = False,  # the two small models only, and no compiler
     device: str = "auto",
-    n: int = 0,
+    n: int = 0,  # clients in a round; 0: 10 on a CPU, 100 on a GPU
     cases: tuple[Case, ...] = CASES,
 ) -> list[dict[str, Any]]:
-    """Measure microseconds per client step, one row per model: loop and engine.
-
-    Args:
-        quick: the two small models only, and no compiler.
-        device: where; `auto` takes the fastest there is.
-        n: clients in a round; 0: 10 on a CPU, 100 on a GPU.
-        cases: the models.
-    """
+    """Measure microseconds per client step, one row per model: loop and engine."""
     where = build.device(device)
     n = n or (10 if where.type == "cpu" else 100)
     return [_measure(case, where, n, quick) for case in cases[: 2 if quick else None]]
