@@ -311,6 +311,9 @@ def test_citations_in_a_text():
     assert lookup.citations(f"Words.\n\n{one}\n\nand\n\n{two}\n") == [one, two]
     assert lookup.citations("No reference; me@example.org {x}}") == []
     assert lookup.citations("") == []
+    words = "refers to 'li2021dito', .* not have .did you mean 'li2021ditto'"
+    with pytest.raises(Refusal, match=words):
+        lookup.citations("References: li2021dito.")
 
 
 def test_about_says_what_an_option_must_have():

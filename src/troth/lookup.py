@@ -281,10 +281,19 @@ def citations(text: str) -> list[str]:
 
     Our own docstrings name keys of `references.bib` after "References:"; a member of
     another package may contain its entries.
+
+    Raises:
+        Refusal: a key is not in `references.bib`.
     """
     found = [m.group(0) for m in re.finditer(_ENTRY, text, re.M | re.S)]
     for line in re.findall(r"^References: ([^.]+)\.$", text, re.M | re.S):
-        found += [references()[key] for key in re.split(r",\s+", line)]
+        for key in re.split(r",\s+", line):
+            if key not in references():
+                raise Refusal(
+                    f"a docstring refers to '{key}', which references.bib does not "
+                    f"have{nearest(key, references())}: add its entry there"
+                )
+            found.append(references()[key])
     return found
 
 
