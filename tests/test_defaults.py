@@ -1,7 +1,10 @@
 """What members take unless told, on which numbers without it rely, and their sources.
 
 Every line is a kind, a name, its options with their defaults, and keys of citations.
+A new member needs its line in `DEFAULTS`; the test prints it.
 """
+
+import pytest
 
 from troth import lookup
 
@@ -186,15 +189,28 @@ metric weighted
 metric worst10 [li2020fair]
 """
 
+MEMBERS = [(kind, name) for kind in lookup.FOLDERS for name in lookup.names(kind)]
 
-def test_defaults_and_sources_stay():
-    words = []
-    for kind in lookup.FOLDERS:
-        for name in lookup.names(kind):
-            words += [kind, name]
-            for option in lookup.options(lookup.find(kind, name)).values():
-                value = "" if option.default is option.empty else f"={option.default!r}"
-                words += f"{option.name}{value}".split()
-            entries = lookup.about(kind, name).citations
-            words += [f"[{each.split('{')[1].partition(',')[0]}]" for each in entries]
-    assert words == DEFAULTS.split()
+
+def recorded():
+    """The line of each member, with those that continue it: kind and name → line."""
+    lines = DEFAULTS.replace("\n  ", " ").strip().splitlines()
+    return {tuple(line.split()[:2]): " ".join(line.split()) for line in lines}
+
+
+@pytest.mark.parametrize(("kind", "name"), MEMBERS)
+def test_defaults_and_sources_stay(kind, name):
+    words = [kind, name]
+    for option in lookup.options(lookup.find(kind, name)).values():
+        value = "" if option.default is option.empty else f"={option.default!r}"
+        words += f"{option.name}{value}".split()
+    entries = lookup.about(kind, name).citations
+    words += [f"[{each.split('{')[1].partition(',')[0]}]" for each in entries]
+    line, before = " ".join(words), recorded().get((kind, name))
+    assert before, f"{name} is new: add this line to DEFAULTS in this file: {line}"
+    assert line == before, "experiments that do not set the option would change"
+
+
+def test_every_line_is_of_a_member():
+    lines = DEFAULTS.replace("\n  ", " ").strip().splitlines()
+    assert [tuple(line.split()[:2]) for line in lines] == MEMBERS, "by kind, then name"

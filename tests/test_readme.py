@@ -140,9 +140,16 @@ def counted(system):
 def test_what_this_and_other_systems_ship():
     found, kinds = counted("Troth"), ("aggregator", "filter", "attack", "personalizer")
     sizes = {kind: len(lookup.names(kind)) for kind in kinds}
-    assert found["aggregators and filters"] == "{aggregator} + {filter}".format(**sizes)
-    assert found["attacks by malicious clients"] == str(sizes["attack"])
-    assert found["personalizers"] == str(sizes["personalizer"])
+    counts = {
+        "aggregators and filters": "{aggregator} + {filter}".format(**sizes),
+        "attacks by malicious clients": str(sizes["attack"]),
+        "personalizers": str(sizes["personalizer"]),
+    }
+    for row, count in counts.items():
+        assert found[row] == count, (
+            f"README.md, 'Beside other systems', row '{row}', column 'Troth': write "
+            f"{count}"
+        )
 
 
 def test_what_flower_ships():

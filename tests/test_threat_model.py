@@ -1,6 +1,6 @@
-"""The page of attacks and defences names all that there is, with its condition.
+"""The page of attacks and defenses names all that there is, with its condition.
 
-The table of laws is read and checked by tests/aggregators/test_laws.py.
+The table of laws is read and checked by tests/server/aggregators/test_laws.py.
 """
 
 import inspect
@@ -34,13 +34,21 @@ def named(section):
     ],
 )
 def test_every_member_is_on_the_page(section, kind):
-    assert sorted(named(section)) == lookup.names(kind)
+    rows, names = named(section), lookup.names(kind)
+    missing = [name for name in names if name not in rows]
+    assert not missing, (
+        f"docs/explanation/threat-model.md has no row for {', '.join(missing)}: add "
+        f"one to a table under '## {section}'"
+    )
+    assert sorted(rows) == names, "a row that is there twice, or of no member"
 
 
 @pytest.mark.parametrize("name", lookup.names("attack"))
 def test_every_attack_states_what_it_knows_and_controls(name):
     doc = " ".join((inspect.getdoc(lookup.find("attack", name)) or "").split())
-    assert re.search(r"Threat model: knows .*; controls .*\.", doc)
+    assert re.search(r"Threat model: knows .*; controls .*\.", doc), (
+        f"the docstring of {name} lacks 'Threat model: knows …; controls ….'"
+    )
 
 
 def test_the_chance_of_more_than_f_in_a_round():
