@@ -29,7 +29,7 @@ SOURCE = Source(
     folder="celeba",
     files=(_ATTRIBUTES, _PERSONS, _PARTS),
     page=_PAGE,
-    licence="non-commercial research only; no copying beyond one's own organisation",
+    licence="non-commercial research only; no copying beyond one's own organization",
     how=(
         "no program can fetch it from where it lies (Google Drive): agree to its "
         f"terms, for research only, and put {_ATTRIBUTES}, {_PERSONS}, {_PARTS} and "

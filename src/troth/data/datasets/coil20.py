@@ -22,7 +22,7 @@ SOURCE = Source(
     folder="coil-20-proc",
     files=(_NAMES[0], _NAMES[-1]),
     page=_PAGE,
-    licence="for research; no licence stated",
+    licence="for research; no license stated",
     remotes=(
         Remote(
             "http://www.cs.columbia.edu/CAVE/databases/SLAM_coil-20_coil-100/coil-20/"
