@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "benchmarks"
+SYSTEMS = ["troth", "loop", "pfl", "fedjax"]
 PRODUCTS = {
     "float32": ["columns_h200"],
     "TF32": ["columns_tf32_h200", "columns_tf32_h200_2", "columns_tf32_h200_3"],
@@ -30,3 +31,37 @@ def test_columns_of_a_row(row, products):
     page = (ROOT / "README.md").read_text("utf-8")
     name = row.replace("=", " = ")
     assert f"| {name} | {products} | {' | '.join(texts)} |" in page
+
+
+@pytest.mark.parametrize("page", ["README.md", "benchmarks/README.md"])
+def test_other_systems(page):
+    """Both tables of speed are the raw numbers, rounded."""
+    raw = json.loads((ROOT / "results" / "peers_cpu.json").read_text("utf-8"))
+    lines = (ROOT.parent / page).read_text("utf-8").splitlines()
+    for work in ("W1", "W2", "W3"):
+        own = {r["system"]: r for r in raw if r["workload"] == work}
+        numbers = [own[name]["us_per_client_step"] for name in SYSTEMS]
+        texts = [f"{n:.1f}" if n < 100 else f"{n:,.0f}" for n in numbers]
+        (line,) = [line for line in lines if line.startswith(f"| {work}: ")]
+        assert line.endswith(f"| {' | '.join(texts)} |")
+    if page == "benchmarks/README.md":
+        for name, digits in (("first_round_s", 1), ("peak_gb", 2)):
+            cells = [
+                " / ".join(f"{r[name]:.{digits}f}" for r in raw if r["system"] == one)
+                for one in SYSTEMS
+            ]
+            assert any(line.endswith(f"| {' | '.join(cells)} |") for line in lines)
+
+
+def test_single_numbers_of_the_readme():
+    text = (ROOT.parent / "README.md").read_text("utf-8")
+    sites = json.loads((ROOT / "results" / "flower_processes_cpu.json").read_text())
+    ours, theirs = sites["median_s"]["troth"], sites["median_s"]["flower"]
+    assert (
+        f"takes {ours:.2f} s; with the FedAvg app" in text
+        and f"{theirs:.1f} s." in text
+    )
+    rules = json.loads((ROOT / "results" / "aggregators_cpu.json").read_text())["rules"]
+    (median,) = [rule for rule in rules if rule["rule"] == "median"]
+    ours, theirs = (min(median[name]["seconds"]) for name in ("troth", "byzfl"))
+    assert f"takes {ours:.2f} s; in ByzFL, {theirs:.2f} s." in text
