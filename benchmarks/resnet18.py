@@ -18,7 +18,7 @@ import torch
 from troth import build
 from troth.config import reader
 from troth.config.schema import Experiment
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 
 CLIENTS, EXAMPLES, STEPS, TIMES = 10, 256, 10, 5
 

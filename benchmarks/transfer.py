@@ -28,7 +28,7 @@ import torch
 from machine import facts
 from troth import build
 from troth.config import reader
-from troth.engine.engine import Engine, Plan
+from troth.engine.local_training import Engine, Plan
 from troth.runs import bench
 from troth.types import Broadcast
 

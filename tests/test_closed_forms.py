@@ -6,7 +6,7 @@ import pytest
 from troth import build
 from troth.config import reader
 from troth.data import load
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 
 MORE = pytest.mark.slow("hundreds of rounds for other values of λ")
 

@@ -12,7 +12,7 @@ import pytest
 
 from troth import build, poison
 from troth.config import reader
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 
 LAM, D = 1.0, 2
 NEAR = 1e-2  # of the target's norm

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from troth.engine import plan
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))

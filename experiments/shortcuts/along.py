@@ -32,7 +32,7 @@ from troth.build import Built, build
 from troth.client.client import adversarial
 from troth.config import reader
 from troth.data import labels
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.networks import flat
 from troth.reproduce.store import Store
 from troth.types import CONFLICTING, Batch

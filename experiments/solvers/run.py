@@ -25,7 +25,7 @@ from common import Cell, Changes, curve, main
 
 from troth import build
 from troth.config.schema import PersonalizerPart
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.evaluation import evaluate
 from troth.networks import flat
 from troth.runs.load import Run

@@ -16,7 +16,7 @@ from troth.build import build
 from troth.config import reader
 from troth.config.schema import Experiment
 from troth.engine import plan as plans
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.runs import train, train_many
 from troth.runs.load import Run, read_experiment
 from troth.runs.train import Watch

@@ -14,7 +14,7 @@ from troth.data import corrupt, load, preprocess
 from troth.data.preprocess import Prepared
 from troth.engine import plan as plans
 from troth.engine.batches import Feed
-from troth.engine.engine import Engine, Plan
+from troth.engine.local_training import Engine, Plan
 from troth.engine.population import Population
 from troth.federation import newcomers, sampling
 from troth.federation.rounds import Federation

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from troth import build
 from troth.config import reader
 from troth.data import load
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.networks import task as tasks
 
 LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)

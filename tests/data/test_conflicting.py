@@ -11,7 +11,7 @@ import troth
 from troth import build, lookup
 from troth.config import reader
 from troth.data import load, split
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.runs import personalize, results
 from troth.types import Arrays, Refusal, Shards
 

@@ -12,7 +12,7 @@ from troth.config import reader
 from troth.config.schema import CorruptionPart
 from troth.data import corrupt as corrupting
 from troth.data.corrupt import Corruption, poison
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.runs import results
 from troth.types import Arrays
 

@@ -8,7 +8,7 @@ import torch
 from troth import build, devices
 from troth.config import reader
 from troth.engine import plan as plans
-from troth.engine.engine import Engine, Plan
+from troth.engine.local_training import Engine, Plan
 from troth.types import Refusal
 
 HOWS = {"loop", "vmap", "compiled", "threads"}

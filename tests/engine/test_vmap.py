@@ -13,7 +13,7 @@ from troth import build, seeding
 from troth.config import reader
 from troth.engine import trace as traces
 from troth.engine import vmap as lifted
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.engine.trace import update_in_place
 from troth.engine.vmap import Lifted, _captured
 from troth.networks import flat as trees

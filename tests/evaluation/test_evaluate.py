@@ -6,7 +6,7 @@ import torch
 
 from troth import build
 from troth.config import reader
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.evaluation import evaluate
 from troth.networks import task
 

@@ -5,7 +5,7 @@ import pytest
 
 from troth.build import build
 from troth.config import reader
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 
 SIZES = [6, 9, 14, 20, 5, 11]  # examples of each client
 

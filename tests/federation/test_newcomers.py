@@ -16,7 +16,7 @@ from troth.cli import tables as display
 from troth.config import reader
 from troth.config.schema import Evaluate, Experiment
 from troth.data import load
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.federation import newcomers
 from troth.networks import flat as trees
 from troth.runs import results

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.networks import task
 from troth.types import Record, Refusal
 

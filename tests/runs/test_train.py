@@ -14,7 +14,7 @@ import troth
 from troth import build, files
 from troth.config import reader
 from troth.data import load
-from troth.engine import engine
+from troth.engine import local_training as engine
 from troth.runs import train
 from troth.types import Refusal
 

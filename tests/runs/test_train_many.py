@@ -13,7 +13,7 @@ from troth.build import build
 from troth.config import reader
 from troth.engine import vmap
 from troth.engine.batches import Feed
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.federation.rounds import Federation
 from troth.federation.stacked import Stack
 from troth.runs import train, train_many

@@ -11,7 +11,7 @@ import troth
 from troth import build, files, lookup
 from troth.config import reader
 from troth.config.schema import Experiment, Train
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.server import rules
 from troth.server.rules import Verdicts, silent
 from troth.types import Refusal

@@ -12,7 +12,7 @@ from torch import nn
 import troth
 from troth import build
 from troth.config import reader
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.networks import task
 from troth.server import server
 

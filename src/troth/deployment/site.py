@@ -21,7 +21,7 @@ from troth.config import reader
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, preprocess, user_files
 from troth.deployment.state import Keeper
-from troth.engine.engine import Engine, Plan
+from troth.engine.local_training import Engine, Plan
 from troth.evaluation import evaluate
 from troth.federation import sampling
 from troth.federation.rounds import answer

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from troth import devices, files
 from troth.config.schema import Experiment
-from troth.engine.engine import Engine, Plan
+from troth.engine.local_training import Engine, Plan
 from troth.engine.population import Population
 from troth.types import Broadcast, Refusal
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from troth import devices, lookup, numerics
 from troth.data import labels
-from troth.engine.engine import Engine
+from troth.engine.local_training import Engine
 from troth.engine.population import Population
 from troth.networks.task import expect_outputs
 from troth.types import Aim, Refusal, Split

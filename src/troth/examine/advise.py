@@ -9,7 +9,7 @@ import numpy as np
 from troth import theory
 from troth.build import Built, build
 from troth.config.schema import Experiment
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.examine import certify
 from troth.networks import last_layer
 from troth.runs.load import Run

@@ -21,7 +21,7 @@ from troth.client.client import adversarial
 from troth.config.schema import Part
 from troth.data import labels
 from troth.data.preprocess import active
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.examine import certify
 from troth.examine.certify import Progress
 from troth.examine.transferability import Bound, Seen, Terms, bound, look, terms

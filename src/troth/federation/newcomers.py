@@ -13,7 +13,7 @@ from torch import Tensor
 
 from troth import seeding
 from troth.config.schema import Experiment, rounded_up
-from troth.engine.engine import Engine
+from troth.engine.local_training import Engine
 from troth.federation.rounds import Federation, outgoing
 from troth.types import Broadcast, Refusal, Shards
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from troth import devices
-from troth.engine.engine import Engine
+from troth.engine.local_training import Engine
 from troth.engine.population import Population
 from troth.evaluation import evaluate
 from troth.federation.sampling import Turnout, everyone

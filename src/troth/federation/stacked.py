@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from troth.engine import engine as liftable
+from troth.engine import local_training as liftable
 from troth.engine.batches import Drawn, Feed
-from troth.engine.engine import Engine
+from troth.engine.local_training import Engine
 from troth.engine.vmap import Lifted
 from troth.federation.rounds import Asked, Federation
 from troth.server.server import served

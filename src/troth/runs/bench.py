@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 from troth import build, lookup
 from troth.config import reader
 from troth.engine import plan
-from troth.engine.engine import Engine
+from troth.engine.local_training import Engine
 from troth.engine.population import Population
 from troth.networks import task
 from troth.networks.kernels import precision

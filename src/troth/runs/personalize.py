@@ -15,7 +15,7 @@ from troth import build, files
 from troth.data import preprocess
 from troth.data.split import deal
 from troth.data.user_files import Examples, read
-from troth.engine.engine import Engine, Plan
+from troth.engine.local_training import Engine, Plan
 from troth.evaluation import evaluate
 from troth.federation import newcomers
 from troth.networks import layers, task

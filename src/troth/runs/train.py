@@ -22,7 +22,7 @@ from troth.build import Built, build
 from troth.config import reader
 from troth.config.schema import Experiment
 from troth.engine import plan as plans
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.federation import newcomers
 from troth.federation.rounds import Federation
 from troth.networks import build as networks

@@ -18,7 +18,7 @@ from troth import devices
 from troth.build import Built, build, device
 from troth.config import reader
 from troth.config.schema import Experiment
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.federation.rounds import Federation
 from troth.runs import train as runs
 from troth.types import Refusal

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from troth import build
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.networks import task as tasks
 
 from ..small import built, draws, models, on_file, own

@@ -14,7 +14,7 @@ from troth.client.personalizers.ditto import ditto
 from troth.client.personalizers.local import local
 from troth.client.regularizers.l2sq import l2sq
 from troth.config import reader
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.runs import results
 from troth.types import Anchor
 

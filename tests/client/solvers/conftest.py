@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from troth import build
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 
 from ..small import built, on_file
 

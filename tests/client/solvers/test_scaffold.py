@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from troth.client.solvers.scaffold import scaffold
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.types import Refusal
 
 from ..hand import BOWL, TAILED, batch, by, number, sent, solved

@@ -9,7 +9,7 @@ import torch
 import troth
 from troth import build, files, lookup
 from troth.config import reader
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.types import Refusal
 
 NAMES = ["rotation", "translation", "affine"]

@@ -11,7 +11,7 @@ from troth.config import reader
 from troth.config.schema import CorruptionPart
 from troth.data import corrupt, preprocess
 from troth.data.corruptions.from_file import from_file
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.types import Arrays, Exact, Refusal, Shards
 
 KEY = seeding.keys(0, "corruption", 0, torch.tensor(3))

@@ -10,7 +10,7 @@ import torch
 from troth.build import build
 from troth.config import reader
 from troth.deployment.state import Keeper
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 
 DITTO = {"personalizer": {"name": "ditto", "lam": 0.5}}
 METHODS = {

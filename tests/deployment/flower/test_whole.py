@@ -11,7 +11,7 @@ from troth.build import build
 from troth.config import reader
 from troth.data.datasets._files import locate
 from troth.data.datasets.heart_disease import HOSPITALS, SOURCE
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.types import Refusal
 
 

@@ -8,7 +8,7 @@ from clients_sent import broadcast, natural
 
 from troth import build
 from troth.config import reader
-from troth.engine.engine import Plan
+from troth.engine.local_training import Plan
 from troth.server import rules
 from troth.server.attacks.counter_gradient import counter_gradient
 from troth.types import Refusal

@@ -1,1 +1,1 @@
-"""Update → next shared model (`[server]`)."""
+"""Update → next shared model (`[server]`); `server.server` runs the whole step."""

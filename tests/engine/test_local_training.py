@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from troth import build, lookup
 from troth.config import reader
-from troth.engine.engine import Plan, spread
+from troth.engine.local_training import Plan, spread
 from troth.networks import task
 
 SIZES = [5, 9, 16, 26, 2, 14, 33]  # examples of each client
