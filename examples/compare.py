@@ -24,7 +24,7 @@ EXPERIMENT = {
 
 
 def benign(run: troth.Run) -> np.ndarray:
-    """The accuracy of every benign client on its own test data."""
+    """Return the accuracy of every benign client on its own test data."""
     table = run.clients  # clients.csv, by column
     return table["accuracy"][table["malicious"] == 0]
 

@@ -39,7 +39,7 @@ class Net(nn.Module):
 def network(
     shape: tuple[int, ...], classes: int, *, width: int = 8, drop: float = 0.25
 ) -> nn.Module:
-    """What the experiment names: its keyword-only parameters are options there."""
+    """Build the network; keyword-only parameters are options of the experiment."""
     return Net(shape[0], classes, width, drop)
 
 

@@ -14,7 +14,7 @@ from troth.types import Messages, Refusal
 
 
 def trimmed(messages: Messages, *, trim: int = 1) -> Tensor:
-    """The mean of every coordinate without its `trim` largest and smallest values.
+    """Average every coordinate without its `trim` largest and smallest values.
 
     Args:
         messages: of the round.
@@ -40,7 +40,7 @@ EXPERIMENT = {
 
 
 def main(rounds: int = 40) -> None:
-    """The rule by itself, then in a federation beside the plain mean."""
+    """Show the rule by itself, then in a federation beside the plain mean."""
     updates = torch.tensor([[1.0], [2.0], [3.0], [1000.0]])
     print("of 1, 2, 3, 1000:", troth.aggregate("own_rule:trimmed", updates).item())
 

@@ -67,21 +67,21 @@ def main(folder: Path, seed: int = 0, drill: bool = True, limit: float = 300.0) 
 
 
 def client(folder: Path, name: str, port: int) -> subprocess.Popen[bytes]:
-    """A hospital."""
+    """Start a hospital."""
     flags = ["--server", f"127.0.0.1:{port}", "--name", name, "--insecure"]
     flags += ["--data", f"{name}.npz", "--state", name]
     return start(folder, "client", "experiment.toml", *flags, log=name)
 
 
 def start(folder: Path, *words: str, log: str = "server") -> subprocess.Popen[bytes]:
-    """A command of troth, as a process that writes into a log."""
+    """Start a command of troth as a process that writes into a log."""
     with (folder / f"{log}.log").open("ab") as out:
         command = [*TROTH, *words]
         return subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)
 
 
 def free_port() -> int:
-    """A port of this machine that is free now."""
+    """Return a port of this machine that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

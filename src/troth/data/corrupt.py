@@ -123,7 +123,7 @@ def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:
 
 
 def tensors(arrays: Arrays, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Inputs and labels; bytes stay bytes, other numbers take the precision."""
+    """Return inputs and labels; bytes stay bytes, others take the precision."""
     x = torch.from_numpy(np.ascontiguousarray(arrays.x))
     y = torch.from_numpy(np.ascontiguousarray(arrays.y))
     x = x if x.dtype == torch.uint8 else x.to(dtype)

@@ -83,7 +83,7 @@ def copies(arrays: Arrays, learnt: np.ndarray, tested: np.ndarray) -> np.ndarray
 
 
 def keys(arrays: Arrays) -> np.ndarray:
-    """A hash of 64 bits for every example, equal where x and y are: [m] int64.
+    """Return a 64-bit hash of every example, equal where x and y are: [m] int64.
 
     Zeros of either sign are equal, and NaN is itself.
     """
@@ -142,7 +142,7 @@ def owners(
 
 
 def _divided(owner: np.ndarray, by: np.ndarray) -> tuple[int, int, int] | None:
-    """The first owner that stands at two values, and these; None: there is none."""
+    """Return the first owner that stands at two values, and these, or None."""
     order = np.lexsort((by, owner))
     owner, by = owner[order], by[order]
     cut = (owner[1:] == owner[:-1]) & (by[1:] != by[:-1])

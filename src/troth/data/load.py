@@ -60,7 +60,7 @@ def divided(
 def _after(
     find: Callable[..., Any], e: Experiment, arrays: Arrays, shards: Shards
 ) -> tuple[Arrays, Shards]:
-    """What a data set makes of itself once it has been dealt, if anything.
+    """Return what a data set makes of itself once it has been dealt, if anything.
 
     A function `dealt` of its module takes `arrays`, `shards`, `seed` and options of the
     data set, and gives other arrays and shards.

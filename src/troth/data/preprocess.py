@@ -73,7 +73,7 @@ def _split(row: Tensor, y: Tensor, sizes: list[int]) -> Split:
 
 
 def _corrupted(data: Data, raw: Raw, how: Corruption) -> Data:
-    """The data with poisoned inputs as further rows.
+    """Return the data with poisoned inputs as further rows.
 
     A poisoned input has the group of the example that it stands for; where their
     number differs, that of the client's first.
@@ -264,7 +264,7 @@ def deal(
 def _fit(
     part: Part, data: Data, names: tuple[str, ...], newcomers: np.ndarray
 ) -> Statistics:
-    """What the named member makes of the training data of clients that take part.
+    """Return what the named member makes of the training data of the clients.
 
     Where it makes one row per client, that of a newcomer is made of its own data alone.
     """
@@ -281,7 +281,7 @@ def _fit(
 
 
 def _made(part: Part, train: list[np.ndarray], names: tuple[str, ...]) -> Statistics:
-    """What the named member makes of some clients' training data."""
+    """Return what the named member makes of some clients' training data."""
     shape = train[0].shape[1:]
     function = lookup.find("features", part.name)
     made = lookup.call(function, part.options, train=train, names=names)

@@ -153,7 +153,7 @@ def _cut(rows: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
 
 
 def _hold(m: int, lists: Sequence[np.ndarray], min_examples: int) -> Held:
-    """The rows of every client that is not dropped."""
+    """Return the rows of every client that is not dropped."""
     size = np.fromiter(map(len, lists), np.int64, len(lists))
     if (most := int(size.max(initial=0))) < max(min_examples, 1):
         raise Refusal(
@@ -318,7 +318,7 @@ def set_apart(
 
 
 def _checked(group: np.ndarray | None, how: str) -> np.ndarray:
-    """The group of every example, 0 or 1."""
+    """Return the group of every example, 0 or 1."""
     asked = f"partition.conflicting = '{how}' needs"
     if group is None:
         raise Refusal(

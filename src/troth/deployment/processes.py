@@ -44,7 +44,7 @@ def child(
 
 
 def _binding(orphaned: signal.Signals) -> Callable[[], None]:
-    """What a child does first; all is looked up before there is a second process."""
+    """Return what a child does first; look all up before there is a second process."""
     own = getattr(ctypes.CDLL(None), "prctl", None)  # Linux alone has it
 
     def bind() -> None:

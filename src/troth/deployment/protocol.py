@@ -59,7 +59,7 @@ class Answer(NamedTuple):
 
 
 def pack(vector: Tensor) -> tuple[str, tuple[int, ...], str, bytes]:
-    """A vector for the wire: the four fields of `Wired`."""
+    """Return a vector for the wire: the four fields of `Wired`."""
     flat = vector.detach().cpu().contiguous().numpy()
     kind = _KINDS[vector.dtype]
     return kind, (len(flat),), RAW, flat.astype(f"<f{flat.itemsize}").tobytes()
@@ -130,5 +130,5 @@ def card(text: object) -> Card:
 
 
 def _short(value: object) -> str:
-    """A value of anybody's in a message: never long, never more than a line."""
+    """Return a value of anybody's for a message: never long, at most a line."""
     return ascii(value)[:60]

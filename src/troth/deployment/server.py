@@ -29,7 +29,7 @@ class Hub:
     """All that the server is at one moment: the shared model and its memories."""
 
     def __init__(self, e: Experiment, run: str) -> None:
-        """A federation before its first round."""
+        """Build the federation before its first round."""
         self.e, self.run, self.round = e, run, 0
         self.names, self.rounds = e.deployment.sites, e.train.rounds
         n, where = len(self.names), build.device(e.engine.device)
@@ -58,12 +58,12 @@ class Hub:
         return self.round >= self.rounds
 
     def outgoing(self) -> Broadcast:
-        """What the sites get: of this round, or after the last one."""
+        """Return what the sites get: of this round, or after the last one."""
         scale = 1.0 if self.over else self.scale(self.round)
         return outgoing(self.engine, self.broadcast, scale, self.round)
 
     def expected(self) -> Expected:
-        """What a reply of this round must be."""
+        """Return what a reply of this round must be."""
         w, extra = self.broadcast.w, self.broadcast.extra
         most, loss = self.e.deployment.most_examples, self.serving.asks_loss
         shape = len(w), len(extra), w.dtype

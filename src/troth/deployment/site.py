@@ -185,7 +185,7 @@ class Site:
 
     @torch.no_grad()
     def finish(self, sent: Broadcast, row: Tensor) -> Tensor:
-        """What its personalizer does after the last round: its last state."""
+        """Return what its personalizer does after the last round: its last state."""
         if self.engine.client.finish is None:
             return row
         rounds = self.e.train.rounds
@@ -195,11 +195,11 @@ class Site:
 
     @torch.no_grad()
     def model(self, w: Tensor, row: Tensor) -> Tensor:
-        """What the site predicts with, [d]."""
+        """Return what the site predicts with, [d]."""
         return self.engine.models(w, self.engine.settled(row, self.ids))[0]
 
     def scores(self, w: Tensor, row: Tensor) -> dict[str, float]:
-        """The numbers of its card: of its own model and of the shared one."""
+        """Return the numbers of its card: of its own model and of the shared one."""
         models = {"personal": self.model(w, row), "shared": w}
         found: dict[str, float] = {}
         for kind, model in models.items():
@@ -210,7 +210,7 @@ class Site:
 
 
 def engine(e: Experiment, arrays: Arrays, data: Data, where: torch.device) -> Engine:
-    """What steps a site of an experiment, one client at a time."""
+    """Return what steps a site of an experiment, one client at a time."""
     shape = arrays.x.shape[1:]
     net = networks.network(e, shape, arrays.classes, arrays.x[:0], arrays.scale)
     net = net.to(where, build.precision(e))
@@ -219,7 +219,7 @@ def engine(e: Experiment, arrays: Arrays, data: Data, where: torch.device) -> En
 
 
 def identity(e: Experiment, made: Engine, w0: Tensor) -> dict[str, Any]:
-    """What server and site compare before round 1; equal where they agree."""
+    """Return what server and site compare before round 1; equal where they agree."""
     digest = hashlib.sha256(w0.cpu().float().numpy().tobytes()).hexdigest()
     return {
         "experiment": fingerprint(e),
@@ -230,7 +230,7 @@ def identity(e: Experiment, made: Engine, w0: Tensor) -> dict[str, Any]:
 
 
 def read(path: str | Path) -> Experiment:
-    """The experiment of a file, agreed on."""
+    """Return the experiment of a file, agreed on."""
     return agreed(reader.from_dict(reader.read(Path(path))))
 
 
@@ -275,7 +275,7 @@ def finish(site: Site, state: Path, sent: Broadcast, asked: Asked) -> str:
 
 
 def written(scores: dict[str, float]) -> str:
-    """The numbers of a card, as they cross the wire."""
+    """Return the numbers of a card, as they cross the wire."""
     return json.dumps(files.plain(scores))
 
 
@@ -288,7 +288,7 @@ def _before(site: Site, state: Path, asked: Asked) -> tuple[Keeper, Tensor]:
 
 
 def named(made: Engine, model: Tensor) -> dict[str, Tensor]:
-    """A model by the names of the engine's network."""
+    """Return a model by the names of the engine's network."""
     net = copy.deepcopy(made.objective.net)
     task.assign(net, model)
     return {k: t for k, t in net.state_dict().items() if isinstance(t, Tensor)}

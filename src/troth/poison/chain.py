@@ -175,7 +175,7 @@ def _gradient(c: _Chain) -> _Made:
 
 
 def _model(c: _Chain) -> _Made:
-    """A model that never learns, and reports honestly."""
+    """Return a model that never learns, and reports honestly."""
     frozen = craft.crafted(c.built, *_ended(c, "gradient"))
     np.save(c.out / "model.npy", frozen.numpy())
     attack = {"name": "frozen_model", "target": str(c.out / "model.npy")}
@@ -199,7 +199,7 @@ def _data(c: _Chain) -> _Made:
 
 
 def _reached(c: _Chain, stage: str, made: _Made) -> Reached:
-    """A run of the federation with this attack, and what it comes to."""
+    """Run the federation with this attack, and return what it comes to."""
     path, tree = c.out / stage, {**c.sections, **made.changes}
     if not path.exists():
         api.run(tree, out=path, data_dir=c.data_dir, watch=c.watch)

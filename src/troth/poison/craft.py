@@ -78,7 +78,7 @@ def teach(
 
 
 def _pull(built: Built, far: float) -> float:
-    """The λ of `l2sq` that pulls a model so far off as this regularizer does."""
+    """Return the λ of `l2sq` that pulls a model so far off as this regularizer does."""
     e = built.experiment
     lam = float(e.personalizer.options["lam"])
     if e.regularizer.name == "l2sq" or far == 0:

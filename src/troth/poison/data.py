@@ -47,7 +47,7 @@ def labelled(
     labels: Literal["soft", "sampled", "repeated"] = "soft",
     repeats: int = 10,
 ) -> Examples:
-    """Inputs with the labels that a model gives them (Appendices L.1 and L.2).
+    """Return inputs with the labels that a model gives them (Appendices L.1 and L.2).
 
     Args:
         head: θ♠.
@@ -214,7 +214,7 @@ def examples_needed(head: Head, target: Head, *, lam: float, nu: float = 0.0) ->
 
 
 def _solve(size: np.ndarray, part: np.ndarray, limit: float) -> float:
-    """The α with Σ part/(1 + α·size)² = limit."""
+    """Return the α with Σ part/(1 + α·size)² = limit."""
 
     def over(log: float) -> float:
         return float((part / (1 + math.exp(log) * size) ** 2).sum()) - limit
@@ -238,7 +238,7 @@ class Summary(NamedTuple):
 
 
 def summary(x: np.ndarray, others: int) -> Summary:
-    """Number, share and largest norm of poisoned inputs x, [m, …].
+    """Return number, share and largest norm of poisoned inputs x, [m, …].
 
     The share is of them and the honest users' `others`.
 

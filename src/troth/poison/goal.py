@@ -26,7 +26,7 @@ def named(name: str) -> bool:
 
 
 def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
-    """The target θ†: out of a file, or a model of everyone's data, labels changed.
+    """Return the target θ†: from a file, or a model of everyone's data, labels changed.
 
     `name` is a corruption of labels, or a file that `attacks/counter_gradient` reads.
     The authors' target (Section 5.3): all training data with labels y + 1, Adam on the

@@ -42,7 +42,7 @@ class Subspace(NamedTuple):
     offset: np.ndarray  # [r]
 
     def project(self, x: np.ndarray) -> np.ndarray:
-        """The nearest points of V; twice, for the first leaves a rounding error."""
+        """Return the nearest points of V, projected twice against rounding."""
         for _ in range(2):
             x = x - (x @ self.normals.T - self.offset) @ self.normals
         return x
@@ -51,7 +51,7 @@ class Subspace(NamedTuple):
 def head_of(
     theta: ArrayLike | Tensor, outputs: int, features: int, *, bias: bool = True
 ) -> Head:
-    """A flat model of `models/linear` as (W, b): the rows of W, then b.
+    """Return a flat model of `models/linear` as (W, b): the rows of W, then b.
 
     `outputs` are classes, or 1 for a margin; without a `bias`, b is 0. Refuse a vector
     of another size.
@@ -68,7 +68,7 @@ def head_of(
 
 
 def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
-    """The same classifier on inputs that are not yet normalized by (x − mean)/std.
+    """Return the same classifier on inputs not yet normalized by (x − mean)/std.
 
     `mean` and `std` > 0 are one number for each feature, or for all of them.
     """
@@ -84,7 +84,7 @@ def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
 
 
 def checked(head: Head) -> Head:
-    """A head as finite float64 arrays that fit together."""
+    """Return a head as finite float64 arrays that fit together."""
     weight, bias = array("the weight", head[0], 2), array("the bias", head[1], 1)
     same_size("the bias", bias, "the weight, by its rows,", len(weight))
     if not weight.size:
@@ -189,7 +189,7 @@ _HALVINGS = 30  # of a step, at most
 def clipped_inputs(
     head: Head, count: int, seed: int, *, noise: float = 0.01
 ) -> np.ndarray:
-    """The authors' recipe (Appendix L.3, Fig. 20): scaled by the largest, and clipped.
+    """Follow the authors' recipe (Appendix L.3, Fig. 20): scale by the largest, clip.
 
     Uniform in [0, 1]^d, projected on V, with `noise` along each of its normals, divided
     by the largest value of all, then cut off below 0. Most then lie off V, and their
@@ -344,7 +344,7 @@ def _placed(
 def embeddings(
     net: nn.Module, x: Tensor, *, batch: int = 1024
 ) -> tuple[np.ndarray, Head]:
-    """Inputs of the last linear layer, and that layer (Section 4.2, Appendix J).
+    """Return inputs of the last linear layer, and that layer (Section 4.2, Appendix J).
 
     The layers before it stay as they are, so that the chain runs on embeddings as on
     images: `data_attack(head, …)` gives poisoned ones. Evaluated as in use (no dropout,

@@ -27,7 +27,7 @@ def model_attack(
     delta: float = 1.0,
     epsilon: float = 1e-6,
 ) -> Tensor:
-    """The fixed model θ♠ whose honest report at ρ is what an attack ended in sending.
+    """Return the fixed model θ♠ whose honest report at ρ is what an attack ended in.
 
     It solves ∇_ρ R(ρ, θ♠) = g for θ♠ (Proposition 4; Lemma 3 and Appendix B.3), so that
     the loss with θ♠ in the attacker's place has its minimum where the attack ended.
@@ -104,5 +104,5 @@ def boundary_distance(lam: float, *, delta: float = 1.0, epsilon: float) -> floa
 
 
 def _inverse(ratio: float, delta: float) -> float:
-    """The distance at which smooth_l2 pulls with this share of λ."""
+    """Return the distance at which smooth_l2 pulls with this share of λ."""
     return delta * ratio / math.sqrt((1 - ratio) * (1 + ratio))

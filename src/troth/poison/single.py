@@ -38,7 +38,7 @@ def single_example(
     bias: bool = False,
     norm: float = 0.0,
 ) -> Examples:
-    """The one example with which ρ* = θ† (Theorem 5, Appendix K).
+    """Return the one example with which ρ* = θ† (Theorem 5, Appendix K).
 
     All users have ν‖θ‖² + Σ½(θᵀq − a)² + λ·½‖ρ − θ‖². The shared model stands still at
     θ† if the attacker's own is θ♠ = θ† + g/λ, and that one stands still with (q, a) if
@@ -83,7 +83,7 @@ def single_example(
 
 
 def _with_intercept(r: np.ndarray, model: np.ndarray) -> Examples:
-    """The query is (q, 1), so that its residual is the intercept's share of r."""
+    """Take the query as (q, 1): its residual is the intercept's share of r."""
     if abs(r[-1]) <= 1e-12 * np.linalg.norm(r):
         raise Refusal(
             f"the honest users' pull on the intercept is {r[-1]:.3g}, and one example "
@@ -95,7 +95,7 @@ def _with_intercept(r: np.ndarray, model: np.ndarray) -> Examples:
 
 
 def spread(examples: Examples, *, norm: float = 1.0) -> Examples:
-    """The same loss from short queries: k² copies of (q/k, a/k) (Section 5.3).
+    """Get the same loss from short queries: k² copies of (q/k, a/k) (Section 5.3).
 
     Their losses add up to the loss of (q, a): k²·½(θᵀq/k − a/k)² = ½(θᵀq − a)². With
     the q of `single_example`, whose norm is Θ(N), they are Θ(N²) examples with answers
@@ -161,7 +161,7 @@ def coupled_optimum(
     lam: float,
     nu: float = 0.0,
 ) -> Optimum:
-    """The least of Σ_n [ν‖θ_n‖² + Σ½(θ_nᵀq − a)² + λ·½‖ρ − θ_n‖²] (Eqs. 1 and 5).
+    """Minimize Σ_n [ν‖θ_n‖² + Σ½(θ_nᵀq − a)² + λ·½‖ρ − θ_n‖²] (Eqs. 1 and 5).
 
     One linear least-squares problem over (ρ, θ_1 … θ_N), of (N + 1)·d unknowns: for
     checking what an attack achieves. All users are given, the attacker too, with its
@@ -194,7 +194,7 @@ def coupled_optimum(
 def _users(
     queries: Sequence[ArrayLike], answers: Sequence[ArrayLike], lam: float, nu: float
 ) -> list[Examples]:
-    """What every user holds, checked."""
+    """Return what every user holds, checked."""
     strength(lam)
     at_least_zero("nu", nu)
     if not len(queries) or len(queries) != len(answers):

@@ -20,7 +20,7 @@ from troth.types import Refusal
 
 @cache
 def folded(text: str) -> str:
-    """A name as it is compared: one of a letter's forms, single spaces."""
+    """Return a name as it is compared: one of a letter's forms, single spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
@@ -133,7 +133,7 @@ class Entry(NamedTuple):
         return self.cells(lambda setting: setting.stand_in or setting.original)
 
     def theirs(self, cell: Cell) -> papers.Value | None:
-        """What the paper prints for a cell."""
+        """Return what the paper prints for a cell."""
         part, row = cell.stands if any(cell.stands) else (cell.part, cell.row)
         parts = self.printed.parts if self.printed else ()
         own = (one.at(row, cell.column) for one in parts if one.data == part)
@@ -157,7 +157,7 @@ def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list
 
 
 def _nearest(pattern: str, rows: Sequence[str], columns: Sequence[str]) -> str:
-    """A hint: row and column apart, where both are given."""
+    """Return a hint: row and column apart, where both are given."""
     row, both, column = pattern.rpartition(" / ")
     if not both:
         return lookup.nearest(pattern, [*rows, *columns])
@@ -171,12 +171,12 @@ def _nearest(pattern: str, rows: Sequence[str], columns: Sequence[str]) -> str:
 
 
 def experiment(tree: Tree, seed: int) -> Experiment:
-    """A cell's experiment, checked."""
+    """Return a cell's experiment, checked."""
     return _made(json.dumps(tree, sort_keys=True), seed)[0]
 
 
 def key(tree: Tree, seed: int) -> str:
-    """What names a result: all that decides the numbers of a cell's run."""
+    """Return what names a result: all that decides the numbers of a cell's run."""
     return _made(json.dumps(tree, sort_keys=True), seed)[1]
 
 
@@ -192,7 +192,7 @@ def _made(text: str, seed: int) -> tuple[Experiment, str]:
 
 
 def merged(base: Tree, changes: Tree) -> Tree:
-    """The base with some keys changed; sections are merged, all else replaced."""
+    """Return the base with some keys changed; sections are merged, others replaced."""
     tree = dict(base)
     for key, value in changes.items():
         both = isinstance(value, dict) and isinstance(tree.get(key), dict)

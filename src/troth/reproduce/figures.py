@@ -95,7 +95,7 @@ def _lines(points: Sequence[tuple[float, Judged]]) -> Iterator[tuple[str, Line]]
 
 
 def _titled(name: str, judged: Sequence[Judged]) -> str:
-    """A panel by the paper's name of it, and whether ours are of other data."""
+    """Return a panel by the paper's name of it, and whether ours are of other data."""
     kinds = {one.cell.federation.kind for one in judged}
     return name if kinds <= {"original"} else f"{name} (ours: other data, see above)"
 
@@ -211,7 +211,7 @@ def _differ(lines: dict[str, Line]) -> bool:
 
 
 def _joined(lines: Mapping[str, Line]) -> dict[str, Line]:
-    """A run and the closer looks at its first batches, ", early", as one line."""
+    """Return a run and the closer look at its start, ", early", as one line."""
     found = dict(lines)
     for label, line in lines.items():
         if (first := found.pop(label + _EARLY, None)) is not None:
@@ -244,7 +244,7 @@ def _numbers(entry: Entry, root: Path) -> Iterator[Panel]:
 
 
 def over(entry: Entry, label: str) -> tuple[str, float | None]:
-    """A label without the number that an entry's figure goes over, and that."""
+    """Return a label without the number that an entry's figure goes over, and that."""
     at = re.search(entry.over[1], label)
     if at is None:
         return label, None

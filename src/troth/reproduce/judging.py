@@ -78,7 +78,7 @@ def verdict(difference: float, error: float) -> Verdict:
 
 
 def judge(entry: Entry, cell: Cell, found: Sequence[Result]) -> Judged:
-    """A cell with its results, a seed each."""
+    """Return a cell with its results, a seed each."""
     theirs = entry.theirs(cell)
     if not found:
         return Judged(cell, theirs, 0)
@@ -109,7 +109,7 @@ def table(
 
 
 def of_script(entry: Entry, root: Path) -> list[Judged]:
-    """What a script found beside what the paper prints, in the paper's order.
+    """Return what a script found beside what the paper prints, in the paper's order.
 
     Cells for which there is neither are left out; empty where the paper prints nothing.
     """
@@ -130,7 +130,7 @@ def of_script(entry: Entry, root: Path) -> list[Judged]:
 
 
 def order(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
-    """Data of ours → column → Spearman's correlation of ours with theirs over its rows.
+    """Correlate ours with theirs by Spearman: data of ours → column → over its rows.
 
     Columns with fewer than three rows in both, or one number for all, are left out.
     """

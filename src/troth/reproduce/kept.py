@@ -80,12 +80,12 @@ class Result(NamedTuple):
 
 
 def late(way: Mapping[int, float]) -> float:
-    """The round with which the last fifth begins."""
+    """Return the round with which the last fifth begins."""
     return 0.8 * max(way, default=1)
 
 
 def believed(records: Sequence[Record | None], cell: Cell) -> list[Result]:
-    """The results in records that are whole, and say what a cell is about."""
+    """Yield results from records that are whole, and say what a cell is about."""
     found = []
     for record in records:
         with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
@@ -115,7 +115,7 @@ def _whole(record: Record) -> bool:
 
 
 def experiments() -> Path | None:
-    """The folder of experiments beside the source; None where it was installed."""
+    """Return the folder of experiments beside the source; None: it was installed."""
     found = Path(build.__file__).parents[2] / "experiments"
     return found if found.is_dir() else None
 
@@ -143,7 +143,7 @@ class Shelf:
         self._found = found
 
     def find(self, cell: Cell, choice: int, seed: int) -> Result | None:
-        """The result of a cell, of several the newest; None where there is none."""
+        """Return the result of a cell, of several the newest; None: there is none."""
         named = key(cell.choices[choice], seed) if self._found else ""
         own = believed(self._found.get(named, []), cell)
         if not own and cell.kept and self.root is not None:
@@ -152,7 +152,7 @@ class Shelf:
         return max(own, key=lambda one: str(one.record.get("when", "")), default=None)
 
     def settled(self, cell: Cell, seeds: int) -> list[Result]:
-        """The results of a cell, one per seed, of the experiment that was chosen."""
+        """Return the results of a cell, one per seed, of the chosen experiment."""
         at = self.chosen(cell)
         found = (None if at is None else self.find(cell, at, s) for s in range(seeds))
         return [result for result in found if result is not None]
@@ -182,7 +182,7 @@ class Shelf:
 
 
 def written(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
-    """What is kept of a run: numbers over clients and of each, and what made them."""
+    """Return what is kept of a run: its numbers, and what made them."""
     tree: Tree = cell.choices[choice]
     resolved = run.experiment.resolved
     return {

@@ -22,7 +22,7 @@ def entries() -> dict[str, Entry]:
 
 
 def _entry(paper: str, name: str, source: dict[str, Any]) -> Entry:
-    """An entry from its lines in the file of its paper."""
+    """Return an entry from its lines in the file of its paper."""
     found: dict[str, Any] = {
         field: tuple(value) if isinstance(value, list) else value
         for field, value in source.items()

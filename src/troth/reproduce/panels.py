@@ -21,7 +21,7 @@ _ROW = 4  # panels in a row
 
 
 def hue(k: int) -> str:
-    """The color of the k-th label."""
+    """Return the color of the k-th label."""
     return COLORS[k % len(COLORS)]
 
 
@@ -34,7 +34,7 @@ def mark(k: int, hollow: bool = False) -> dict[str, Any]:
 
 
 def dashed(k: int) -> dict[str, Any]:
-    """The line of the k-th label: no two of the first 28 are alike."""
+    """Return the line of the k-th label: no two of the first 28 are alike."""
     turn, place = divmod(k, len(COLORS))
     return {"color": hue(k), "linestyle": _DASHES[(place + turn) % len(_DASHES)]}
 
@@ -42,7 +42,7 @@ def dashed(k: int) -> dict[str, Any]:
 def sheet(
     title: str, many: int, under: Sequence[str] = (), foot: str = "", **more: Any
 ) -> tuple[Figure, list[Axes]]:
-    """An empty sheet of panels, in two rows where they are many, four at most in one.
+    """Return an empty sheet of panels, in two rows where many, at most four in one.
 
     `under` are lines below the title, `foot` a note below the panels, `row` is how many
     fit beside each other; the rest goes to `Figure.subplots`.

@@ -25,7 +25,7 @@ class Part(NamedTuple):
     rows: dict[str, tuple[Value | None, ...]]  # None where the paper has none
 
     def at(self, row: str, column: str) -> Value | None:
-        """What is printed there; None where nothing is."""
+        """Return what is printed there; None where nothing is."""
         if row not in self.rows or column not in self.columns:
             return None
         return self.rows[row][self.columns.index(column)]
@@ -40,13 +40,13 @@ class Printed(NamedTuple):
 
 @cache
 def read(paper: str) -> dict[str, Any]:
-    """The file of a paper: its title, its entries, and the tables as it prints them."""
+    """Read the file of a paper: its title, its entries, and the tables as printed."""
     return packaged(paper)
 
 
 @cache
 def table(paper: str, name: str) -> Printed:
-    """A table that the paper prints, with its numbers."""
+    """Return a table that the paper prints, with its numbers."""
     found = read(paper)["tables"][name]
     return Printed(found["where"], tuple(map(_part, found["parts"])))
 

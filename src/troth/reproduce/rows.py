@@ -57,7 +57,7 @@ def hostile(clients: int, share: float) -> int:
 
 
 def authors(clients: int, number: int) -> list[int]:
-    """The very clients that the authors' code draws with its seed 0."""
+    """Return the very clients that the authors' code draws with its seed 0."""
     random = np.random.RandomState(1234567)
     drawn = random.choice(clients, number, replace=False)
     return sorted(int(k) for k in drawn)
@@ -164,7 +164,7 @@ def _cell(part: str, f: Federation, row: str, name: str, column: str) -> Cell:
 
 
 def label(method: str, part: Tree) -> str:
-    """A method of a grid and what was set of it."""
+    """Return a method of a grid and what was set of it."""
     options = [f"{k}={v}" for k, v in part.items() if k != "name"]
     return " ".join([method, *options])
 

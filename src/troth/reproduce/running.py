@@ -65,7 +65,7 @@ def run(
 def missing(
     wanted: Iterable[tuple[Cell, int, int]], shelf: Shelf, device: str = "auto"
 ) -> list[Job]:
-    """What has to be trained: no result of this experiment is there.
+    """Return what has to be trained: no result of this experiment is there.
 
     Cells that come to the same experiment are trained once.
     """

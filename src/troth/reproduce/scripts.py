@@ -62,7 +62,7 @@ def run(entry: Entry, device: str = "auto", data_dir: str | None = None) -> None
 
 
 def ran(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """The exit code of a process that ends with ours, and leaves no folders behind."""
+    """Return the exit code of a process that ends with ours, and leaves no folders."""
     with tempfile.TemporaryDirectory(prefix="troth-script-") as place:
         own = {**environment, "TMPDIR": place}
         with processes.child(command, own, stdout=subprocess.DEVNULL) as process:
@@ -70,7 +70,7 @@ def ran(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def results(entry: Entry, root: Path) -> list[Record]:
-    """The results of an entry's script that are there."""
+    """Return the results of an entry's script that are there."""
     every = (sorted(store.named(root, some), key=_order) for some in entry.results)
     return [record for some in every for record in some]
 
@@ -107,7 +107,7 @@ def labelled(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def seconds(entry: Entry, root: Path) -> float:
-    """What its runs took, as far as the files say."""
+    """Return what its runs took, as far as the files say."""
     every = (record for _, record in labelled(entry, root))
     took = (one.get("seconds", one.get("summary", {}).get("seconds")) for one in every)
     return sum(float(value or 0) for value in took)

@@ -71,7 +71,7 @@ class Setting(NamedTuple):
 
 
 def packaged(name: str) -> dict[str, Any]:
-    """A data file of this package."""
+    """Return a data file of this package."""
     file = resources.files("troth.reproduce").joinpath(f"{name}.json")
     found: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return found

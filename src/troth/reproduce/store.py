@@ -46,7 +46,7 @@ class Store:
         return _sorted(packed | loose) if loose else packed
 
     def loose(self) -> list[Path]:
-        """The files of results that are not packed yet."""
+        """Return the files of results that are not packed yet."""
         try:
             return sorted(self.home.rglob(LOOSE)) if self.home.is_dir() else []
         except OSError as error:
@@ -56,12 +56,12 @@ class Store:
             ) from None
 
     def find(self, pattern: str) -> list[Record]:
-        """The records whose names match a pattern, in the order of names."""
+        """Return the records whose names match a pattern, in the order of names."""
         every = self.records().items()
         return [record for name, record in every if fnmatchcase(name, pattern)]
 
     def get(self, name: str) -> Record | None:
-        """The record of a name; None: it is not there."""
+        """Return the record of a name; None: it is not there."""
         return self.records().get(name)
 
     def put(self, name: str, record: Mapping[str, Any]) -> Path:
@@ -92,26 +92,26 @@ class Store:
 
 
 def named(root: Path, pattern: str) -> list[Record]:
-    """Records by a pattern below a folder of experiments: `FOLDER/NAME`."""
+    """Return records by a pattern below a folder of experiments: `FOLDER/NAME`."""
     home, _, rest = pattern.partition("/")
     return Store(root / home).find(rest)
 
 
 def slug(name: str) -> str:
-    """A name for a file: what is readable of it in ASCII, and a digest of all of it."""
+    """Return a name for a file: what is readable of it in ASCII, and a digest of it."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     short = re.sub(r"[^A-Za-z0-9.=+]+", "-", plain).strip("-.")[:80]
     return f"{short}~{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
 def order(record: Record) -> list[str]:
-    """What records are sorted by: their names, as paths of files would be."""
+    """Return what records are sorted by: their names, as paths of files would be."""
     return f"{record['name']}.json".split("/")
 
 
 @lru_cache(maxsize=4096)
 def _loose(file: Path, stamp: tuple[int, int]) -> Record | None:
-    """The record in a loose file; None: it holds none."""
+    """Return the record in a loose file; None: it holds none."""
     try:
         record = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -121,7 +121,7 @@ def _loose(file: Path, stamp: tuple[int, int]) -> Record | None:
 
 
 def brief(summary: Record) -> Record:
-    """A run's summary as results keep it: means, and how accuracies spread."""
+    """Return a run's summary as results keep it: means, and how accuracies spread."""
     return {
         name: brief(value) if isinstance(value, dict) else value
         for name, value in summary.items()
@@ -130,7 +130,7 @@ def brief(summary: Record) -> Record:
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    """What changes when a file does."""
+    """Return what changes when a file does."""
     try:
         seen = file.stat()
     except OSError:
@@ -140,7 +140,7 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=32)
 def _table(file: Path, stamp: tuple[int, int]) -> dict[str, Record]:
-    """The records of a table; none where there is no such file."""
+    """Return the records of a table; none where there is no such file."""
     every = _lines(file) if stamp[1] else ()
     return _sorted({record["name"]: record for record in every if _current(record)})
 

@@ -69,7 +69,7 @@ def layout(
 
 
 def parts(judged: Sequence[Judged]) -> list[list[Judged]]:
-    """The cells of each of the paper's data sets."""
+    """Return the cells of each of the paper's data sets."""
     found: dict[str, list[Judged]] = {}
     for one in judged:
         found.setdefault(one.cell.part, []).append(one)
@@ -77,7 +77,7 @@ def parts(judged: Sequence[Judged]) -> list[list[Judged]]:
 
 
 def title(mine: Sequence[Judged], nothing: str = "") -> str:
-    """The paper's data of a part, and ours, which may stand in for them.
+    """Return the paper's data of a part, and ours, which may stand in for them.
 
     `nothing` stands in the place of the paper's where it prints no number of it.
     """
@@ -88,13 +88,13 @@ def title(mine: Sequence[Judged], nothing: str = "") -> str:
 
 
 def where(entry: Entry) -> str:
-    """The place of the paper's numbers."""
+    """Return the place of the paper's numbers."""
     printed = entry.printed
     return printed.where if printed else "the paper prints no numbers"
 
 
 def markdown(entry: Entry, judged: Sequence[Judged]) -> str:
-    """The whole table, with the rule and the share of cells that meet it."""
+    """Return the whole table, with the rule and the share of cells that meet it."""
     lines = [f"# {entry.name}: {entry.title}", "", f"Theirs: {where(entry)}."]
     lines += [f"Note: {entry.note}."] if entry.note else []
     for title, columns, rows in layout(judged):
@@ -105,7 +105,7 @@ def markdown(entry: Entry, judged: Sequence[Judged]) -> str:
 
 
 def grid(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table of Markdown."""
+    """Return a table of Markdown."""
     lines = ["| | " + " | ".join(columns) + " |", "|" + "---|" * (len(columns) + 1)]
     return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
 

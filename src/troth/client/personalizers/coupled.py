@@ -45,7 +45,7 @@ def coupled(
     solve: Literal["step", "exact"] = "step",
     report: Literal["after", "before"] = "after",
 ) -> Client:
-    """The personalized federation of the attack-equivalence paper (Eq. 1, Section 2.2).
+    """Solve the coupled federation of attack equivalence (Eq. 1, Section 2.2).
 
     Σ_n [ν‖θ_n‖² + fit(θ_n, D_n) + λR(ρ, θ_n)]: every client has its own model θ_n, and
     the shared one, ρ, is where these pull it. A client works on its θ_n with ρ fixed

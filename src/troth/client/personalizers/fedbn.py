@@ -16,7 +16,7 @@ def fedbn(
     budget: Budget | None,
     masks: Masks,
 ) -> Client:
-    """Normalization layers b_k of the client's own: min Σ_k F_k(φ, b_k).
+    """Keep normalization layers b_k of the client's own: min Σ_k F_k(φ, b_k).
 
     All others, φ, are shared, and both are trained as `fedper` does it. Personal are
     scale, shift and running statistics of every batch normalization (Algorithm 1 of the

@@ -20,7 +20,7 @@ def crop(
     padding: int = 4,
     fill: Literal["zero", "edge", "mirror"] = "zero",
 ) -> Tensor:
-    """A window of the image's own size out of the image padded on all sides.
+    """Cut a window of the image's own size out of the image padded on all sides.
 
     He et al., section 4.2: 4 pixels of padding for CIFAR-10. The window's place is
     uniform over the (2·padding + 1)² there are.
@@ -50,7 +50,7 @@ def crop(
 
 
 def _within(index: Tensor, size: int, fill: str) -> Tensor:
-    """The pixel of the image that stands for one that may lie outside."""
+    """Return the pixel of the image that stands for one that may lie outside."""
     if fill == "mirror" and size > 1:
         index = index.abs()
         return torch.where(index >= size, 2 * (size - 1) - index, index)

@@ -26,7 +26,7 @@ def backdoor(
     corner: Corner = "bottom_right",
     value: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """A square of pixels in a corner is painted, and the label set to the target.
+    """Paint a square of pixels in a corner, and set the label to the target.
 
     The all-to-one attack of BadNets on MNIST (bright pixels in the bottom right
     corner), in federated training. A model that learns it serves clean inputs as well
@@ -105,7 +105,7 @@ def aim(
 
 
 def _color(x: Tensor, scale: float, value: float) -> float:
-    """The number that stands for the trigger's color."""
+    """Return the number that stands for the trigger's color."""
     color, bytes_ = value * scale, x.dtype == torch.uint8
     low, high = (0.0, 255.0) if bytes_ else (-(2.0**127), 2.0**127)
     if not low <= color <= high:  # nor NaN

@@ -73,7 +73,7 @@ def missing(source: Source, place: Path) -> list[str]:
 
 
 def there(place: Path, file: str) -> list[Path]:
-    """A file if a folder holds it, or all that fit a pattern."""
+    """Return a file if a folder holds it, or all that fit a pattern."""
     fits = place.glob(file) if "*" in file else [place / file]
     return sorted(path for path in fits if os.path.isfile(path))
 
@@ -145,7 +145,7 @@ def obtain(source: Source, place: Path) -> Path:
 
 @lru_cache(maxsize=1024)
 def _known(path: Path, kind: str, size: int, time: int) -> str:
-    """The digest of a file, remembered while its size and time stay the same."""
+    """Return the digest of a file, remembered while its size and time stay the same."""
     return digest_of(path, f"{kind}:")
 
 

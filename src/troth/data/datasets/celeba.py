@@ -115,7 +115,7 @@ def celeba(
 
 
 def _chosen(person: np.ndarray, identities: int, at_least: int) -> np.ndarray:
-    """The rows of the persons that count, in the order of the list."""
+    """Return the rows of the persons that count, in the order of the list."""
     if identities < 0 or at_least < 1:
         raise Refusal(
             f"data.identities = {identities} must be at least 0 (all persons) and "
@@ -194,7 +194,7 @@ def _other(path: Path, why: str) -> Refusal:
 
 
 def _pixels(folder: Path, names: Sequence[str], side: int) -> np.ndarray:
-    """The pictures [m, 3, side, side]; threads, for Pillow decodes outside the GIL."""
+    """Return pictures [m, 3, side, side]; on threads: Pillow releases the GIL."""
     remedy = f"unpack img_align_celeba.zip again ({_PAGE})"
     size = picture(folder / names[0], "JPEG", None, remedy).size
     x = np.empty((len(names), 3, side, side), np.uint8)

@@ -91,7 +91,7 @@ def colored(
 
 
 def _grey(base: str, arrays: Arrays) -> Arrays:
-    """The pictures as [m, 1, height, width], without a group of their own."""
+    """Return the pictures as [m, 1, height, width], without a group of their own."""
     x, classes = arrays.x, arrays.classes
     x = x[:, None] if x.ndim == 3 else x
     if x.ndim != 4 or x.shape[1] != 1:
@@ -116,7 +116,7 @@ def _grey(base: str, arrays: Arrays) -> Arrays:
 
 
 def _some(arrays: Arrays, rows: np.ndarray) -> Arrays:
-    """What is known of these rows beside their inputs."""
+    """Return what is known of these rows beside their inputs."""
     whose = None if arrays.owner is None else arrays.owner[rows]
     split = None if arrays.split is None else arrays.split[rows]
     return arrays._replace(y=arrays.y[rows], owner=whose, split=split)
@@ -171,7 +171,7 @@ def dealt(
 def _map(
     label: np.ndarray, classes: int, random: np.random.Generator | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each class's color, and what other colors are drawn from."""
+    """Return the number of each class's color, and what other colors are drawn from."""
     own, of = np.unique(label), np.full(classes, -1)  # −1: the client has none of it
     of[own] = own if random is None else random.permutation(classes)[: len(own)]
     return of, of[own] if len(own) > 1 else np.arange(classes)
@@ -184,7 +184,7 @@ def _colors(
     spread: float,
     random: np.random.Generator,
 ) -> np.ndarray:
-    """The color of every picture, and another if it were recolored: [2, m, 3]."""
+    """Return the color of every picture, and of it recolored: [2, m, 3]."""
     m = len(aligned)
     other = _other(aligned, among, random.random((2, m)))
     noise = spread * random.standard_normal((2, m, 3))

@@ -62,7 +62,7 @@ def femnist(data_dir: str | None = None) -> Arrays:
 
 
 def _folder(folder: Path) -> list[_leaf.User]:
-    """What the writers hold in the files of a folder: bytes where nothing is lost."""
+    """Return what the writers hold in a folder: bytes where nothing is lost."""
     remedy = "make train and test anew with LEAF's preprocess.sh"
     held: dict[str, _leaf.User] = {}
     for path in sorted(folder.glob("*.json"), key=_natural):
@@ -85,7 +85,7 @@ def _folder(folder: Path) -> list[_leaf.User]:
 
 
 def _natural(path: Path) -> list[str | int]:
-    """A key by which all_data_2 comes before all_data_10."""
+    """Return a key by which all_data_2 comes before all_data_10."""
     pieces = re.split(r"([0-9]+)", path.name)
     return [int(p) if i % 2 else p for i, p in enumerate(pieces)]
 

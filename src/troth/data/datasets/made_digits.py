@@ -96,7 +96,7 @@ def _style(seed: int, owners: torch.Tensor, style: float) -> tuple[np.ndarray, .
 def _written(
     rows: np.ndarray, digit: np.ndarray, style: tuple[np.ndarray, ...]
 ) -> np.ndarray:
-    """The digits as their owners write them: [owner, example, 64]."""
+    """Return the digits as their owners write them: [owner, example, 64]."""
     quarters, source, ink = style
     pixels = rows[quarters[:, None], digit[..., None], source[:, None]].view(np.uint8)
     dimmed: np.ndarray = (pixels.astype(np.uint16) * ink[:, None, None]) >> 4

@@ -126,7 +126,7 @@ def stackoverflow(
 
 
 def _words(path: Path, count: int) -> dict[bytes, int]:
-    """The most frequent words → their places; the file has one a line, with a count."""
+    """Return the most frequent words → places, from lines of word and count."""
     with open(path, "rb") as file:
         lines = [file.readline(2**16).split() for _ in range(count)]
     words = [line[0] for line in lines if len(line) == 2 and line[1].isdigit()]
@@ -134,7 +134,7 @@ def _words(path: Path, count: int) -> dict[bytes, int]:
 
 
 def _tags(path: Path, count: int) -> dict[bytes, int]:
-    """The most frequent tags → their places; the file is json, tag → count."""
+    """Return the most frequent tags → their places, from json of tag → count."""
     try:
         content = json.loads(text(path, _REMEDY))
         ranked = sorted(content, key=lambda tag: -content[tag])

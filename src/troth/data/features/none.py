@@ -2,4 +2,4 @@
 
 
 def none() -> None:
-    """Inputs are left unchanged; missing values are refused."""
+    """Leave inputs unchanged; refuse missing values."""

@@ -23,7 +23,7 @@ def classes(
     per_client: int = 5,
     recipe: Literal["even", "ditto"] = "even",
 ) -> list[np.ndarray]:
-    """A few classes for each client: u holds (u + j) mod C for j < per_client.
+    """Give each client a few classes: u holds (u + j) mod C for j < per_client.
 
     "even": the examples of a class, shuffled, are dealt equally to the clients that
     hold it (shares differ by at most 1); every example has exactly one home.
@@ -84,7 +84,7 @@ def _even(arrays: Arrays, seed: int, clients: int, per_client: int) -> list[np.n
 
 
 def _ditto(arrays: Arrays, clients: int, per_client: int) -> list[np.ndarray]:
-    """The authors' recipe, client by client."""
+    """Follow the authors' recipe, client by client."""
     if arrays.split is None:
         raise Refusal(
             "partition.recipe = 'ditto' needs data marked as training and test and "

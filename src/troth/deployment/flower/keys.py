@@ -33,7 +33,7 @@ def public(file: Path) -> bytes:
 
 
 def sent(key: ec.EllipticCurvePublicKey) -> bytes:
-    """A public key in the form in which Flower sends it."""
+    """Return a public key in the form in which Flower sends it."""
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 

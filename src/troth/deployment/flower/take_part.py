@@ -68,7 +68,7 @@ def take_part(
 
 
 def _trusted(ca: Path) -> bytes:
-    """A certificate that can be one."""
+    """Read a certificate, and check that it can be one."""
     try:
         ssl.create_default_context(cafile=str(ca))
     except ssl.SSLError as error:

@@ -178,7 +178,7 @@ def perform(link: Link, app: Path, limit: int, rounds: Callable[[Grid], None]) -
 
 
 def _token(link: Link, run: int) -> str:
-    """The right to do a run's task; what others may have started is not done."""
+    """Claim a run's task; what others may have started is not done."""
     own = SuperExecAuthHttpInterceptor(
         master_secret=link.secret, protected_methods=_TAKE
     )
