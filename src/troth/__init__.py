@@ -25,6 +25,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from troth import plot as plot
+    from troth import poison as poison
+    from troth import theory as theory
     from troth.api import aggregate, cost, resume, run
     from troth.certificates.certify import certify
     from troth.examine.audit import audit
@@ -43,8 +45,8 @@ else:
 
         So `import troth` and `troth --help` do not load torch.
         """
-        if name == "plot":  # matplotlib too comes when it is needed
-            return importlib.import_module("troth.plot")
+        if name in ("plot", "poison", "theory"):  # matplotlib comes when it is needed
+            return importlib.import_module(f"troth.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module 'troth' has no attribute '{name}'")
         found = getattr(importlib.import_module(f"troth.{_HOMES[name]}"), name)
@@ -52,4 +54,4 @@ else:
         return found
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted([*__all__, "__version__", "plot", "poison", "theory"])

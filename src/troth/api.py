@@ -75,11 +75,11 @@ def run(
     Raises:
         Refusal: settings or data that cannot be trained; then nothing is written.
 
-    >>> import tempfile
+    >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
     >>> partition = {"name": "iid", "clients": 4}
     >>> tree = {"partition": partition, "train": {"rounds": 2}, "personalizer": "ditto"}
-    >>> [one] = run(tree, settings=["engine.how=loop"], out=f"{folder.name}/run")
+    >>> [one] = troth.run(tree, settings=["engine.how=loop"], out=folder.name + "/run")
     >>> one.summary["rounds"], len(one.clients["accuracy"])
     (2, 4)
     >>> folder.cleanup()
@@ -140,12 +140,12 @@ def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
     Raises:
         Refusal: no folder of a run, or files that were lost or changed since.
 
-    >>> import tempfile
+    >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
     >>> partition = {"name": "iid", "clients": 4}
-    >>> [one] = run({"partition": partition, "train": {"rounds": 2}},
-    ...             settings=["engine.how=loop"], out=f"{folder.name}/run")
-    >>> [same] = resume(one.path)  # it was finished
+    >>> [one] = troth.run({"partition": partition, "train": {"rounds": 2}},
+    ...                   settings=["engine.how=loop"], out=f"{folder.name}/run")
+    >>> [same] = troth.resume(one.path)  # it was finished
     >>> same.summary["rounds"]
     2
     >>> folder.cleanup()
@@ -211,8 +211,9 @@ def cost(
     Raises:
         Refusal: a setting, or data, that a run would be refused for.
 
-    >>> partition = {"name": "iid", "clients": 4}
-    >>> [one] = cost({"partition": partition, "train": {"rounds": 3, "steps": 5}})
+    >>> import troth
+    >>> tree = {"partition": {"clients": 4}, "train": {"rounds": 3, "steps": 5}}
+    >>> [one] = troth.cost(tree)
     >>> one.client_steps, one.disk  # 4 clients, 3 rounds of 5 steps
     (60, 0)
 
@@ -257,10 +258,11 @@ def aggregate(
     Raises:
         Refusal: an unknown rule or option, or updates that are no such matrix.
 
+    >>> import torch, troth
     >>> updates = torch.tensor([[0.0], [1.0], [2.0], [3.0], [100.0]])
-    >>> aggregate("mean", updates).item(), aggregate("median", updates).item()
-    (21.200000762939453, 2.0)
-    >>> aggregate("krum", updates, f=1).item()
+    >>> [troth.aggregate(name, updates).item() for name in ("mean", "median")]
+    [21.200000762939453, 2.0]
+    >>> troth.aggregate("krum", updates, f=1).item()
     1.0
 
     Read on: `troth list aggregator`; each rule's docstring has its guarantee.

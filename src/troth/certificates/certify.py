@@ -70,9 +70,10 @@ def certify(
         Refusal: settings that prove nothing, inputs that are no images for a
             deformation, or scores without a class axis.
 
+    >>> import numpy as np, torch, troth
     >>> def classify(x):  # 1 where the mean is positive
     ...     return torch.stack([-x.flatten(1).mean(1), x.flatten(1).mean(1)], 1)
-    >>> found = certify(classify, np.ones((1, 1, 4, 4)), sigma=0.5, n=100, n0=10)
+    >>> found = troth.certify(classify, np.ones((1, 1, 4, 4)), sigma=0.5, n=100, n0=10)
     >>> found.label.tolist(), bool(found.radius[0] > 0.5)
     ([1], True)
 

@@ -224,7 +224,7 @@ def audit(
     >>> tree = {"partition": {"name": "iid", "clients": 4}, "personalizer": "ditto"}
     >>> [one] = troth.run({**tree, "train": {"rounds": 1}},
     ...                   settings=["engine.how=loop"], out=f"{folder.name}/run")
-    >>> found = audit(one, clients="2", device="cpu", eps=0.1, iterations=2)
+    >>> found = troth.audit(one, clients="2", device="cpu", eps=0.1, iterations=2)
     >>> found.table["client"].tolist()
     [0, 1]
     >>> folder.cleanup()

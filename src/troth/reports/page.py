@@ -68,7 +68,7 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Report
     >>> partition = {"name": "iid", "clients": 4}
     >>> [one] = troth.run({"partition": partition, "train": {"rounds": 1}},
     ...                   settings=["engine.how=loop"], out=f"{folder.name}/run")
-    >>> made = report([one.path])
+    >>> made = troth.report([one.path])
     >>> made.page.name, made.cards.name
     ('report.html', 'report.cards.json')
     >>> folder.cleanup()

@@ -236,12 +236,12 @@ def load(path: str | Path) -> Run:
     Raises:
         Refusal: not the folder of a run.
 
-    >>> import tempfile, troth
+    >>> import tempfile, troth, numpy as np
     >>> folder = tempfile.TemporaryDirectory()
     >>> partition = {"name": "iid", "clients": 4}
     >>> _ = troth.run({"partition": partition, "train": {"rounds": 1}},
     ...               settings=["engine.how=loop"], out=f"{folder.name}/run")
-    >>> one = load(f"{folder.name}/run")
+    >>> one = troth.load(f"{folder.name}/run")
     >>> one.finished, len(one.rounds), one.predict(0, np.zeros((2, 1, 8, 8))).shape
     (True, 1, (2,))
     >>> folder.cleanup()

@@ -81,13 +81,13 @@ def personalize(
     Raises:
         Refusal: examples that do not fit this run, or too few of them.
 
-    >>> import tempfile, troth
+    >>> import tempfile, torch, troth, numpy as np
     >>> folder = tempfile.TemporaryDirectory()
     >>> tree = {"partition": {"name": "iid", "clients": 4}, "train": {"rounds": 1}}
     >>> settings = ["engine.how=loop", "personalizer={name='finetune',epochs=1}"]
     >>> [one] = troth.run(tree, settings=settings, out=f"{folder.name}/run")
     >>> mine = {"x": np.ones((20, 1, 8, 8)), "y": np.arange(20) % 10}
-    >>> made = personalize(one, mine, test=0.5, device="cpu")
+    >>> made = troth.personalize(one, mine, test=0.5, device="cpu")
     >>> made.examples, made.model(torch.ones(3, 1, 8, 8)).shape
     ({'train': 10, 'valid': 0, 'test': 10}, torch.Size([3, 10]))
     >>> folder.cleanup()
