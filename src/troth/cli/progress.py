@@ -108,7 +108,7 @@ class _Shown:
 
 
 class Watcher(_Shown):
-    """Show training, round after round; `name` is that of a run without a label."""
+    """Show training round by round; `name` is shown for a run without a label."""
 
     def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
         super().__init__(intro, quiet)

@@ -71,8 +71,8 @@ class Result(NamedTuple):
     def valid(self) -> float:
         """By which choices are made: benign clients' own models, validation data.
 
-        Where the split has none, test data: so do the Ditto authors with Fashion-MNIST,
-        whose best λ in Table 4 is in every column the best of Table 8.
+        Without validation data, test data, as the Ditto authors did on Fashion-MNIST:
+        their best λ of Table 4 is the best in each column of Table 8.
         """
         if "valid" in self.summary:
             return float(self.summary["valid"]["personal"]["accuracy_mean"])

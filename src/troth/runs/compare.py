@@ -118,7 +118,7 @@ def _signed_ranks(difference: np.ndarray) -> float:
 
 
 def by_seed(runs: Sequence[Row]) -> list[Group]:
-    """Group the runs that differ only in `seed`: mean and half width of their numbers.
+    """Group runs that differ only in `seed`: means, half widths of 95 % intervals.
 
     Runs alike in every setting, seed included, are the same run, and only the first of
     them counts. Numbers are those that every run of a group has; a key in a nested

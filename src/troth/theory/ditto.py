@@ -149,8 +149,8 @@ def error(
 ) -> np.ndarray:
     """Return E‖w_k − v_k(λ)‖² of a benign client (behind Lemmas 8 and 12).
 
-    With c = λ/(β/n + λ) · (K−1)/K, the weight of the other clients' mean, s² = σ²/β and
-    T = τ² + Σ_w of Eq. (59): d · [(1 − c)² s² + c² T].
+    It is d · [(1 − c)² s² + c² T], where c = λ/(β/n + λ) · (K−1)/K weights the mean of
+    the other clients, s² = σ²/β and T = τ² + Σ_w (Eq. 59).
 
     Args:
         lam: λ, a number or many; 0 is local training (d·s²), inf the shared model.

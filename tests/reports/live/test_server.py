@@ -147,18 +147,21 @@ def test_malicious_names(told, tmp_path, serving):
 
 
 def test_five_hundred_runs_in_a_second(told, tmp_path):
-    """Of this process's own time: others may be at work on the machine."""
+    """Of this thread's own time, the least of three: others may be at work here."""
     first = told(tmp_path / "r000", [0.5, 1.0])
     for i in range(1, 500):
         shutil.copytree(first, tmp_path / f"r{i:03}")
     (tmp_path / "none").mkdir()
     with Server(tmp_path / "none", port=0) as server:
         assert "There are no runs here yet" in server.pages.index()
-    with Server(tmp_path, port=0) as server:
-        began = time.process_time()
-        text = server.pages.index()
-        assert time.process_time() - began < 1
-        assert text.count("data-run=") == 500
+    took = []
+    for _ in range(3):  # each with nothing read before
+        with Server(tmp_path, port=0) as server:
+            began = time.thread_time()
+            text = server.pages.index()
+            took.append(time.thread_time() - began)
+            assert text.count("data-run=") == 500
+    assert min(took) < 1
 
 
 def test_states(told, tmp_path):

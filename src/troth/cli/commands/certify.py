@@ -60,7 +60,7 @@ def certify(
         str, Flag(help="Values outside the image: zeros, border or reflection.")
     ] = "zeros",
     frame: Annotated[
-        str, Flag(help="Where −1 and 1 lie on pixels: edges, centres or mixed.")
+        str, Flag(help="Coordinates ±1 are pixel edges, centres or mixed.")
     ] = "edges",
     units: Annotated[
         str, Flag(help="Units of a translation: normalised (half images) or pixels.")

@@ -13,7 +13,7 @@ def ui(
     ] = Path("runs"),
     host: Annotated[
         str,
-        Flag(help="Address to listen on. Any but this machine's own needs a token."),
+        Flag(help="Address to listen on. Any but loopback needs the printed token."),
     ] = "127.0.0.1",
     port: Annotated[int, Flag(help="Port to listen on. 0: any free one.")] = 8137,
 ) -> None:

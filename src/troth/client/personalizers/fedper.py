@@ -40,7 +40,7 @@ def fedper(
         solving: Optimizer of φ, from `[train]`; its moments start anew every round.
         work: Length of a client's training in a round.
         budget: How long h_k is trained, if `personalizer.steps` or `.epochs` is set.
-        masks: Masks of the personal and the shared parameters.
+        masks: Turns layer names into masks of parameters.
         layers: Names or patterns of the personal layers or tensors, as for
             `model.freeze`. Examples are "fc", "features.*" and "*.bias".
         last: Number of last layers that are personal if none are named (K_P in the

@@ -42,7 +42,7 @@ def fedrep(
         work: How long φ is trained in a round, `train.steps` or `.epochs`.
         budget: How long the head is trained before φ, by `personalizer.steps` or
             `.epochs`; None: as long as φ.
-        masks: Masks of the personal and the shared parameters.
+        masks: Turns layer names into masks of parameters.
         layers: Names or patterns of the personal layers or tensors, as for
             `model.freeze`. Examples are "fc", "features.*" and "*.bias".
         last: Number of last layers that are personal if none are named.

@@ -21,7 +21,7 @@ def fisher(task: Task, *, power: float = 1.0, batches: int = 1) -> Regularizer:
         task: Task of the client.
         power: Exponent of F; 0: all parameters weigh the same, as in `l2sq`; 1:
             Fisher's.
-        batches: Number of parts of the batch; F is the mean of their squared gradients.
+        batches: Parts to split a batch into; F averages their squared gradients.
             Each weighs as its examples do; as many as there are examples gives the
             empirical Fisher information proper.
     """

@@ -27,8 +27,8 @@ def krum(
 
     Guarantee: for n ≥ 2f + 3, (α, f)-Byzantine resilience where the benign rows are
     independent draws of one distribution whose spread is small beside its mean.
-    Malicious rows farther from all benign ones than √((n − f − 2)/(n − 2f − 1)) times
-    the diameter of these are never chosen.
+    A malicious row is never chosen if its distance to every benign row exceeds
+    √((n − f − 2)/(n − 2f − 1)) times the diameter of the benign rows.
 
     Args:
         messages: One update per client.
