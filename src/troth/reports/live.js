@@ -94,7 +94,9 @@
         return line;
       }));
       find("#growing").replaceChildren(picture(runs));
-      if (known && done > JSON.parse(known).filter((run) => run.state === "finished").length) location.reload();
+      /* at first: all may have ended between the page and this answer */
+      const was = known ? JSON.parse(known).filter((run) => run.state === "finished").length : runs.length - 1;
+      if (done > was) location.reload();
     });
   };
 
