@@ -50,6 +50,10 @@ def test_settings_stand_in_the_file_and_an_attack_brings_attackers():
     assert found["adversary"] == {"fraction": 0.2}
 
 
+def test_a_kind_with_one_member_offers_no_other():
+    assert not re.search(r"# or$", template(NAMES, [], True), re.M)
+
+
 def test_what_is_wrong_is_refused():
     with pytest.raises(Refusal, match="did you mean 'ditto'"):
         written(personalizer="dito")

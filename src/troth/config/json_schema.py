@@ -94,7 +94,7 @@ def _key(field: Field[Any], hint: Any, said: str, definitions: Schema) -> Schema
     if is_dataclass(hint):
         return {
             "type": "object",
-            "description": _sentence(said),
+            "description": said,
             "properties": _properties(typing.cast(type, hint), definitions),
             "additionalProperties": False,
         }
@@ -109,16 +109,12 @@ def _key(field: Field[Any], hint: Any, said: str, definitions: Schema) -> Schema
 def _about(schema: Schema, said: str, default: Any = MISSING) -> Schema:
     """Add a description and a default that JSON can hold."""
     if said:
-        schema["description"] = _sentence(said)
+        schema["description"] = said
     empty = (MISSING, inspect.Parameter.empty, None)
     finite = not isinstance(default, float) or math.isfinite(default)
     if finite and not any(default is nothing for nothing in empty):
         schema["default"] = json.loads(json.dumps(default))
     return schema
-
-
-def _sentence(said: str) -> str:
-    return said[:1].upper() + said[1:]
 
 
 def _reference(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:

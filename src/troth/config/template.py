@@ -83,7 +83,7 @@ def _section(field: Field[Any], given: Any) -> Iterator[str]:
     if not is_dataclass(default) and not isinstance(default, list):
         yield _line(field.name, {field.name: given}, default, said)
         return
-    yield f"# {said[0].upper()}{said[1:]}"
+    yield f"# {said}"
     if isinstance(default, list):
         yield from _several(field.name, given or [])
         return
@@ -106,13 +106,14 @@ def _several(kind: str, given: str | list[Any]) -> Iterator[str]:
 def _member(kind: str, name: str, given: dict[str, Any]) -> Iterator[str]:
     """Yield a line for a member's name and for each of its options."""
     others = [n for n in lookup.names(kind) if n != name]
-    yield _line("name", {"name": name}, name, f"or {', '.join(others)}")
+    said = f"or {', '.join(others)}" if others else ""
+    yield _line("name", {"name": name}, name, said)
     if name == "none" and kind in reader.MAY_BE_NONE:
         return
     function = inspect.unwrap(lookup.find(kind, name))
-    said, hints = descriptions(function), lookup.hints(function)
+    texts, hints = descriptions(function), lookup.hints(function)
     for key, option in lookup.options(function).items():
-        yield _line(key, given, option.default, said.get(key, ""), hints.get(key))
+        yield _line(key, given, option.default, texts.get(key, ""), hints.get(key))
 
 
 def _keys(section: Any, given: dict[str, Any]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typer import Argument
 from typer import Option as Flag
 
 from troth.cli.commands._flags import Settings
+from troth.cli.commands._words import refuse
 
 File = Annotated[Path, Argument(metavar="FILE", help="The file to write; - prints it.")]
 
@@ -52,7 +53,6 @@ def new(
     from troth import files
     from troth.cli import tables
     from troth.config.template import template
-    from troth.types import Refusal
 
     names: dict[str, Any] = {"data": data, "partition": partition, "model": model}
     names |= {"personalizer": personalizer, "attack": attack, "aggregator": aggregator}
@@ -61,7 +61,7 @@ def new(
         print(text, end="")
         return
     if file.exists():
-        raise Refusal(f"{file} exists already; give another name, or remove it first")
+        refuse(f"{file} exists already; give another name, or remove it first")
     files.write(file, text)
     path = shlex.quote(str(file))
     tables.say(f"Wrote {path}; train it with: troth run {path}")
