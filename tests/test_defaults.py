@@ -32,7 +32,7 @@ data point_estimation clients=10 examples=100 sigma=1.0 tau=0.5 theta=0.0 test=0
 data stackoverflow clients=400 examples=10000 words=10000 tags=500 label='first'
   untagged='keep' [tff2019stackoverflow] [li2021ditto]
 data vehicle [duarte2004vehicle] [li2021ditto]
-partition classes clients per_client=5 recipe='even' [li2021ditto]
+partition classes clients per_client=5 recipe='even' size=0 [li2021ditto]
 partition dirichlet clients alpha=0.5 by='class' min_size=10 [yurochkin2019bayesian]
   [li2022niid] [hsu2019measuring]
 partition draws sizes [farhadkhani2022equivalence]
@@ -178,6 +178,7 @@ server adam lr=0.1 beta1=0.9 beta2=0.99 tau=0.001 [reddi2021adaptive]
 server sgd lr=1.0 momentum=0.0
 server yogi lr=0.1 beta1=0.9 beta2=0.99 tau=0.001 [reddi2021adaptive]
 sampler ditto [li2021ditto]
+sampler ditto_fixed [li2021ditto]
 sampler size
 sampler uniform
 metric best10 [li2020fair]

@@ -210,7 +210,8 @@ def build(
     federation.redraw = redraw
     built = Built(e, federation, net, data, hostile, facts, prepared, aim)
     if plan is None:
-        some = _sampler(e, engine, federation.members)(0)  # whoever is there
+        members = federation.members
+        some = _sampler(e, engine, members, hostile[members])(0)  # whoever is there
         given = engine, federation.broadcast, population, some, built.client_steps
         engine.use(plans.choose(*given, e.engine.how, e.engine.chunk, e.engine.workers))
     return built
@@ -288,13 +289,14 @@ def _federation(
     scale(0)  # refuses before the start
     attendance = _attendance(e, engine, late)
     there = attendance.there if attendance and attendance.varies else None
+    members = newcomers.others(population.n, late)
     return Federation(
         engine,
         population,
         every,
         w0,
         rounds=rounds,
-        sample=_sampler(e, engine, newcomers.others(population.n, late), there),
+        sample=_sampler(e, engine, members, hostile[members], there),
         scale=scale,
         hostile=hostile,
         seed=e.seed,
@@ -315,10 +317,15 @@ def _attendance(e: Experiment, engine: Engine, late: np.ndarray) -> Attendance |
 
 
 def _sampler(
-    e: Experiment, engine: Engine, members: np.ndarray, there: There | None = None
+    e: Experiment,
+    engine: Engine,
+    members: np.ndarray,
+    hostile: np.ndarray,  # of the members
+    there: There | None = None,
 ) -> Callable[[int], np.ndarray]:
     """Sample among the members, numbered from 0 for the draw."""
     size, how = engine.feed.sizes.numpy()[members], e.train.sampling
     here = None if there is None else lambda r, some: there(r, members[some])
-    draw = sampling.named(how, e.seed, e.train.cohort or len(members), size, here)
+    cohort = e.train.cohort or len(members)
+    draw = sampling.named(how, e.seed, cohort, size, here, hostile)
     return lambda r: members[draw(r)]

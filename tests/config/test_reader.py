@@ -166,7 +166,7 @@ attack.factor = 2 → attack 'none' has no option 'factor'; set attack.name
 corruption.p = 2 → corruption 'none' has no option 'p'; set corruption.na
 seed = 1.5 → seed = 1.5 is a number; it must be a whole number
 train = {steps = 1, epochs = 1} → train.steps = 1 and ... keep one of steps, epochs and
-train.sampling = 'x' → there is no sampler 'x'; there are: ditto, size, uniform
+train.sampling = 'x' → there is no sampler 'x'; there are: ditto, ditto_fixed, size
 train.precision = 'half' → train.precision = 'half' is not one of 'float3
 personalizer = {steps = 1, epochs = 1} → personalizer.steps = 1 and personal
 partition.split = [0.5, 0.5] | [0.8, 0.1, 0.2] | [nan, 0.1, 0.2] → … is not a divisi

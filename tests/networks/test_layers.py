@@ -18,6 +18,20 @@ def test_unit_divides_by_the_scale_and_none_only_casts(kind, scale):
     assert np.allclose(out.numpy(), BYTES / scale, atol=1e-7)
 
 
+def test_fixed_takes_one_number_or_one_per_channel():
+    out = normalize("fixed", BYTES, 255.0, [0.1307], [0.3081])(X)
+    assert np.allclose(out.numpy(), (BYTES / 255 - 0.1307) / 0.3081, atol=1e-5)
+    colored = np.repeat(BYTES, 3, axis=1)
+    out = normalize("fixed", colored, 255.0, [0.1, 0.2, 0.3], [1.0, 2.0, 4.0])
+    found = out(torch.from_numpy(colored))
+    for c, (mean, std) in enumerate([(0.1, 1.0), (0.2, 2.0), (0.3, 4.0)]):
+        assert np.allclose(found[:, c], (colored[:, c] / 255 - mean) / std, atol=1e-5)
+    with pytest.raises(Refusal, match=r"2 numbers, one per channel.*\[1, 4, 5\]"):
+        normalize("fixed", BYTES, 255.0, [0.1, 0.2], [1.0, 1.0])
+    with pytest.raises(Refusal, match="positive"):
+        normalize("fixed", BYTES, 255.0, [0.1], [0.0])
+
+
 def test_pixel_is_dittos_recipe():
     rows = BYTES.astype(np.float64)
     expected = (rows - rows.mean(0)) / (rows.std(0) + 0.001)
@@ -77,7 +91,7 @@ def test_refusals():
     bad = np.ones((3, 4), dtype=np.float32)
     bad[1, 2], bad[0, 0] = np.nan, np.inf
     for kind, rows, scale, words in [
-        ("units", BYTES, 255.0, "'unit', 'pixel', 'none'"),
+        ("units", BYTES, 255.0, "'pixel', 'fixed', 'none'"),
         ("pixel", BYTES[:0], 255.0, "there are 0"),
         ("unit", BYTES, 0.0, "scale of the data is 0"),
         ("pixel", bad, 1.0, "2 of 4"),

@@ -77,18 +77,31 @@ class ModelPart(Part):
     """The model that is trained.
 
     Attributes:
-        normalize: Scaling of inputs: by the data's unit, per feature, or none.
+        normalize: Scaling of inputs: by the data's unit, per feature, by fixed numbers
+            (`mean` and `std`), or none.
+        mean: With normalize = "fixed": number to subtract, or one number per channel.
+            The unit is that of the data: 1 is a white pixel.
+        std: With normalize = "fixed": number to divide by, or one number per channel.
         weights: File of initial weights: .safetensors, .pt or .pth; "": none.
         weights_skip: Patterns of parameters that are not read from `weights`.
         freeze: Patterns of parameters that are neither trained nor sent.
     """
 
-    normalize: Literal["unit", "pixel", "none"] = "unit"
+    normalize: Literal["unit", "pixel", "fixed", "none"] = "unit"
+    mean: list[float] = field(default_factory=list)
+    std: list[float] = field(default_factory=list)
     weights: str = ""
     weights_skip: list[str] = field(default_factory=list)
     freeze: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        fixed = self.normalize == "fixed"
+        if fixed != bool(self.mean) or len(self.mean) != len(self.std):
+            raise Refusal(
+                f"model.mean = {self.mean} and model.std = {self.std} go "
+                f"with model.normalize = 'fixed' (it is '{self.normalize}'), one "
+                "number each or one per channel, such as [0.1307] and [0.3081]"
+            )
         if self.weights_skip and not self.weights:
             raise Refusal(
                 f"model.weights_skip = {self.weights_skip} says what not to take from "

@@ -209,10 +209,22 @@ Sampler = Callable[[int], np.ndarray]
 
 
 def named(
-    how: str, seed: int, cohort: int, size: np.ndarray, there: There | None = None
+    how: str,
+    seed: int,
+    cohort: int,
+    size: np.ndarray,
+    there: There | None = None,
+    hostile: np.ndarray | None = None,
 ) -> Sampler:
     """Return the sampler of this name, of clients of these sizes."""
-    given = {"seed": seed, "n": len(size), "cohort": cohort, "size": size}
+    bad = np.zeros(len(size), bool) if hostile is None else hostile
+    given = {
+        "seed": seed,
+        "n": len(size),
+        "cohort": cohort,
+        "size": size,
+        "hostile": bad,
+    }
     function, options = lookup.find("sampler", how), lookup.check("sampler", how, {})
     sampler: Sampler = lookup.call(function, options, **given, there=there)
     return sampler

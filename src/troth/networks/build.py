@@ -33,7 +33,9 @@ def network(
             model = model.double()  # before: the file may hold more than float32 does
         weights.put(model, e.model.weights, e.model.weights_skip)
     freeze(model, e.model.freeze)
-    return nn.Sequential(layers.normalize(e.model.normalize, x, scale), model)
+    part = e.model
+    first = layers.normalize(part.normalize, x, scale, part.mean, part.std)
+    return nn.Sequential(first, model)
 
 
 def _initialized(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -1,7 +1,7 @@
 """Layers that models share, and the normalization before every model."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -75,16 +75,23 @@ class Features(nn.Module):
 
 
 def normalize(
-    kind: Literal["unit", "pixel", "none"], x_train: np.ndarray, scale: float
+    kind: Literal["unit", "pixel", "fixed", "none"],
+    x_train: np.ndarray,
+    scale: float,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
 ) -> Normalize:
     """Return the first layer for a data set.
 
     Args:
         kind: unit = x/scale; pixel = (x − mean)/(std + 0.001) for each feature over the
             training rows, on the scale 0–255, as Ditto's code prepares Fashion MNIST
-            (on another scale s, 0.001·s/255); none = only the cast.
-        x_train: [m, ...] training rows, bytes or floats; only pixel reads them.
+            (on another scale s, 0.001·s/255); fixed = (x/scale − mean)/std; none =
+            only the cast.
+        x_train: [m, ...] training rows, bytes or floats. Only "pixel" reads the values.
         scale: the value of x that stands for 1.
+        mean: one number, or one per channel (the first axis of an example).
+        std: as many numbers, all positive.
     """
     if not 0 < scale < math.inf:
         raise Refusal(f"the scale of the data is {scale}; it must be a positive number")
@@ -93,9 +100,21 @@ def normalize(
     if kind == "unit":
         return Normalize(0.0, scale)
     if kind == "pixel":
-        mean, std = _moments(x_train)
-        return Normalize(mean, std + 0.001 * scale / 255)
-    raise Refusal(f"normalize = {kind!r} is not one of 'unit', 'pixel', 'none'")
+        center, spread = _moments(x_train)
+        return Normalize(center, spread + 0.001 * scale / 255)
+    if kind == "fixed":
+        shape, channels = x_train.shape[1:], len(mean)
+        if channels > 1 and (len(shape) < 2 or shape[0] != channels):
+            raise Refusal(
+                f"model.mean has {channels} numbers, one per channel, and an example "
+                f"has shape {list(shape)}; give one number"
+            )
+        per_channel = (-1, *[1] * (len(shape) - 1))
+        center, spread = (scale * np.reshape(v, per_channel) for v in (mean, std))
+        return Normalize(center, spread)
+    raise Refusal(
+        f"normalize = {kind!r} is not one of 'unit', 'pixel', 'fixed', 'none'"
+    )
 
 
 def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -52,6 +52,23 @@ def test_even_deals_every_example_once_and_equally(labels, per_client, clients, 
         assert held[of, label].max() - held[of, label].min() <= 1
 
 
+def test_with_a_size_clients_draw_by_themselves():
+    """Each client has `size` examples of its classes, and clients share examples."""
+    arrays = made(np.arange(100) % 5, 5)
+    lists = classes(arrays, 0, clients=7, per_client=2, size=30)
+    assert [len(np.unique(x)) for x in lists] == [30] * 7
+    for u, mine in enumerate(lists):
+        assert set(arrays.y[mine]) == {u % 5, (u + 1) % 5}
+    fewer = classes(arrays, 0, clients=3, per_client=2, size=30)
+    assert all(map(np.array_equal, fewer, lists))  # others change nothing
+    assert np.bincount(np.concatenate(lists)).max() > 1
+    for size in (41, -1):
+        with pytest.raises(Refusal, match="1 to 40, as many as client 0's classes"):
+            classes(arrays, 0, clients=7, per_client=2, size=size)
+    with pytest.raises(Refusal, match="size = 30 must be 0 with"):
+        classes(arrays, 0, clients=7, recipe="ditto", size=30)
+
+
 def test_ditto_slices_in_file_order():
     """Each client takes contiguous runs of each class, train and test apart."""
     arrays = published(600, 100, 10)

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from troth import seeding
+from troth.config.checks import expect
 from troth.data.partitions._homes import check_clients, check_labels
 from troth.types import TEST, TRAIN, Arrays, Refusal
 
@@ -22,6 +23,7 @@ def classes(
     clients: int,
     per_client: int = 5,
     recipe: Literal["even", "ditto"] = "even",
+    size: int = 0,
 ) -> list[np.ndarray]:
     """Give each client a few classes: u holds (u + j) mod C for j < per_client.
 
@@ -45,6 +47,9 @@ def classes(
         clients: Number of clients.
         per_client: Number of classes of each client; C of them makes all clients alike.
         recipe: Rule for the share of a class that a client gets.
+        size: Number of examples of each client, for recipe "even". If it is above
+            0, every client draws that many examples of its classes at random, without
+            regard to other clients, so that clients share examples. 0: none is shared.
 
     Departs: where a class is smaller than a slice, the authors' code makes more labels
     than inputs; here that is refused (with their numbers it does not happen).
@@ -58,7 +63,10 @@ def classes(
         )
     check_clients(clients, len(arrays.y))
     if recipe == "ditto":
+        expect(size == 0, "partition.size", size, "0 with partition.recipe = 'ditto'")
         return _ditto(arrays, clients, per_client)
+    if size:
+        return _drawn(arrays, seed, clients, per_client, size)
     return _even(arrays, seed, clients, per_client)
 
 
@@ -81,6 +89,20 @@ def _even(arrays: Arrays, seed: int, clients: int, per_client: int) -> list[np.n
         for i, u in enumerate(holders):
             shares[u].append(rows[i :: len(holders)])
     return [np.sort(np.concatenate(share)) for share in shares]
+
+
+def _drawn(
+    arrays: Arrays, seed: int, clients: int, per_client: int, size: int
+) -> list[np.ndarray]:
+    """Draw `size` examples of each client's classes, independently of other clients."""
+    lists = []
+    for u in range(clients):
+        rows = np.flatnonzero((arrays.y - u) % arrays.classes < per_client)
+        must = f"0, or 1 to {len(rows)}, as many as client {u}'s classes have"
+        expect(1 <= size <= len(rows), "partition.size", size, must)
+        random = seeding.generator(seed, "partition", u)
+        lists.append(np.sort(random.choice(rows, size, replace=False)))
+    return lists
 
 
 def _ditto(arrays: Arrays, clients: int, per_client: int) -> list[np.ndarray]:

@@ -6,6 +6,7 @@ A member asks for any of these by name:
 - `n`: how many clients there are.
 - `cohort`: how many are asked; n asks all that are present.
 - `size`: [n] how many training examples each has.
+- `hostile`: [n] mask of malicious clients.
 - `there`: round, ids → which of them are present, a mask; None: everybody, always.
 """
 

@@ -1,0 +1,51 @@
+"""The other cohorts of the Ditto authors' code: as many malicious clients each round.
+
+References: li2021ditto.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from troth.federation.samplers import There, present
+
+
+def ditto_fixed(
+    cohort: int, size: np.ndarray, hostile: np.ndarray, there: There | None = None
+) -> Callable[[int], np.ndarray]:
+    """Ask a fixed number of malicious clients in each round, and list them first.
+
+    This is the Ditto authors' code with `sampling` = 1. Of each cohort,
+    ⌊cohort · share⌋ clients are malicious, where the share is that of malicious clients
+    among all. Both groups are drawn in proportion to their sizes, with numpy's seed set
+    to round + 4. The published commands use `sampling` = 2, which is sampler `ditto`.
+
+    Args:
+        cohort: Number of clients asked.
+        size: [n] number of training examples of each client.
+        hostile: [n] mask of malicious clients.
+        there: Function (round, ids) → mask of clients present; None: all are.
+
+    Returns:
+        Round → ids, malicious clients first.
+
+    Example:
+        >>> malicious = np.array([True, True, False])
+        >>> ditto_fixed(2, np.array([1, 1, 8]), malicious)(0).tolist()
+        [1, 2]
+    """
+    some = size > 0
+    groups = [np.flatnonzero(hostile & some), np.flatnonzero(~hostile & some)]
+    bad = min(int(min(cohort, len(size)) * hostile.mean()), len(groups[0]))
+    wanted = bad, min(cohort - bad, len(groups[1]))
+
+    def draw(r: int) -> np.ndarray:
+        random = np.random.RandomState(r + 4)
+        drawn = [
+            random.choice(ids, count, replace=False, p=size[ids] / size[ids].sum())
+            for ids, count in zip(groups, wanted, strict=True)
+            if count
+        ]
+        return present(there, r, np.concatenate(drawn))
+
+    return draw
