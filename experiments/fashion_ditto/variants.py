@@ -44,6 +44,7 @@ _TERM: dict[int, Tree] = {
 _REPEATED: Tree = {"attack": "repeated:repeated"}
 _NEAR: Tree = {"aggregator": {"neighbors": "byzfl"}}  # n − f − 1
 _NOISY = ("global", "fair", "median", "Krum", "multi-Krum", "clipping", "k-loss")
+_SHARED = (*_NOISY, "k-norm", "FedMGDA+")
 CHANGES = {
     "t = 2": Change(["fair"], _TERM[2], WHOLE + FEWER),
     "t = 5": Change(["fair"], _TERM[5]),
@@ -56,6 +57,9 @@ CHANGES = {
         [f"{row} / A3 *" for row in ("global", "Krum", "k-loss")],
         {"attack": {"name": "model_replacement", "factor": 20.0}},
         FEWER,
+    ),
+    "malicious first": Change(
+        [f"{row} / A3 *" for row in _SHARED], {"train": {"sampling": "ditto_fixed"}}
     ),
 }
 

@@ -25,7 +25,7 @@ sys.path += [str(ROOT), str(ROOT.parent)]
 
 from common import Changes, merged
 from problems import PROBLEMS, again, choice, model, ours
-from tune import HALVES
+from tune import PARTED
 
 from troth import numerics
 from troth.build import Built, build
@@ -168,13 +168,11 @@ def main() -> None:
     first, step = map(int, given.part.split("/"))
     every = [
         (problem, part, seed)
-        for problem in HALVES
+        for problem in PARTED
         for part in (*PARTS.values(), EARLY)
         for seed in range(given.seeds)
         if given.only in f"{problem}, {part}"
-        and (
-            problem == "mnist" or part.startswith("finetune")
-        )  # Fig. 7 is of one problem
+        and (problem == "mnist" or "finetune" in part)  # Fig. 7 is of one problem
     ]
     for problem, part, seed in every[first::step]:
         name = f"along/{problem}, {part}, seed {seed}"

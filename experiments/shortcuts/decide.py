@@ -29,25 +29,25 @@ from typing import Any
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from problems import CHOICE, PROBLEMS, RATE, marked
+from problems import CHOICE, PROBLEMS, marked
 from tune import GROUP_STEPS, label, rate, rules, strength, valid
 
 
-def chosen(problem: str, figure: str = "tuning") -> dict[str, Any] | None:
+def chosen(problem: str) -> dict[str, Any] | None:
     """All options of one problem; None: runs of tune.py are missing."""
-    found = rules(problem, figure)
+    found = rules(problem)
     made: dict[str, Any] = {"eps": strength(problem)}
-    made["rate"] = rate(problem) if figure == "tuning" else RATE
+    made["rate"] = rate(problem)
     made["valid"] = {"shared": valid("tuning_shared", problem)}
-    made["valid"]["finetune"] = valid(figure, f"{problem}, finetune")
+    made["valid"]["finetune"] = valid("tuning", f"{problem}, finetune")
     for part, (pair, _) in found.items():
         if pair is None:
             return None
         made[part] = pair
-        made["valid"][part] = valid(figure, label(problem, pair))
+        made["valid"][part] = valid("tuning", label(problem, pair))
     if marked(problem):
         steps = {
-            step: valid(figure, f"{problem}, group_dro step={step}") or 0.0
+            step: valid("tuning", f"{problem}, group_dro step={step}") or 0.0
             for step in GROUP_STEPS
         }
         made["group_dro"] = max(steps, key=lambda step: steps[step])

@@ -18,7 +18,7 @@ sys.path += [str(ROOT), str(ROOT.parent)]
 import common
 from reading import curves, load, mean_curve, moment, over
 from tables import PARTS, arms, tables
-from tune import HALVES
+from tune import HALVES, PARTED
 
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 ABOVE = {"loc": "upper center", "ncols": 2, "frameon": False, "fontsize": 8}
@@ -46,9 +46,9 @@ def draw4() -> plt.Figure:
 
 def draw5() -> plt.Figure:
     """Accuracies along fine-tuning, and its first batches."""
-    figure, every = plt.subplots(2, 2, figsize=(7.6, 5.6), sharey="col")
+    figure, every = plt.subplots(2, 3, figsize=(11, 5.6), sharey="row")
     for row, part in zip(every, ("finetune, early", "finetune"), strict=True):
-        for axes, problem in zip(row, HALVES, strict=True):
+        for axes, problem in zip(row, PARTED, strict=True):
             for table in curves(problem, part):
                 for name, colour in (("accuracy", 0), ("conflicting_accuracy", 1)):
                     line = mean_curve(table, name)

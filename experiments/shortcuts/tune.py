@@ -42,12 +42,13 @@ FOOLED = 0.05  # the shared model is right on at most so much of x_adv
 GROUP_STEPS = (0.01, 0.1, 1.0)
 RATES: dict[str, tuple[tuple[float, int], ...]] = {
     "mnist": (RATE, (1e-4, 1000), (1e-3, 200), (1e-3, 1000)),
+    "mnist_fixed": (RATE, (1e-4, 1000), (1e-3, 200), (1e-3, 1000)),
     "coil20": (RATE, (1e-4, 1000), (1e-3, 200), (1e-3, 1000)),
     "celeba": (RATE, (1e-3, 200)),  # a network of its own is what costs most
 }
 FINETUNE: Changes = {"name": "finetune", "keep": "accurate"}
-HALVES = ("mnist", "coil20")  # where each half of `transfer` is tried alone
-FIRST = "mnist"  # what was tuned with RATE before rates were tried
+HALVES = ("mnist", "coil20")
+PARTED = (*HALVES, "mnist_fixed")  # each half of `transfer` is tried alone, too
 MEAN = "accuracy_mean"
 Pair = tuple[float, float]
 
@@ -59,7 +60,7 @@ def weights(problem: str) -> dict[str, list[Pair]]:
         key=lambda pair: (pair[0] * pair[1], pair[0]),
         reverse=True,
     )
-    if problem not in HALVES:
+    if problem not in PARTED:
         return {"transfer": pairs}
     return {
         "transfer": pairs,
@@ -101,9 +102,7 @@ def named(rate: tuple[float, int]) -> str:
     return f"lr={rate[0]} steps={rate[1]}"
 
 
-def rules(
-    problem: str, figure: str = "tuning"
-) -> dict[str, tuple[Pair | None, Pair | None]]:
+def rules(problem: str) -> dict[str, tuple[Pair | None, Pair | None]]:
     """What each rule chose, or else the pair that has to be tried next.
 
     The largest that does not lower the validation accuracy, against the shared model
@@ -111,18 +110,18 @@ def rules(
     """
     floor = valid("tuning_shared", problem)
     every = weights(problem)
-    found = {part: _walk(figure, problem, p, floor) for part, p in every.items()}
-    if problem in HALVES:
-        floor = valid(figure, f"{problem}, finetune")
-        found["as finetune"] = _walk(figure, problem, every["transfer"], floor)
+    found = {part: _walk(problem, p, floor) for part, p in every.items()}
+    if problem in PARTED:
+        floor = valid("tuning", f"{problem}, finetune")
+        found["as finetune"] = _walk(problem, every["transfer"], floor)
     return found
 
 
 def _walk(
-    figure: str, problem: str, pairs: list[Pair], floor: float | None
+    problem: str, pairs: list[Pair], floor: float | None
 ) -> tuple[Pair | None, Pair | None]:
     for pair in pairs if floor is not None else ():
-        known = valid(figure, label(problem, pair))
+        known = valid("tuning", label(problem, pair))
         if known is None:
             return None, pair
         if known >= floor:
@@ -159,8 +158,6 @@ def cells() -> Iterator[Cell]:
         for each in RATES[problem]:
             own = again(sections, FINETUNE, rate=each)
             yield Cell("tuning_rate", f"{problem}, {named(each)}", own)
-    for short, own in personalizers(FIRST).items():
-        yield Cell("first_tuning", f"{FIRST}, {short}", again(PROBLEMS[FIRST], own))
     for problem, sections in PROBLEMS.items():
         for short, own in personalizers(problem).items():
             changes = again(sections, own, rate=rate(problem) or RATE)
@@ -185,14 +182,14 @@ def strength(problem: str) -> float | None:
 def given_seed(cell: Cell, seed: int) -> Changes | None:
     """With the shared model of the seed, and ε where it matters."""
     changes = started(cell, seed)
-    if changes is None or cell.figure not in ("tuning", "first_tuning"):
+    if changes is None or cell.figure != "tuning":
         return changes
     problem = cell.label.split(", ")[0]
-    found = rules(problem, cell.figure).values()
+    found = rules(problem).values()
     wanted = [label(problem, pair) for _, pair in found if pair]
     if "transfer" in cell.label and cell.label not in wanted:
         return None
-    if cell.figure == "tuning" and rate(problem) is None:
+    if rate(problem) is None:
         return None
     eps = strength(problem)
     return None if eps is None else merged(changes, {"adversarial": {"eps": eps}})

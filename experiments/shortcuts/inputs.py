@@ -1,0 +1,72 @@
+"""Try what the paper leaves open of inputs, network and clients (coloured MNIST).
+
+    python experiments/shortcuts/inputs.py shared     # the shared models, one seed
+    python experiments/shortcuts/inputs.py tuned      # then fine-tuning from them
+
+The question is what makes fine-tuning lose accuracy on conflicting data as in the
+paper (.704). So these runs look at conflicting test data, and nothing is chosen by them
+but the reading of the paper that is run in full: `mnist_fixed` in problems.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent
+sys.path += [str(ROOT), str(ROOT.parent)]
+
+from common import Cell, Changes, main, merged
+from problems import FIXED, PROBLEMS, again, clients, saved, started
+from tune import FINETUNE
+
+from troth.runs.load import Run
+
+INPUTS: dict[str, Changes] = {
+    "x/255": {},
+    "per pixel": {"normalize": "pixel"},
+    "fixed": FIXED,
+}
+NETS: dict[str, Changes] = {
+    "MLP": {},
+    "CNN": {"name": "cnn", "channels": [16, 32], "widths": [128]},
+}
+OVERLAP: Changes = {"partition": {"size": 6000}, "train": {"epochs": 1}}
+CLIENTS: dict[str, Changes] = {"1,200": {}, "6,000": OVERLAP}  # pictures of a client
+RATES = (1e-4, 1e-3, 3e-3)
+LENGTHS = (200, 1000)
+
+
+def variants() -> dict[str, Changes]:
+    """Every combination, by name: a problem like those of problems.py."""
+    made = {}
+    for inputs, net, size in itertools.product(INPUTS, NETS, CLIENTS):
+        model = (NETS[net] or PROBLEMS["mnist"]["model"]) | INPUTS[inputs]
+        label = f"{inputs}, {net}, {size}"
+        name = label.replace("/", " by ")  # of the file with the shared model
+        problem = merged(PROBLEMS["mnist"], CLIENTS[size])
+        made[label] = problem | {"model": model, "name": name}
+    return made
+
+
+def cells() -> Iterator[Cell]:
+    """Shared models, then fine-tuning at every rate: the last model, and the chosen."""
+    for label, problem in variants().items():
+        yield Cell("inputs_shared", label, problem)
+    for label, problem in variants().items():
+        for rate, steps in itertools.product(RATES, LENGTHS):
+            for keep in ("last", "accurate"):
+                own = {**FINETUNE, "keep": keep}
+                name = f"{label}, lr={rate} steps={steps} keep={keep}"
+                yield Cell("inputs", name, again(problem, own, rate=(rate, steps)))
+
+
+def look(run: Run) -> Changes:
+    """Keep the shared model."""
+    return saved(run) if run.experiment.train.lr > 0 else clients(run)
+
+
+if __name__ == "__main__":
+    main(__doc__, ROOT / "base.toml", cells(), look, seeds=1, given_seed=started)
