@@ -105,13 +105,13 @@ personalizer coupled lam=1.0 nu=0.0 fit='sum' unit=1.0 solve='step' report='afte
   [farhadkhani2022equivalence]
 personalizer ditto lam=1.0 anchor='shared' choose='side_by_side' candidates=[0.1, 1.0,
   2.0] fallback=1.0 few=4 [li2021ditto] [li2020multitask]
-personalizer ditto_finetune lam=1.0 keep='last' [li2021ditto]
+personalizer ditto_finetune lam=1.0 keep='last' select='epoch' [li2021ditto]
 personalizer ewc lam=1.0 batches=4 [kirkpatrick2017overcoming]
 personalizer fedbn [li2021fedbn]
 personalizer fedper layers=[] last=1 [arivazhagan2019federated]
 personalizer fedrep layers=[] last=1 [collins2021exploiting]
-personalizer finetune keep='last' [li2021ditto]
-personalizer group_dro step=0.01 keep='last' without='refuse'
+personalizer finetune keep='last' select='epoch' [li2021ditto]
+personalizer group_dro step=0.01 keep='last' select='epoch' without='refuse'
   [sagawa2020distributionally]
 personalizer l2sgd lam=1.0 variant='partial' p=0.5 [hanzely2020federated] [li2021ditto]
 personalizer local
@@ -122,10 +122,11 @@ personalizer none
 personalizer per_fedavg variant='first_order' alpha=0.01 delta=0.001 same_batch=False
   [fallah2020personalized]
 personalizer pfedme lam=1.0 inner=5 tol=0.0 [dinh2020personalized]
-personalizer skl lam=1.0 keep='last' [yu2020salvaging]
+personalizer skl lam=1.0 keep='last' select='epoch' [yu2020salvaging]
 personalizer transfer w1=1.0 w2=0.1 candidates=[0.01, 0.1, 1.0, 10.0] against='shared'
-  keep='transferable' [wang2021robust]
-personalizer upweight keep='last' without='refuse' [sagawa2020distributionally]
+  keep='transferable' select='epoch' [wang2021robust]
+personalizer upweight keep='last' select='epoch' without='refuse'
+  [sagawa2020distributionally]
   [wang2021robust]
 attack alie z=0.0 [baruch2019little]
 attack counter_gradient target aim='shared' eta='auto' over='auto' radius='auto'

@@ -62,22 +62,27 @@ def test_trains_on_from_the_shared_model(tree, plan):
     assert (found - w).abs().amax(1).min() > 1e-3
 
 
+@pytest.mark.parametrize("select", ["epoch", "step"])
 @pytest.mark.parametrize("keep", ["best", "accurate"])
-def test_the_best_on_validation_is_kept(tree, keep):
-    """By hand: the first of the best of all; without validation data the last."""
-    ready, found, _ = trained(tree, {"steps": 12, "lr": 0.9, "keep": keep})
+def test_the_best_on_validation_is_kept(tree, keep, select):
+    """By hand: of equal ones the latest, never w*; without validation data the last."""
+    options = {"steps": 12, "lr": 0.9, "keep": keep, "select": select}
+    ready, found, _ = trained(tree, options)
     task, feed = ready.federation.engine.task, ready.federation.engine.feed
     sizes, places = ready.data.valid.size.tolist(), set()
     assert 0 in sizes and sum(size > 0 for size in sizes) > 2
+    assert {2, 4} <= {*feed.per_epoch.tolist()}
     for k, size in enumerate(sizes):
         each, at = way(ready, k, 12, lr=0.9), 12
-        if size and keep == "best":
-            at = int(np.argmin([on_validation(ready, k, v) for v in each]))
-        elif size:
-            mine = feed.whole(np.array([k]), ready.data.valid)
-            outputs = [task.predict(v, mine.x[0, :size]) for v in each]
-            right = [int(labels.right(o, mine.y[0, :size]).sum()) for o in outputs]
-            at = int(np.argmax(right))
+        mine = feed.whole(np.array([k]), ready.data.valid)
+        order = []
+        for t, v in enumerate(each):
+            value = on_validation(ready, k, v) if size else 0.0
+            right = labels.right(task.predict(v, mine.x[0, :size]), mine.y[0, :size])
+            first = -int(right.sum()) if keep == "accurate" else value
+            candidate = t % int(feed.per_epoch[k]) == 0 or select == "step"
+            order += [(first, value if t else np.inf, -t)] * (candidate or t == 12)
+        at = -min(order)[2] if size else 12
         places |= {at} if size else set()
         assert torch.allclose(found[k], each[at], 0, 1e-12), (k, at)
     assert len(places) > 1 and places & set(range(1, 12))  # not always the same

@@ -168,10 +168,11 @@ class Plain:
         return float((self.outputs(v, x).argmax(1) == y).double().mean())
 
     def score(self, k, v, keep):
-        """Validation accuracy, minus the decrease of transferability."""
+        """Validation accuracy, minus the decrease of transferability; and the loss."""
         _, x, y, bad = self.split("valid", k)
         lost = self.accuracy(v, bad, y) - self.accuracy(self.w, bad, y)
-        return self.accuracy(v, x, y) - (lost if keep == "transferable" else 0)
+        found = self.accuracy(v, x, y) - (lost if keep == "transferable" else 0)
+        return round(found, 9), -float(cross_entropy(self.outputs(v, x), y))
 
 
 @pytest.mark.parametrize("w2", [0.2, 0.0])
@@ -184,15 +185,26 @@ def test_is_what_plain_autograd_finds(path, w2):
     assert (found - plain.w).abs().amax(1).min() > 1e-3
 
 
+@pytest.mark.parametrize("select", ["epoch", "step"])
 @pytest.mark.parametrize("keep", ["transferable", "accurate"])
-def test_the_stopping_point(path, keep):
-    """By hand: the first of the best of all on the way; without validation the last."""
-    ready, found, plain = trained(path, {"w1": 0.05, "w2": 0.0, "keep": keep})
+def test_the_stopping_point(path, keep, select):
+    """By hand: of equal scores the lowest loss, never w*; without validation the last.
+
+    The loss is that of the validation examples, not of the adversarial ones.
+    """
+    options = {"w1": 0.05, "w2": 0.0, "keep": keep, "select": select}
+    ready, found, plain = trained(path, options)
     sizes, places = ready.data.valid.size.tolist(), set()
     for k, size in enumerate(sizes):
         models, at = plain.way(k, 0.05, 0.0), STEPS
+        every = (
+            1 if select == "step" else int(ready.federation.engine.feed.per_epoch[k])
+        )
         if size:
-            at = int(np.argmax([round(plain.score(k, v, keep), 9) for v in models]))
+            tried = {*range(0, STEPS, every), STEPS}
+            score = {t: plain.score(k, models[t], keep) for t in tried}
+            score[0] = score[0][0], -np.inf
+            at = max(tried, key=lambda t: (*score[t], t))
         assert torch.allclose(found[k], models[at], 0, 1e-9), (k, at)
         places.add(at)
     assert len(places) > 2 and 0 in sizes

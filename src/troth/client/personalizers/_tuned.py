@@ -1,4 +1,4 @@
-"""A personal model trained once, after the last round, from the shared one."""
+"""Train a personal model from the shared one, once, after the last round."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -23,68 +23,105 @@ from troth.types import (
 )
 
 EPOCHS = Budget(epochs=50)
-"""How long, where `[personalizer]` does not say (Ditto, Appendix G.6)."""
+"""Length of the training if `[personalizer]` sets none (Ditto, Appendix G.6)."""
 
 Keep = Literal["last", "best", "accurate"]
-"""Which model on the way is kept: the last; or, by validation data and the shared one
-among them, the first with the lowest loss ("best") or highest accuracy ("accurate")."""
+"""Model that is kept: the last, or a candidate chosen by the client's validation data.
+
+"best" is the candidate with the lowest loss. "accurate" is the one with the highest
+accuracy and, of equal accuracies, the one with the lowest loss. Of candidates that are
+still equal, the latest is kept. The shared model is a candidate that loses every tie.
+"""
+
+Select = Literal["epoch", "step"]
+"""Candidates: the models after each epoch of the client's data, or after each step.
+
+The shared model and the last model are always among them.
+"""
 
 Without = Literal["refuse", "finetune"]
-"""How to treat clients whose training examples are all of one group."""
+"""Treatment of clients whose training examples are all of one group."""
 
 Gradient = Callable[[Tensor, Tensor, Batch], Tensor]
-"""Of the personal objective: at v, the shared model w* and a batch."""
+"""Gradient of the personal objective at v, given the shared model w* and a batch."""
 
 Weigh = Callable[[Tensor, Any, Batch], tuple[Any, Batch]]
-"""v, what is carried from step to step and a batch → that, and the batch weighted."""
+"""v, a carry and a batch → the new carry and the batch with other weights."""
+
+Measure = Callable[[Tensor, Batch], Tensor]
+"""A model and validation data → two numbers [2]; the second one decides ties.
+
+Lower is better. A model is never chosen if one of its numbers is not finite.
+"""
 
 
 class Way(NamedTuple):
-    """How v goes from w*, and which model on the way is kept.
+    """The way from w* to v, with a choice among the models on that way.
 
-    Its carry: v, the best so far and its criterion, and the optimizer's moments.
+    The carry holds v, the best candidate so far, its two numbers and the optimizer's
+    moments.
     """
 
     descent: Descent
-    keep: Keep
-    loss: Callable[[Tensor, Batch], Tensor]  # lowest of the one that is kept
+    measure: Measure | None  # None: the last model is kept
+    select: Select
 
     def begin(self, w: Tensor) -> Carry:
-        """Start at w*, with no best yet; zero-width where none is looked for."""
-        best = w[:0] if self.keep == "last" else w
-        return w, best, w.new_full((), torch.inf), *self.descent.init(w)
+        """Return the carry at w*; the best candidate has width 0 if none is needed."""
+        best = w[:0] if self.measure is None else w
+        return w, best, w.new_full((2,), torch.inf), *self.descent.init(w)
 
     def step(
         self,
         carry: Carry,
         gradient: Callable[[Tensor], Tensor],
+        batch: Batch,
         valid: Batch,
         scale: Tensor,
     ) -> Carry:
-        """Take one step along a gradient."""
-        v, best, lowest, *moments = carry
-        if self.keep != "last":  # as it stood before this step
-            best, lowest = _better(v, best, lowest, self.loss(v, valid))
+        """Judge v as it stands before the step, then take a step along a gradient."""
+        v, best, least, *moments = carry
+        if self.measure is not None:
+            now = self.measure(v, valid)
+            better = _as_good(now, least)
+            if self.select == "epoch":
+                better = better & (batch.t % batch.per_epoch == 0)
+            # w* is the candidate of the first step; an infinite number loses every tie
+            now = torch.stack([now[0], torch.where(batch.t == 0, torch.inf, now[1])])
+            best = torch.where(better, v, best)
+            least = torch.where(better, now, least)
         v, rest = self.descent.step(v, gradient(v), tuple(moments), scale)
-        return v, best, lowest, *rest
+        return v, best, least, *rest
 
     def end(self, carry: Carry, valid: Batch) -> Tensor:
-        """Return the model that is kept; without validation data the last."""
+        """Return the chosen model; without validation data, return the last one."""
         v: Tensor = carry[0]
-        if self.keep != "last":
-            best, _ = _better(v, carry[1], carry[2], self.loss(v, valid))
-            v = torch.where((valid.weight > 0).any(), best, v)
-        return v
+        if self.measure is None:
+            return v
+        last = _as_good(self.measure(v, valid), carry[2])
+        return torch.where(last | ~(valid.weight > 0).any(), v, carry[1])
 
 
-def criterion(task: Task, keep: str) -> Callable[[Tensor, Batch], Tensor]:
-    """Return what the kept model minimizes: its loss, or minus what it gets right.
+def _as_good(now: Tensor, least: Tensor) -> Tensor:
+    """Return whether the numbers of a candidate are as good as the best so far."""
+    equal = (now[0] == least[0]) & (now[1] <= least[1])
+    return ((now[0] < least[0]) | equal) & now.isfinite().all()
 
-    Right ones are counted, so that equal accuracies are equal, and examples of negative
-    weight count against the model.
+
+def measure(task: Task, keep: str) -> Measure | None:
+    """Return the two numbers by which `keep` chooses, or `None` for the last model.
+
+    "best" takes the validation loss. All others take minus the number of examples that
+    are classified correctly, then the loss. Examples of negative weight count against
+    the model, and not in the loss. Numbers of examples are whole, so that equal
+    accuracies are equal.
     """
-    if keep in ("last", "best"):
-        return task.loss
+    if keep == "last":
+        return None
+    if keep == "best":
+        return lambda v, valid: torch.stack(
+            [task.loss(v, valid), valid.weight.new_zeros(())]
+        )
     if task.classes == 0:
         raise Refusal(
             f"keep = '{keep}' counts what is right, and this is a regression; take "
@@ -92,10 +129,22 @@ def criterion(task: Task, keep: str) -> Callable[[Tensor, Batch], Tensor]:
         )
 
     def missed(v: Tensor, valid: Batch) -> Tensor:
-        right = labels.right(task.predict(v, valid.x), valid.y)
-        return -(valid.weight.sign() * right).sum()
+        outputs, losses, _ = task.climb(v, valid.x, valid.y, True)
+        right = (valid.weight.sign() * labels.right(outputs, valid.y)).sum()
+        loss = (valid.weight.clamp(min=0) * losses).sum()
+        return torch.stack([-right.to(loss.dtype), loss])
 
     return missed
+
+
+def way(task: Task, descent: Descent, keep: str, select: Select) -> Way:
+    """Return the way that follows `descent` and keeps the model asked for."""
+    if keep == "last" and select != "epoch":
+        raise Refusal(
+            f"select = '{select}' does nothing with keep = 'last', which chooses among "
+            "no models; set keep to 'best' or 'accurate', or leave select out"
+        )
+    return Way(descent, measure(task, keep), select)
 
 
 def tuned(
@@ -103,42 +152,55 @@ def tuned(
     descent: Descent,
     budget: Budget | None,
     keep: Keep = "last",
+    select: Select = "epoch",
     gradient: Gradient | None = None,
     weigh: tuple[Callable[[Tensor], Any], Weigh] | None = None,
     **phase: Any,
 ) -> Personal:
     """Follow a gradient from w* after the last round, by default for 50 epochs.
 
-    The gradient is that of the loss unless there is another; `weigh` gives the first
-    weights of examples, from w*, and updates them; `phase` are other fields of the
-    phase. Clients without validation data keep the last model.
+    Clients without validation data keep the last model.
+
+    Args:
+        task: Task of the client.
+        descent: Learning rate and optimizer.
+        budget: Length of the training; None is 50 epochs.
+        keep: Model that is kept.
+        select: Candidates among which `keep` chooses.
+        gradient: Gradient of the personal objective; None is that of the loss.
+        weigh: The first carry of the weights, from w*, and the function that weights
+            the examples of a batch.
+        phase: Further fields of the phase.
     """
-    way = Way(descent, keep, criterion(task, keep))
+    own_way = way(task, descent, keep, select)
     start, weighted = weigh or (lambda w: (), lambda v, carry, batch: (carry, batch))
     along = gradient or (lambda v, w, batch: task.grad(v, batch))
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
-        return start(broadcast.w), *way.begin(broadcast.w)
+        return start(broadcast.w), *own_way.begin(broadcast.w)
 
     def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
         side, *own = carry
         side, seen = weighted(own[0], side, batch)
         w, scale = broadcast.w, broadcast.scale
-        return side, *way.step(tuple(own), lambda v: along(v, w, seen), valid, scale)
+        moved = own_way.step(
+            tuple(own), lambda v: along(v, w, seen), batch, valid, scale
+        )
+        return side, *moved
 
     def end(
         broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
     ) -> tuple[Reply, Carry]:
-        return kept(way.end(carry[1:], valid), broadcast, state)
+        return kept(own_way.end(carry[1:], valid), broadcast, state)
 
     last = Phase(begin, step, end, (budget or EPOCHS,), keep != "last")
     return at_the_end(last._replace(**phase))
 
 
 def at_the_end(finish: Phase) -> Personal:
-    """Predict with the shared model until then.
+    """Return a personalizer that predicts with the shared model until `finish`.
 
-    The state of the phase is v and whether it was trained (0 or 1).
+    Its state is v, and 1 if v was trained or 0 if not.
     """
     return Personal(
         init=lambda w0: (w0, w0.new_zeros(())),
@@ -150,20 +212,13 @@ def at_the_end(finish: Phase) -> Personal:
 
 
 def kept(v: Tensor, broadcast: Broadcast, state: Carry) -> tuple[Reply, Carry]:
-    """End such a phase: v is the client's model now."""
+    """Return the reply and the state that make v the client's model."""
     return Reply(v - broadcast.w, broadcast.extra), (v, torch.ones_like(state[1]))
 
 
-def _better(
-    v: Tensor, best: Tensor, lowest: Tensor, loss: Tensor
-) -> tuple[Tensor, Tensor]:
-    less = loss < lowest
-    return torch.where(less, v, best), torch.where(less, loss, lowest)
-
-
 def check_groups(name: str, groups: Groups | None, without: Without) -> None:
-    """Refuse data without groups and, if so wished, clients with only one."""
-    if groups is None:  # there are no data yet
+    """Refuse data without groups and, if `without` says so, clients with only one."""
+    if groups is None:  # no data are loaded yet
         return
     if groups.number == 0:
         raise Refusal(

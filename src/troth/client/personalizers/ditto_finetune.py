@@ -3,7 +3,7 @@
 References: li2021ditto.
 """
 
-from troth.client.personalizers._tuned import Keep, tuned
+from troth.client.personalizers._tuned import Keep, Select, tuned
 from troth.client.regularizers import _pull
 from troth.types import Budget, Descent, Personal, Regularizer, Task
 
@@ -16,6 +16,7 @@ def ditto_finetune(
     *,
     lam: float = 1.0,
     keep: Keep = "last",
+    select: Select = "epoch",
 ) -> Personal:
     """min_v h_k(v; w*) = F_k(v) + λR(v, w*) from v = w*, after the last round.
 
@@ -29,8 +30,13 @@ def ditto_finetune(
         regularizer: Distance that is penalized.
         budget: Length of the training; None is 50 epochs, as for `finetune`.
         lam: Weight λ ≥ 0; 0 is `finetune`, λ → ∞ the shared model.
-        keep: Model kept: the "last", or the "best" or most "accurate" in validation.
+        keep: Model kept: the "last", or one chosen by the client's validation data.
+            "best" has the lowest loss, "accurate" the highest accuracy and, of equal
+            ones, the lowest loss. Of models still equal the latest is kept. The shared
+            model w* is a candidate that loses every tie.
+        select: Candidates of `keep`, next to w* and the last model: the models after
+            every "epoch" of the client's data, or after every "step".
     """
     _pull.check("ditto_finetune", lam, descent, regularizer.curvature)
     along = _pull.gradient(task, regularizer, lam)
-    return tuned(task, descent, budget, keep, along)
+    return tuned(task, descent, budget, keep, select, along)

@@ -3,12 +3,17 @@
 References: li2021ditto.
 """
 
-from troth.client.personalizers._tuned import Keep, tuned
+from troth.client.personalizers._tuned import Keep, Select, tuned
 from troth.types import Budget, Descent, Personal, Task
 
 
 def finetune(
-    task: Task, descent: Descent, budget: Budget | None, *, keep: Keep = "last"
+    task: Task,
+    descent: Descent,
+    budget: Budget | None,
+    *,
+    keep: Keep = "last",
+    select: Select = "epoch",
 ) -> Personal:
     """After the last round every client trains on from w*: v ← v − η∇F_k(v).
 
@@ -20,8 +25,11 @@ def finetune(
         task: Task of the client.
         descent: Own learning rate and optimizer, or those of `[train]`.
         budget: Length of the training; None is 50 epochs.
-        keep: Model kept: the "last", or the "best" or most "accurate" on validation
-            data. "best" has the lowest loss, "accurate" the highest accuracy on the
-            way, w* included.
+        keep: Model kept: the "last", or one chosen by the client's validation data.
+            "best" has the lowest loss, "accurate" the highest accuracy and, of equal
+            ones, the lowest loss. Of models still equal the latest is kept. The shared
+            model w* is a candidate that loses every tie.
+        select: Candidates of `keep`, next to w* and the last model: the models after
+            every "epoch" of the client's data, or after every "step".
     """
-    return tuned(task, descent, budget, keep)
+    return tuned(task, descent, budget, keep, select)

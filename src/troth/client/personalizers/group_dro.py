@@ -8,7 +8,13 @@ import math
 import torch
 from torch import Tensor
 
-from troth.client.personalizers._tuned import Keep, Without, check_groups, tuned
+from troth.client.personalizers._tuned import (
+    Keep,
+    Select,
+    Without,
+    check_groups,
+    tuned,
+)
 from troth.types import Batch, Budget, Descent, Groups, Personal, Refusal, Task
 
 _MOST = 32  # groups; each costs a loss a step
@@ -22,6 +28,7 @@ def group_dro(
     *,
     step: float = 0.01,
     keep: Keep = "last",
+    select: Select = "epoch",
     without: Without = "refuse",
 ) -> Personal:
     """Fine-tuning on a weighted loss whose weights grow where the loss is high.
@@ -41,9 +48,13 @@ def group_dro(
         groups: Groups of the training examples.
         step: Step size η_q ≥ 0 of the weights; 0: equal weights, exactly `upweight`.
             η_q → ∞ trains on the batch's worst group alone. The authors have 0.01.
-        keep: Model kept: the "last", or the "best" or most "accurate" on validation
-            data. "best" has the lowest loss, "accurate" the highest accuracy on the
-            way, with the groups in the shares of the validation data.
+        keep: Model kept: the "last", or one chosen by the client's validation data.
+            "best" has the lowest loss, "accurate" the highest accuracy and, of equal
+            ones, the lowest loss. Of models still equal the latest is kept. The shared
+            model w* is a candidate that loses every tie. Groups count by their
+            shares of the validation data.
+        select: Candidates of `keep`, next to w* and the last model: the models after
+            every "epoch" of the client's data, or after every "step".
         without: Clients with examples of one group only: "refuse" them or "finetune"
             them. Then q has nothing to weigh, exactly as in `finetune`.
 
@@ -71,7 +82,7 @@ def group_dro(
         return logits, _weighted(logits, batch)
 
     weights = (lambda w: w.new_zeros(number), weigh)
-    return tuned(task, descent, budget, keep, weigh=weights, by_group=True)
+    return tuned(task, descent, budget, keep, select, weigh=weights, by_group=True)
 
 
 def _raised(task: Task, v: Tensor, logits: Tensor, batch: Batch, step: float) -> Tensor:

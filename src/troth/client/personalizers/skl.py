@@ -3,7 +3,7 @@
 References: yu2020salvaging.
 """
 
-from troth.client.personalizers._tuned import Keep
+from troth.client.personalizers._tuned import Keep, Select
 from troth.client.personalizers.ditto_finetune import ditto_finetune
 from troth.client.regularizers import _pull
 from troth.client.regularizers.kl import kl
@@ -17,6 +17,7 @@ def skl(
     *,
     lam: float = 1.0,
     keep: Keep = "last",
+    select: Select = "epoch",
 ) -> Personal:
     """min_v F_k(v) + (λ/2)(KL(f(v)‖f(w*)) + KL(f(w*)‖f(v))) from v = w*, at the end.
 
@@ -31,8 +32,15 @@ def skl(
         descent: Own learning rate and optimizer, or those of `[train]`.
         budget: Length of the training; None is 50 epochs.
         lam: Weight λ ≥ 0 of the penalty; 0 is `finetune`.
-        keep: Model kept: the "last", or the "best" or most "accurate" in validation.
+        keep: Model kept: the "last", or one chosen by the client's validation data.
+            "best" has the lowest loss, "accurate" the highest accuracy and, of equal
+            ones, the lowest loss. Of models still equal the latest is kept. The shared
+            model w* is a candidate that loses every tie.
+        select: Candidates of `keep`, next to w* and the last model: the models after
+            every "epoch" of the client's data, or after every "step".
     """
     regularizer = kl(task)
     _pull.check("skl", lam, descent, regularizer.curvature)
-    return ditto_finetune(task, descent, regularizer, budget, lam=lam, keep=keep)
+    return ditto_finetune(
+        task, descent, regularizer, budget, lam=lam, keep=keep, select=select
+    )

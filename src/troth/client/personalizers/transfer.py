@@ -15,7 +15,7 @@ from troth import numerics
 from troth.client.adversarial._worst import Adversarial, Worst
 from troth.client.personalizers import _choosing
 from troth.client.personalizers._choosing import Weight, Weights, pick
-from troth.client.personalizers._tuned import EPOCHS, Way, at_the_end, criterion, kept
+from troth.client.personalizers._tuned import EPOCHS, Select, at_the_end, kept, way
 from troth.client.regularizers import _pull
 from troth.data import labels
 from troth.types import (
@@ -45,6 +45,7 @@ def transfer(
     candidates: list[float] = [0.01, 0.1, 1.0, 10.0],  # noqa: B006
     against: Literal["shared", "finetune"] = "shared",
     keep: Keep = "transferable",
+    select: Select = "epoch",
 ) -> Personal:
     """min_v F_k(v) + w₁·R_adv(v) + w₂·‖v − w*‖² from v = w*, after the last round.
 
@@ -71,13 +72,17 @@ def transfer(
         candidates: Values that "auto" tries, side by side, for every client. It takes
             the largest with which the client's validation accuracy is not lowered, else
             the smallest (Section 4.1). Where both weights are chosen, all pairs are
-            tried, and the one with the largest product is taken.
+            tried. The pair with the largest product is taken; of equal products, that
+            with the largest w1.
         against: Reference accuracy for "auto": that of w* ("shared"), or of "finetune".
             The latter has both weights 0.
-        keep: Model kept: the "last", or one chosen on the client's validation data, w*
-            among them. "transferable": the highest accuracy minus the decrease of
-            adversarial transferability (the paper's); "accurate": the highest accuracy;
-            "best": the lowest loss. Of equal ones the first.
+        keep: Model kept: the "last", or one chosen by the client's validation data.
+            "transferable" has the highest accuracy minus the decrease of adversarial
+            transferability (the paper's), "accurate" the highest accuracy, "best" the
+            lowest loss. Of equal ones the lowest loss decides, then the latest is kept.
+            The shared model w* is a candidate that loses every tie.
+        select: Candidates of `keep`, next to w* and the last model: the models after
+            every "epoch" of the client's data, or after every "step".
     """
     if task.classes == 0:
         raise Refusal(
@@ -87,10 +92,10 @@ def transfer(
     tried = _choosing.tried(w1, w2, candidates, descent)
     chosen = "auto" in (w1, w2)
     ways = [*tried, Weights(0.0, 0.0)] if chosen and against == "finetune" else tried
-    way = Way(descent, "last" if keep == "last" else "best", criterion(task, keep))
+    own_way = way(task, descent, keep, select)
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
-        return tuple(way.begin(broadcast.w) for _ in ways)
+        return tuple(own_way.begin(broadcast.w) for _ in ways)
 
     def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
         w = broadcast.w
@@ -98,14 +103,14 @@ def transfer(
         seen = adversarial.worst(w, batch) if needed else None
         along = partial(_gradient, task, w, batch, seen)
         return tuple(
-            way.step(own, partial(along, weights), valid, broadcast.scale)
+            own_way.step(own, partial(along, weights), batch, valid, broadcast.scale)
             for weights, own in zip(ways, carry, strict=True)
         )
 
     def end(
         broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
     ) -> tuple[Reply, Carry]:
-        models = [way.end(own, valid) for own in carry]
+        models = [own_way.end(own, valid) for own in carry]
         if not chosen:
             return kept(models[0], broadcast, state)
         counts = [_right(task, v, valid) for v in models[: len(tried)]]

@@ -3,7 +3,13 @@
 References: sagawa2020distributionally, wang2021robust.
 """
 
-from troth.client.personalizers._tuned import Keep, Without, check_groups, tuned
+from troth.client.personalizers._tuned import (
+    Keep,
+    Select,
+    Without,
+    check_groups,
+    tuned,
+)
 from troth.types import Budget, Descent, Groups, Personal, Task
 
 
@@ -14,6 +20,7 @@ def upweight(
     groups: Groups | None = None,
     *,
     keep: Keep = "last",
+    select: Select = "epoch",
     without: Without = "refuse",
 ) -> Personal:
     """Fine-tuning with aligned and conflicting examples drawn with equal probability.
@@ -30,11 +37,15 @@ def upweight(
         descent: Own learning rate and optimizer, or those of `[train]`.
         budget: Length of the training; None is 50 epochs.
         groups: Groups of the training examples.
-        keep: Model kept: the "last", or the "best" or most "accurate" on validation
-            data. "best" has the lowest loss, "accurate" the highest accuracy on the
-            way, with the groups in the shares of the validation data.
+        keep: Model kept: the "last", or one chosen by the client's validation data.
+            "best" has the lowest loss, "accurate" the highest accuracy and, of equal
+            ones, the lowest loss. Of models still equal the latest is kept. The shared
+            model w* is a candidate that loses every tie. Groups count by their
+            shares of the validation data.
+        select: Candidates of `keep`, next to w* and the last model: the models after
+            every "epoch" of the client's data, or after every "step".
         without: Clients with examples of one group only: "refuse" or "finetune" them.
             The latter is exactly `finetune`.
     """
     check_groups("upweight", groups, without)
-    return tuned(task, descent, budget, keep, by_group=True)
+    return tuned(task, descent, budget, keep, select, by_group=True)
