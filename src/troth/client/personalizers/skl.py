@@ -1,4 +1,4 @@
-"""Fine-tuning that keeps predictions near those of the shared model.
+"""Fine-tuning that keeps predictions close to those of the shared model.
 
 References: yu2020salvaging.
 """
@@ -18,20 +18,22 @@ def skl(
     lam: float = 1.0,
     keep: Keep = "last",
 ) -> Personal:
-    """min_v F_k(v) + (λ/2)(KL(f(v)‖f(w*)) + KL(f(w*)‖f(v))) from v = w*, at the end.
+    """Fine-tune from w* with a penalty on predictions that differ from those of w*.
 
-    Ditto's baseline Symmetrized KL (F.2, Table 3): `ditto_finetune` with the
-    regularizer `kl`, whatever `[regularizer]` says.
+    min_v F_k(v) + (λ/2)(KL(f(v)‖f(w*)) + KL(f(w*)‖f(v))), from v = w* after the last
+    round. This is Ditto's baseline Symmetrized KL (F.2, Table 3). It equals
+    `ditto_finetune` with the regularizer `kl`, and it ignores `[regularizer]`.
 
-    Departs: the divergence is taken on the batch of the step; the authors' code takes
-    it on all data of the client.
+    Departs: the divergence is computed on the batch of the step. The authors' code
+    computes it on all data of the client.
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer, or those of `[train]`.
         budget: Length of the training; None is 50 epochs.
         lam: Weight λ ≥ 0 of the penalty; 0 is `finetune`.
-        keep: Model kept: the "last", or the "best" or most "accurate" in validation.
+        keep: Model that is kept: that of the "last" step, or of all steps the one with
+            the lowest validation loss ("best") or the highest accuracy ("accurate").
     """
     regularizer = kl(task)
     _pull.check("skl", lam, descent, regularizer.curvature)
