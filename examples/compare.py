@@ -1,7 +1,7 @@
-"""Three personalizers under attack, compared client by client.
+"""Compare three personalizers under attack, client by client.
 
-`troth run` prints the same comparison for any experiment with a grid; here it is as a
-library, for a notebook or a plot.
+`troth run` prints the same comparison for any experiment with a grid. This example
+computes it in Python, for use in a notebook or a plot.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ EXPERIMENT = {
 
 def benign(run: troth.Run) -> np.ndarray:
     """Return the accuracy of every benign client on its own test data."""
-    table = run.clients  # clients.csv, by column
+    table = run.clients  # the columns of clients.csv
     return table["accuracy"][table["malicious"] == 0]
 
 
 def main(rounds: int = 60) -> None:
-    """Train all three; the same seed gives them the same clients and batches."""
+    """Train the three runs, which have the same clients and batches, and compare."""
     runs = troth.run(EXPERIMENT, settings=[f"train.rounds={rounds}"])
     for run in runs:
         own = run.summary["personal"]

@@ -1,7 +1,7 @@
-"""Your own data: one .npz file in, a model for every owner out.
+"""Train on your own data: read an .npz file, and train a model for every owner.
 
-Eight sensors, each mounted at an angle of its own: what is « up » for one is « left »
-for another, so that no single model serves all of them.
+The data come from eight sensors. Each sensor is mounted at another angle, so that "up"
+for one sensor is "left" for another. No single model is right for all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OWNERS, EXAMPLES = 8, 60
 
 
 def made(path: Path) -> None:
-    """Write the file: inputs x, labels y, and whose each example is."""
+    """Write the file with inputs `x`, labels `y`, and the `owner` of each example."""
     random = np.random.default_rng(0)
     x = random.normal(size=(OWNERS, EXAMPLES, 2))
     angle = np.linspace(0, np.pi, OWNERS)[:, None]
@@ -35,14 +35,14 @@ def main(rounds: int = 40) -> None:
         made(file)
         experiment = {
             "data": {"name": "npz", "path": str(file)},
-            "partition": "natural",  # a client an owner, in sorted order
+            "partition": "natural",  # one client per owner, in sorted order
             "model": "linear",
             "train": {"rounds": rounds, "batch": 16, "lr": 0.5},
             "personalizer": {"name": "ditto", "lam": 0.1},
         }
         (trained,) = troth.run(experiment, out=Path(place) / "run")
 
-        run = troth.load(trained.path)  # any time later, from the folder alone
+        run = troth.load(trained.path)  # at any later time; only the folder is needed
         for kind in ("shared", "personal"):
             mean = run.summary[kind]["accuracy_mean"]
             print(f"{kind} model: accuracy {mean:.3f} on average over {OWNERS} owners")

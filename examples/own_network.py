@@ -1,7 +1,7 @@
-"""A network of your own, named `module:function`; then its features, frozen.
+"""Train your own network, named `module:function`, and then freeze a part of it.
 
-Any `torch.nn.Module` will do, batch normalisation and dropout included. A second
-federation starts from what the first one learnt, and trains the last layer alone.
+You can use any `torch.nn.Module`, also with batch normalization and dropout. A second
+federation starts from the weights of the first, and trains only the last layer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import troth
 
 
 class Net(nn.Module):
-    """Two parts with names of their own, by which they can be frozen."""
+    """A network of two named parts, which can be frozen by these names."""
 
     def __init__(self, channels: int, classes: int, width: int, drop: float) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Net(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """[b, channels, h, w] → [b, classes]."""
+        """Map images [b, channels, h, w] to scores [b, classes]."""
         out: Tensor = self.classifier(self.features(x))
         return out
 
@@ -39,12 +39,12 @@ class Net(nn.Module):
 def network(
     shape: tuple[int, ...], classes: int, *, width: int = 8, drop: float = 0.25
 ) -> nn.Module:
-    """Build the network; keyword-only parameters are options of the experiment."""
+    """Build the network. Keyword-only parameters are options of the experiment."""
     return Net(shape[0], classes, width, drop)
 
 
 def main(rounds: int = 30) -> None:
-    """Train it for all; then, from its weights, a last layer of each client's own."""
+    """Train a shared network. Then train a separate last layer for every client."""
     experiment = {
         "data": "digits",
         "partition": {"name": "classes", "clients": 10, "per_client": 3},

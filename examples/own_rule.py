@@ -1,7 +1,8 @@
-"""A rule of your own, named in the experiment as `module:function`.
+"""Use your own aggregator, named in the experiment as `module:function`.
 
-A rule takes what it needs by name (`messages`, `broadcast`, `loss`, `key`, `memory` …);
-its keyword-only parameters are its options in the file.
+The names of a rule's parameters determine which values it gets (`messages`,
+`broadcast`, `loss`, `key`, `memory` …). Its keyword-only parameters are its options in
+the experiment file.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ def trimmed(messages: Messages, *, trim: int = 1) -> Tensor:
     """Average every coordinate without its `trim` largest and smallest values.
 
     Args:
-        messages: of the round.
-        trim: how many go at each end; 0 is the mean.
+        messages: The messages of the round, with one update per row.
+        trim: Number of values that are removed at each end; 0 gives the mean.
     """
     n = len(messages.update)
     if not 0 <= 2 * trim < n:
@@ -40,7 +41,7 @@ EXPERIMENT = {
 
 
 def main(rounds: int = 40) -> None:
-    """Show the rule by itself, then in a federation beside the plain mean."""
+    """Apply the rule to a matrix, then compare it with the mean in a federation."""
     updates = torch.tensor([[1.0], [2.0], [3.0], [1000.0]])
     print("of 1, 2, 3, 1000:", troth.aggregate("own_rule:trimmed", updates).item())
 

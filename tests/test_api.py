@@ -32,12 +32,12 @@ BAD[1, 0] = float("nan")
 
 def test_refused():
     for name, given, options, words in (
-        ("term", UPDATES, {}, "'term' reads the clients' losses; give"),
+        ("term", UPDATES, {}, "'term' uses the clients' losses; give"),
         ("mean", UPDATES, {"loss": torch.ones(2)}, r"loss of shape \[2\] .* 7 updates"),
         ("mean", UPDATES, {"size": torch.ones(2)}, r"size of shape \[2\] .* 7 updates"),
         ("krum", UPDATES, {}, "krum's f = 'auto' .* such as f = 2"),
-        ("mean", torch.ones(3), {}, "no matrix"),
-        ("mean", torch.ones(0, 2), {}, "no matrix"),
+        ("mean", torch.ones(3), {}, "not a matrix"),
+        ("mean", torch.ones(0, 2), {}, "not a matrix"),
         ("median", UPDATES.long(), {}, "updates are torch.int64; they must be a ten"),
         ("median", UPDATES.numpy(), {}, "updates are ndarray; they must be a ten"),
         ("median", [[1.0]], {}, "updates are list; they must be a ten"),

@@ -79,7 +79,7 @@ def test_settings(small):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one here")
 def test_no_cuda(small):
     line = refused(small.parent, small, "--device", "cuda")
-    assert "device 'cuda' is not here" in line and "this machine has: cpu" in line
+    assert "device 'cuda' is not available" in line and "this machine has: cpu" in line
 
 
 def test_data_that_are_not_there(small, monkeypatch):

@@ -1,10 +1,10 @@
-"""Four hospitals as four processes on this machine; one poisons, and one dies.
+"""Run four hospitals as processes on this machine; one attacks, and one is killed.
 
     python examples/hospitals/run.py FOLDER
 
-Needs `troth[flower]` and the data of heart disease (`troth data heart_disease`). What
-is started here by a script is what people start at their own machines: `troth server`,
-and at each hospital `troth client`.
+The script needs `troth[flower]` and the data set `heart_disease`
+(`troth data heart_disease`). It starts the same commands that people start on their own
+machines: `troth server`, and `troth client` at each hospital.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ TROTH = [sys.executable, "-c", "from troth.cli.app import main; main()"]
 
 
 def main(folder: Path, seed: int = 0, drill: bool = True, limit: float = 300.0) -> Path:
-    """Train; gives the folder of the server's run.
+    """Train, and return the folder of the server's run.
 
     Args:
-        folder: everything is written here.
-        seed: another one is another split.
-        drill: whether one hospital sends A3 and another is killed in round 3.
-        limit: seconds, after which all is ended.
+        folder: Folder for all files.
+        seed: Seed of the experiment; it also determines the split of the data.
+        drill: Whether one hospital sends attack A3 and another is killed in round 3.
+        limit: Seconds after which all processes are ended.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tree = {**reader.read(TOML), "seed": seed}
-    if drill:  # every hospital knows, and plays its part
+    if drill:  # all have the same file, and `va` carries out the attack
         tree["adversary"] = {"clients": [list(HOSPITALS).index(HOSTILE)]}
         tree["attack"] = {"name": "model_replacement"}
     (folder / "experiment.toml").write_text(reader.dumps(tree))
@@ -67,38 +67,38 @@ def main(folder: Path, seed: int = 0, drill: bool = True, limit: float = 300.0) 
 
 
 def client(folder: Path, name: str, port: int) -> subprocess.Popen[bytes]:
-    """Start a hospital."""
+    """Start the client of a hospital."""
     flags = ["--server", f"127.0.0.1:{port}", "--name", name, "--insecure"]
     flags += ["--data", f"{name}.npz", "--state", name]
     return start(folder, "client", "experiment.toml", *flags, log=name)
 
 
 def start(folder: Path, *words: str, log: str = "server") -> subprocess.Popen[bytes]:
-    """Start a command of troth as a process that writes into a log."""
+    """Start a command of troth as a process that writes into a log file."""
     with (folder / f"{log}.log").open("ab") as out:
         command = [*TROTH, *words]
         return subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)
 
 
 def free_port() -> int:
-    """Return a port of this machine that is free now."""
+    """Return a port of this machine that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def rounds(out: Path) -> int:
-    """How many are over."""
+    """Return the number of finished rounds."""
     file = out / "rounds.jsonl"
     return len(file.read_bytes().splitlines()) if file.exists() else 0
 
 
 def honest(file: Path, column: str) -> float:
-    """Sample-weighted mean over the hospitals that do not poison, of a table.
+    """Return the mean of a column over honest hospitals, weighted by test examples.
 
     Args:
-        file: a run's `clients.csv`.
-        column: `personal_accuracy` of a server's run, `accuracy` of a simulation's.
+        file: The `clients.csv` of a run.
+        column: `personal_accuracy` for a server's run, `accuracy` for a simulation.
     """
     with file.open() as lines:
         rows = {int(row["client"]): row for row in csv.DictReader(lines)}

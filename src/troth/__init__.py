@@ -41,11 +41,11 @@ else:
     _HOMES |= {"Refusal": "types", "personalize": "runs.personalize"}
 
     def __getattr__(name: str) -> Any:
-        """Import a name from the module that defines it when it is first used.
+        """Import a name from the module that defines it, at its first use.
 
-        So `import troth` and `troth --help` do not load torch.
+        `import troth` and `troth --help` therefore do not load torch.
         """
-        if name in ("plot", "poison", "theory"):  # matplotlib comes when it is needed
+        if name in ("plot", "poison", "theory"):  # matplotlib loads on first use
             return importlib.import_module(f"troth.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module 'troth' has no attribute '{name}'")

@@ -1,4 +1,4 @@
-"""`python -m troth` is `troth`."""
+"""Run the command `troth` by `python -m troth`."""
 
 from troth.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The library's front: run, resume, cost and aggregate, by experiment."""
+"""The library's main functions: run, resume, cost and aggregate."""
 
 import dataclasses
 import datetime
@@ -24,21 +24,22 @@ from troth.server import rules
 from troth.types import Broadcast, Messages, Refusal
 
 Given = str | Path | Mapping[str, Any] | None
-"""A TOML file, its content as a dictionary, or None for the quickstart."""
+"""An experiment: a TOML file, its content as a dictionary, or `None` for the
+quickstart."""
 
 
 class Cost(NamedTuple):
-    """What a run would take."""
+    """What one run would need: client steps, memory and disk space."""
 
     label: str
     experiment: Experiment
     client_steps: int
-    memory: int  # bytes: data, personal state, and the rows that step together
-    disk: int = 0  # bytes: personal state that is kept on disk
+    memory: int  # bytes: data, client state, and work space of a cohort
+    disk: int = 0  # bytes: client state that is stored on disk
 
 
 class Planned(NamedTuple):
-    """One run of a grid."""
+    """One run of a grid: its label and its experiment."""
 
     label: str
     experiment: Experiment
@@ -54,26 +55,29 @@ def run(
     watch: Watch | None = None,
     apart: bool | None = None,
 ) -> list[Run]:
-    """Train an experiment, every run of its grid.
+    """Train an experiment: a single run, or all runs of its grid.
 
-    Runs of a grid that differ only in the seed, in the malicious clients and what they
-    do, and in the server's part, step as one matrix on a GPU.
+    On a GPU, some runs of a grid train together as one matrix: runs that differ only in
+    the seed, the malicious clients and their behavior, and the server's sections.
 
     Args:
-        experiment: a TOML file, a dictionary of its sections, or None: the quickstart.
-        settings: changes such as "train.rounds=50".
-        out: the folder to write, which must not exist; None: a new one in `runs/`.
-        device: auto, cpu, cuda, cuda:N or mps; None: as the experiment says.
-        data_dir: where data sets are looked for first; None: the usual places.
-        watch: called after every round; None: nobody watches.
-        apart: True: one run of a grid after another in any case; False: together
-            wherever they can be, also on a CPU; None: together on a GPU.
+        experiment: A TOML file, a dictionary of its sections, or `None` for the
+            quickstart.
+        settings: Changes to the experiment, such as "train.rounds=50".
+        out: Folder to write. It must not exist. `None` makes a new folder in `runs/`.
+        device: auto, cpu, cuda, cuda:N or mps. `None` uses the experiment's setting.
+        data_dir: Folder that is searched first for data sets. `None` searches only the
+            default folders.
+        watch: Function that is called after every round, or `None`.
+        apart: `True` trains the runs of a grid one after another. `False` trains runs
+            together wherever that is possible, also on a CPU. `None` trains them
+            together on a GPU only.
 
     Returns:
         The runs, in the order of the grid.
 
     Raises:
-        Refusal: settings or data that cannot be trained; then nothing is written.
+        Refusal: The settings or the data cannot be trained. Nothing is written then.
 
     >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
@@ -93,7 +97,7 @@ def run(
     if not sections.get("grid"):
         train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
         return [Run(root)]
-    for one in planned:  # what any would be refused for is refused before the first
+    for one in planned:  # refuse any invalid run before the first one trains
         built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
         place = root / one.label
         state = plans.file(place, one.experiment.engine.state_dir)
@@ -109,11 +113,15 @@ def run(
 def _each(
     planned: list[Planned], root: Path, data_dir: str | None, watch: Watch | None
 ) -> list[Run]:
-    """Train or continue every run of a grid; alike runs share what was measured."""
+    """Train or resume the runs of a grid one after another.
+
+    The engine's plan, which is measured in one run, is reused by runs with the same
+    workload.
+    """
     measured: dict[str, Plan] = {}
     for one in planned:
         place, e = root / one.label, one.experiment
-        # What decides how fast clients step.
+        # The sections that decide how fast clients train.
         parts = e.data, e.partition, e.model, e.train, e.personalizer.name, e.engine
         if (place / files.EXPERIMENT).exists():
             train.resume(place, watch=watch)
@@ -127,18 +135,18 @@ def _each(
 def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
     """Continue a run, or every unfinished run of a grid, from its last checkpoint.
 
-    The files at the end are those of a run that was never stopped, byte for byte on the
-    same machine. What is finished is left as it is.
+    On the same machine, the resulting files are byte for byte those of an uninterrupted
+    run. Finished runs are left unchanged.
 
     Args:
-        path: folder of a run or of a grid.
-        watch: called after every round; None: nobody watches.
+        path: Folder of a run or of a grid.
+        watch: Function that is called after every round, or `None`.
 
     Returns:
         The runs, in the order of the grid.
 
     Raises:
-        Refusal: no folder of a run, or files that were lost or changed since.
+        Refusal: The folder is not that of a run, or its files were lost or changed.
 
     >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
@@ -163,7 +171,7 @@ def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
 
 
 def finished(path: str | Path) -> bool:
-    """Return whether a run, or every run of a grid, went to its end."""
+    """Return whether a run, or every run of a grid, has finished."""
     root = Path(path)
     if not (root / files.GRID).exists():
         return Run(root).finished
@@ -172,10 +180,10 @@ def finished(path: str | Path) -> bool:
 
 
 def plan(sections: dict[str, Any], device: str | None) -> list[Planned]:
-    """Return the runs that the sections of a file come to, each one checked."""
+    """Return the runs that the sections of an experiment describe, each one checked."""
     runs = []
     for changed, one in reader.expand(sections):
-        one.pop("resolved", None)  # facts that the file of a grid holds
+        one.pop("resolved", None)  # recorded in the file of a grid
         experiment = reader.from_dict(one)
         if device is not None:
             engine = dataclasses.replace(experiment.engine, device=device)
@@ -194,22 +202,23 @@ def cost(
     device: str | None = None,
     data_dir: str | None = None,
 ) -> list[Cost]:
-    """Estimate what the runs of an experiment would take; nothing is trained.
+    """Estimate what the runs of an experiment need, without training.
 
-    Data are loaded and split as for a run, and everything is checked that a run checks.
+    The data are loaded and split, and everything that a run checks is checked.
 
     Args:
-        experiment: as in `run`.
-        settings: changes such as "train.rounds=50".
-        device: auto, cpu, cuda, cuda:N or mps; None: as the experiment says.
-        data_dir: where data sets are looked for first; None: the usual places.
+        experiment: As in `run`.
+        settings: Changes to the experiment, such as "train.rounds=50".
+        device: auto, cpu, cuda, cuda:N or mps. `None` uses the experiment's setting.
+        data_dir: Folder that is searched first for data sets. `None` searches only the
+            default folders.
 
     Returns:
-        For each run of the grid its label, its experiment, the number of client steps
-        and the bytes of memory and disk that it needs.
+        For each run of the grid: its label, its experiment, the number of client steps,
+        and the bytes of memory and of disk space that it needs.
 
     Raises:
-        Refusal: a setting, or data, that a run would be refused for.
+        Refusal: A run of this experiment would be refused.
 
     >>> import troth
     >>> tree = {"partition": {"clients": 4}, "train": {"rounds": 3, "steps": 5}}
@@ -243,20 +252,23 @@ def aggregate(
     size: Tensor | None = None,
     **options: Any,
 ) -> Tensor:
-    """Apply an aggregation rule to a matrix of updates.
+    """Apply an aggregator to a matrix of updates.
 
     Args:
-        name: of the rule, such as "median" (`troth list aggregator`).
-        updates: [n, d], one row per client, all finite.
-        loss: [n] losses that the clients report, for rules that read them; None: none.
-        size: [n] numbers of examples, for rules that read them; None: 1 for each.
-        **options: of the rule, such as f=2; those not given have their defaults.
+        name: Name of the aggregator, such as "median". `troth list aggregator` prints
+            all.
+        updates: [n, d], one row per client. All entries must be finite.
+        loss: [n] losses of the clients, for aggregators that use them; `None`: not
+            given.
+        size: [n] numbers of examples, for aggregators that use them; `None`: 1 each.
+        **options: Options of the aggregator, such as f=2. Others have their defaults.
 
     Returns:
-        [d] the step that the rule makes of the updates. Rules with memory start anew.
+        [d] the aggregated update. An aggregator with memory starts with empty memory.
 
     Raises:
-        Refusal: an unknown rule or option, or updates that are no such matrix.
+        Refusal: The aggregator or an option is unknown, or `updates` is not such a
+            matrix.
 
     >>> import torch, troth
     >>> updates = torch.tensor([[0.0], [1.0], [2.0], [3.0], [100.0]])
@@ -265,18 +277,18 @@ def aggregate(
     >>> troth.aggregate("krum", updates, f=1).item()
     1.0
 
-    Read on: `troth list aggregator`; each rule's docstring has its guarantee.
+    Read on: `troth list aggregator`; each aggregator's docstring states its guarantee.
     """
     _check_matrix(updates)
     n, device = updates.shape[0], updates.device
     rule = rules.lift("aggregator", name, lookup.check("aggregator", name, options))
     if "loss" in rule.asks and loss is None:
-        raise Refusal(f"aggregator '{name}' reads the clients' losses; give loss=")
+        raise Refusal(f"aggregator '{name}' uses the clients' losses; give loss=")
     for field, given in (("loss", loss), ("size", size)):
         if given is not None and torch.as_tensor(given).shape != (n,):
             raise Refusal(
-                f"{field} of shape {list(torch.as_tensor(given).shape)} does not go "
-                f"with {n} updates; give a vector of {n}, a value a row"
+                f"{field} of shape {list(torch.as_tensor(given).shape)} does not fit "
+                f"{n} updates; give a vector of length {n}, one value per row"
             )
     unknown = updates.new_full((n,), torch.nan)
     reported = unknown if loss is None else torch.as_tensor(loss).to(updates)
@@ -305,7 +317,7 @@ def _check_matrix(updates: Any) -> None:
         )
     if updates.dim() != 2 or updates.shape[0] == 0:
         raise Refusal(
-            f"updates of shape {list(updates.shape)} are no matrix [n, d] with n ≥ 1"
+            f"updates of shape {list(updates.shape)} are not a matrix [n, d] with n ≥ 1"
         )
     if not bool(updates.isfinite().all()):
         rows = (~updates.isfinite().all(dim=1)).nonzero().flatten().tolist()
@@ -316,12 +328,12 @@ def _check_matrix(updates: Any) -> None:
 
 
 def quickstart() -> str:
-    """Return the experiment that `troth run` trains without a file."""
+    """Return the TOML text of the experiment that `troth run` trains without a file."""
     return resources.files("troth").joinpath("quickstart.toml").read_text("utf-8")
 
 
 def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
-    """Return the sections of an experiment as plain tables, changed by settings."""
+    """Return the sections of an experiment as plain tables, after all settings."""
     if experiment is None:
         sections = reader.parse(quickstart(), "the quickstart")
     elif isinstance(experiment, Mapping):
@@ -332,7 +344,7 @@ def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
 
 
 def fresh(experiment: Given) -> Path:
-    """Name a new folder in `runs/` after the experiment and the moment."""
+    """Return a new folder in `runs/`, named after the experiment and the time."""
     stem = "run" if experiment else "quickstart"
     if isinstance(experiment, str | Path):
         stem = Path(experiment).stem

@@ -1,4 +1,4 @@
-"""Experiment → ready federation: the only place that puts parts together."""
+"""Build a ready federation from an experiment; only this module combines all parts."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -29,12 +29,12 @@ from troth.types import Aim, Arrays, Client, Data, Phase, Refusal
 
 
 def precision(e: Experiment) -> torch.dtype:
-    """Return the number type of a model."""
+    """Return the dtype of a model's parameters."""
     return torch.float64 if e.train.precision == "float64" else torch.float32
 
 
 def loss(e: Experiment) -> Loss | None:
-    """Return the loss that the experiment names; None: the model's choice."""
+    """Return the loss that the experiment names, or `None` if the model chooses it."""
     if e.train.loss.name == "auto":
         return None
     function = lookup.find("loss", e.train.loss.name)
@@ -49,7 +49,16 @@ def make_engine(
     members: int,
     plan: Plan | None,
 ) -> Engine:
-    """Build the engine; `members` is the number of clients that take part in rounds."""
+    """Build the engine.
+
+    Args:
+        e: the experiment.
+        net: the network.
+        data: all clients' data, on the device.
+        arrays: the data set before it was split.
+        members: the number of clients that take part in rounds.
+        plan: how clients are trained together; `None` sets a plain loop for now.
+    """
     feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, precision(e))
     objective = task.Objective(net, arrays.classes, loss(e), feed.padded)
     validate.check(objective.net, data.x[:2])
@@ -61,7 +70,7 @@ def make_engine(
     w0, first = task.flatten(objective.net), plan or Plan("loop", 1)
     made = Engine(objective, make, feed, w0, e.train.precision, first)
     if "adversarial" in lookup.asks(lookup.find("personalizer", e.personalizer.name)):
-        clean = data.x[: len(arrays.x)]  # malicious clients' own follow
+        clean = data.x[: len(arrays.x)]  # poisoned inputs follow
         adversarial(e.adversarial, made.task, arrays.scale).expect(clean)
     return made
 
@@ -74,35 +83,35 @@ def chooses(client: Client) -> bool:
 
 
 def schedule(e: Experiment) -> Callable[[int], float]:
-    """Return a function: round → factor on every learning rate."""
+    """Return the function that maps a round to the factor on every learning rate."""
     part, rounds = e.train.schedule, e.train.rounds
     function = lookup.find("schedule", part.name)
     return lambda r: float(lookup.call(function, part.options, round_=r, rounds=rounds))
 
 
 class Built(NamedTuple):
-    """An experiment, ready to train."""
+    """An experiment that is ready to train."""
 
     experiment: Experiment
     federation: Federation
     network: nn.Module
     data: Data
     hostile: np.ndarray  # [n]
-    facts: dict[str, Any]  # what it is about: clients, shape, classes, parameters …
-    prepared: Prepared | None = None  # how the inputs were
-    aim: Aim | None = None  # what the corruption is after
+    facts: dict[str, Any]  # what a run records: clients, shape, classes, parameters …
+    prepared: Prepared | None = None  # how the inputs were prepared
+    aim: Aim | None = None  # the goal of the corruption
 
     @property
     def need(self) -> plans.Need:
-        """The bytes that client state takes at most."""
+        """The largest number of bytes that client state may take."""
         f = self.federation
         return _need(self.experiment, f.engine, f.population.n, len(f.newcomers))
 
     @property
     def client_steps(self) -> float:
-        """Number of client steps of the run: rounds, last phase and newcomers.
+        """Number of client steps of the run: rounds, final phase and newcomers.
 
-        An estimate where some clients fail.
+        If clients may be absent, the number is an estimate.
         """
         f, steps = self.federation, self._in_rounds
         client, feed = f.engine.client, f.engine.feed
@@ -117,7 +126,7 @@ class Built(NamedTuple):
     def _in_rounds(self) -> float:
         feed, f = self.federation.engine.feed, self.federation
         if f.turnout is not everyone:
-            some = range(0, f.rounds, -(-f.rounds // 20))  # rounds, evenly spread
+            some = range(0, f.rounds, -(-f.rounds // 20))  # evenly spaced rounds
             each = (f.turnout(r, f.sample(r)).steps for r in some)
             done = sum(float(steps.sum()) for steps in each if steps is not None)
             return done * f.rounds / len(some)
@@ -136,7 +145,7 @@ def _steps(phase: Phase, feed: Feed) -> Tensor:
 
 
 def device(name: str) -> torch.device:
-    """Return the device of that name; `auto` takes the fastest there is."""
+    """Return the device of this name; `auto` is the fastest that is available."""
     there = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
@@ -146,21 +155,22 @@ def device(name: str) -> torch.device:
     kind = name.split(":")[0]
     if kind != "cpu" and not there.get(kind, False):
         has = ", ".join(["cpu", *(d for d, yes in there.items() if yes)])
-        raise Refusal(f"device '{name}' is not here; this machine has: {has}")
+        raise Refusal(f"device '{name}' is not available; this machine has: {has}")
     if name.startswith("cuda:"):
-        torch.cuda.set_device(name)  # streams, graphs and kernels go there too
+        torch.cuda.set_device(name)  # also for streams, graphs and kernels
     return torch.device(name)
 
 
 def build(
     experiment: Experiment, *, data_dir: str | None = None, plan: Plan | None = None
 ) -> Built:
-    """Load and split the data, and make everything that a run needs.
+    """Load and split the data, and build everything that a run needs.
 
     Args:
-        experiment: checked already (`config.from_dict`).
-        data_dir: the first folder that is searched for data sets; None: the usual ones.
-        plan: how clients step, from an earlier run; None measures.
+        experiment: An experiment that `config.reader.from_dict` has checked.
+        data_dir: Folder that is searched first for data sets; `None`: the default
+            folders.
+        plan: How clients are trained together, from an earlier run. `None` measures it.
     """
     e, where = experiment, device(experiment.engine.device)
     arrays, shards, facts = load.deal(e, data_dir)
@@ -211,14 +221,14 @@ def build(
     built = Built(e, federation, net, data, hostile, facts, prepared, aim)
     if plan is None:
         members = federation.members
-        some = _sampler(e, engine, members, hostile[members])(0)  # whoever is there
+        some = _sampler(e, engine, members, hostile[members])(0)  # cohort of round 0
         given = engine, federation.broadcast, population, some, built.client_steps
         engine.use(plans.choose(*given, e.engine.how, e.engine.chunk, e.engine.workers))
     return built
 
 
 def check_validation(engine: Engine, data: Data) -> None:
-    """Refuse a personalizer that needs validation data where no client has any."""
+    """Refuse a personalizer that needs validation data if no client has any."""
     if chooses(engine.client) and not len(data.valid.y):
         raise Refusal(
             "the personalizer chooses by validation data, and no client has any; give "
@@ -228,7 +238,7 @@ def check_validation(engine: Engine, data: Data) -> None:
 
 
 def check_cohort(e: Experiment, n: int, late: int) -> None:
-    """Refuse a cohort larger than the federation."""
+    """Refuse a cohort that is larger than the number of clients in the rounds."""
     if e.train.cohort > n - late:
         who = f"{n} clients there are"
         who = f"{n - late} of {n} clients that are no newcomers" if late else who
@@ -239,7 +249,7 @@ def check_cohort(e: Experiment, n: int, late: int) -> None:
 
 
 def adversaries(e: Experiment, n: int) -> np.ndarray:
-    """Return which of n clients are malicious: a mask."""
+    """Return a mask [n] of the malicious clients."""
     mask = np.zeros(n, dtype=bool)
     count = e.adversary.number(n)
     if e.adversary.clients is not None:
@@ -250,7 +260,7 @@ def adversaries(e: Experiment, n: int) -> np.ndarray:
 
 
 def _need(e: Experiment, engine: Engine, n: int, late: int) -> plans.Need:
-    """Compute the bytes of state of all clients that are asked, and of newcomers."""
+    """Return the bytes of state of all clients in the rounds and of all newcomers."""
     number, finishes = engine.feed.dtype.itemsize, engine.client.finish is not None
     row, model = engine.packing.width * number, engine.task.d * number
     found = plans.need(e, n - late, row, model, finishes)
@@ -261,15 +271,18 @@ def _need(e: Experiment, engine: Engine, n: int, late: int) -> plans.Need:
 def _begun(
     e: Experiment, engine: Engine, w0: Tensor, hostile: np.ndarray
 ) -> tuple[np.ndarray, Tensor] | None:
-    """Return malicious clients whose models start elsewhere, and their first row."""
+    """Return the malicious clients with another initial model, and their first state.
+
+    Return `None` if `adversary.start` is not set.
+    """
     if not e.adversary.start:
         return None
     model = target_model.read(e.adversary.start, len(w0)).to(w0)
     row = engine.start(model)
     if not len(row):
         raise Refusal(
-            f"adversary.start is for clients that keep a model of their own, and "
-            f"personalizer '{e.personalizer.name}' keeps none; remove it"
+            f"adversary.start needs clients with a personal model, and personalizer "
+            f"'{e.personalizer.name}' keeps none; remove adversary.start"
         )
     return np.flatnonzero(hostile), row
 
@@ -286,7 +299,7 @@ def _federation(
     every = rules.of(e, rules.expected(e, n, int(hostile.sum())))
     rules.tried(every, w0, e.train.cohort or n)
     scale, rounds = schedule(e), e.train.rounds
-    scale(0)  # refuses before the start
+    scale(0)  # refuse an invalid schedule before the start
     attendance = _attendance(e, engine, late)
     there = attendance.there if attendance and attendance.varies else None
     members = newcomers.others(population.n, late)
@@ -306,11 +319,14 @@ def _federation(
 
 
 def _attendance(e: Experiment, engine: Engine, late: np.ndarray) -> Attendance | None:
-    """Return how clients come and go; None where all are always there."""
+    """Return the schedule of clients' availability.
+
+    Return `None` if every client is always available.
+    """
     if e.availability == Availability():
         return None
     work = _steps(engine.client.local, engine.feed).numpy()
-    if len(late):  # the median, which a deadline goes by, is that of the members
+    if len(late):  # newcomers must not move the median, the unit of a deadline
         work = work.astype(np.float64)
         work[late] = np.median(work[newcomers.others(len(work), late)])
     return Attendance(e.availability, e.seed, work, e.train.rounds)
@@ -323,7 +339,10 @@ def _sampler(
     hostile: np.ndarray,  # of the members
     there: There | None = None,
 ) -> Callable[[int], np.ndarray]:
-    """Sample among the members, numbered from 0 for the draw."""
+    """Return the function that samples the cohort of a round among the members.
+
+    The sampler numbers the members from 0.
+    """
     size, how = engine.feed.sizes.numpy()[members], e.train.sampling
     here = None if there is None else lambda r, some: there(r, members[some])
     cohort = e.train.cohort or len(members)

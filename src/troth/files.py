@@ -1,4 +1,4 @@
-"""Names and formats of a run's files; each file appears whole or not at all."""
+"""Names and formats of a run's files; every file is written atomically."""
 
 import contextlib
 import csv
@@ -30,9 +30,9 @@ SUMMARY, SHARED, PERSONAL = "summary.json", "shared.safetensors", "personal.safe
 CHECKPOINT, GRID = "checkpoint/state.safetensors", "grid.toml"
 FEATURES, AUDIT = "features.safetensors", "audit.csv"
 CERTIFICATES, CHAIN = "certificates.csv", "chain.json"
-STAGES = ("gradient", "model", "data")  # of a chain of attacks, in this order
+STAGES = ("gradient", "model", "data")  # of an attack chain, in this order
 METRICS = ("accuracy", "error")
-"""What clients are judged by: the first of these that a table has."""
+"""Metrics by which clients are compared; the first that a table has is used."""
 _KINDS = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -45,11 +45,11 @@ _KINDS = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-"""What safetensors calls the types of numbers."""
+"""torch dtype → its name in the safetensors format."""
 
 
 def create(path: Path, name: str, text: str) -> None:
-    """Make a folder together with its first file."""
+    """Create a folder together with its first file, atomically."""
     check_free(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -62,11 +62,11 @@ def create(path: Path, name: str, text: str) -> None:
 
 
 def check_free(path: Path) -> None:
-    """Refuse, before any work, a folder that exists or cannot be written."""
+    """Refuse, before any work, an output folder that exists or cannot be written."""
     if path.exists():
         raise Refusal(
             f"the output folder {path} exists already; give another one with --out, "
-            f"or go on with it by: troth resume {path}"
+            f"or continue its run with: troth resume {path}"
         )
     parent = above(path)
     if not parent.is_dir() or not os.access(parent, os.W_OK):
@@ -83,7 +83,7 @@ def above(path: Path) -> Path:
 
 @contextlib.contextmanager
 def refused(what: object, remedy: str) -> Iterator[None]:
-    """Turn an error of the file system within the block into a refusal."""
+    """Turn a file system error within the block into a refusal."""
     try:
         yield
     except OSError as error:
@@ -92,23 +92,27 @@ def refused(what: object, remedy: str) -> Iterator[None]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all, even if others write it too."""
+    """Write a text file atomically, even if other processes write it too."""
     with refused(path, "give another place with --out, or make room on a full disk"):
         put(path, text.encode())
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write bytes like `write`, but raise the OSError."""
+    """Write bytes like `write`, but raise `OSError` on failure."""
     with whole(path) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
 def whole(path: Path, part: Path | None = None) -> Iterator[IO[bytes]]:
-    """Open a new file that replaces `path` at the end of the block, or not at all.
+    """Open a new file that replaces `path` atomically at the end of the block.
 
-    Earlier content stays until all is on the disk. `part` is the temporary file; None:
-    a name of its own. Errors of the system are not caught.
+    Earlier content stays until the new content is on the disk. Errors of the file
+    system are not caught.
+
+    Args:
+        path: the file to write.
+        part: the temporary file; `None` chooses a name that no other thread uses.
     """
     own = f"{os.getpid()}-{threading.get_native_id()}"
     part = part or path.with_name(f".{path.name[:40]}.{own}.part")
@@ -118,7 +122,7 @@ def whole(path: Path, part: Path | None = None) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-        with contextlib.suppress(OSError):  # the name survives a loss of power
+        with contextlib.suppress(OSError):  # make the new name survive a power loss
             folder = os.open(path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)
@@ -130,12 +134,12 @@ def whole(path: Path, part: Path | None = None) -> Iterator[IO[bytes]]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON in full precision; NaN and infinity become null."""
+    """Write a value as JSON in full precision; NaN and infinity become null."""
     write(path, json.dumps(plain(value), indent=2) + "\n")
 
 
 def plain(value: Any) -> Any:
-    """Convert to what JSON knows: NaN and infinity become null."""
+    """Convert a value to types that JSON has; NaN and infinity become null."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):
@@ -174,7 +178,7 @@ def _numbers(cells: Sequence[str]) -> np.ndarray:
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], **facts: Any) -> None:
-    """Write tensors with facts about them, whole or not at all."""
+    """Write tensors, and facts about them, to a safetensors file, atomically."""
     wide = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     shapes = {name: (tensors[name].dtype, [*tensors[name].shape]) for name in wide}
     stream(path, shapes, (tensors[name] for name in wide), **facts)
@@ -186,9 +190,13 @@ def stream(
     pieces: Iterable[Tensor],
     **facts: Any,
 ) -> None:
-    """Write tensors like `save` while they are made, in the format of safetensors.
+    """Write tensors to a safetensors file while they are computed, atomically.
 
-    Shapes come with wide types first, pieces (of any size) in the same order.
+    Args:
+        path: the file to write.
+        shapes: name → dtype and shape, the widest dtypes first.
+        pieces: the values in the order of `shapes`, in pieces of any size.
+        **facts: values that JSON can hold, stored in the file's metadata.
     """
     header, length = _header(shapes, facts)
     remedy = "make room on a full disk: a stopped run goes on by troth resume"
@@ -205,7 +213,7 @@ def stream(
 def _header(
     shapes: Mapping[str, tuple[torch.dtype, list[int]]], facts: dict[str, Any]
 ) -> tuple[bytes, int]:
-    """Return the header with its length, and the length of the whole file."""
+    """Return the header, preceded by its length, and the length of the whole file."""
     entries: dict[str, Any] = {"__metadata__": {"facts": json.dumps(facts)}}
     end = 0
     for name, (dtype, shape) in shapes.items():
@@ -218,16 +226,16 @@ def _header(
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what `save` wrote: tensors and facts."""
+    """Read tensors and facts from a file that `save` wrote."""
     with safe_open(path, "pt") as file:
         facts = json.loads((file.metadata() or {}).get("facts", "{}"))
         return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
 
 
 def load_model(path: Path, client: int) -> Tensor:
-    """Read one client's own model, [d], from the file of all.
+    """Read the personal model [d] of one client from the file of all personal models.
 
-    The file is not mapped, because a limit on memory may forbid that.
+    The file is not mapped into memory, because a limit on memory may forbid that.
     """
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -244,19 +252,19 @@ def load_model(path: Path, client: int) -> Tensor:
         rows, d = header["parameters"]["shape"]
         clients = read("client", 0, rows)
         found = (clients == client).nonzero().flatten()
-        if len(found) == 0:  # never asked: it still has the first model
+        if len(found) == 0:  # the client never took part: it has the first model
             found = (clients == -1).nonzero().flatten()
         return read("parameters", int(found[0]) * d, d)
 
 
 try:
     import fcntl
-except ImportError:  # Windows: there two downloads at once are not kept apart
+except ImportError:  # Windows: simultaneous downloads are not locked
     fcntl = None  # type: ignore[assignment]
 
 
 def version(path: str) -> tuple[int, ...]:
-    """Return a file's time, size and number; () if there is none."""
+    """Return a file's modification time, size and inode; () if there is no file."""
     try:
         found = os.stat(os.path.expanduser(path))
     except (OSError, ValueError):
@@ -265,10 +273,10 @@ def version(path: str) -> tuple[int, ...]:
 
 
 def digest_of(path: Path, form: str) -> str:
-    """Return the digest of a file in the form of another: `md5:…` or `sha256:…`.
+    """Return the digest of a file in the form of another digest: `md5:…` or `sha256:…`.
 
-    `gunzip.md5:…` is that of the unpacked content, because the same content may be
-    packed in many ways. The digest of an unreadable file is "unreadable".
+    `gunzip.md5:…` is the digest of the unpacked content, because gzip may pack the same
+    content in many ways. The digest of an unreadable file is "unreadable".
     """
     kind = form.partition(":")[0]
     packed, _, name = kind.rpartition(".")
@@ -283,7 +291,7 @@ def digest_of(path: Path, form: str) -> str:
 
 @contextlib.contextmanager
 def on_disk(folder: Path) -> Iterator[None]:
-    """Refuse a disk that is full or not writable, by its name."""
+    """Refuse a disk that is full or not writable, and name the folder."""
     try:
         yield
     except OSError as error:
@@ -297,10 +305,10 @@ def on_disk(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Make a folder and lock it: another process waits until the block ends.
+    """Create a folder and lock it; another process waits until the block ends.
 
-    The lock is the kernel's, so that a dead process holds none. The file `.lock` stays,
-    because whoever deletes one may delete another's.
+    The kernel holds the lock, so a dead process holds none. The file `.lock` is never
+    deleted, because a process could delete the lock file of another one.
     """
     with on_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -309,7 +317,7 @@ def alone(folder: Path) -> Iterator[None]:
         while not locked(lock):
             lock.seek(0)
             who = lock.read(20).decode("ascii", "replace").strip()
-            report(f"waiting for process {who or '?'}, which is at it", 0, 0)
+            report(f"waiting for process {who or '?'} to finish this", 0, 0)
             time.sleep(0.1)
         with on_disk(folder):
             lock.truncate(0)
@@ -328,7 +336,7 @@ def busy(file: Path) -> bool:
 
 
 def hold(lock: IO[Any]) -> bool:
-    """Take a file's lock, though somebody may be testing it just now."""
+    """Take a file's lock; retry briefly, because another process may be testing it."""
     for _ in range(20):
         if locked(lock):
             return True
@@ -337,13 +345,16 @@ def hold(lock: IO[Any]) -> bool:
 
 
 def locked(lock: IO[Any] | int, shared: bool = False) -> bool:
-    """Take a file's lock if it is free, or if the file system has no locks."""
+    """Take a file's lock, and return whether that succeeded.
+
+    If the file system has no locks, return `True`.
+    """
     try:
         if fcntl:
             how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
             fcntl.flock(lock, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
+    except OSError:  # the file system has no locks
         pass
     return True

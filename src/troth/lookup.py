@@ -1,7 +1,7 @@
-"""Name → function, by file name: `aggregators/krum.py` holds `krum`.
+"""Find a member by its file name: `aggregators/krum.py` holds the member `krum`.
 
 A member is a plain function. Its keyword-only parameters are its options in the TOML.
-Its other parameters are given by name by the caller. Members of other packages are
+Its other parameters are passed by the caller, by name. A member of another package is
 named `package.module:function`.
 """
 
@@ -43,7 +43,7 @@ FOLDERS = {
     "sampler": "federation.samplers",
     "metric": "evaluation.metrics",
 }
-"""Section of the TOML → folder."""
+"""Section of the TOML → package that holds its members."""
 
 
 _ENTRY = r"^@\w+\{.*?\}\}$"
@@ -54,18 +54,21 @@ class About(NamedTuple):
 
     name: str
     summary: str
-    options: dict[str, Any]  # option → default (inspect.Parameter.empty: required)
+    options: dict[str, Any]  # option → default; inspect.Parameter.empty if required
     citations: list[str]  # BibTeX
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """Return a hint for a misspelt name, or ""."""
+    """Return a hint with the closest word to a misspelled name, or ""."""
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 def names(kind: str) -> list[str]:
-    """List all members of a kind, sorted; found by their files."""
+    """List the names of all members of a kind, sorted.
+
+    Every file of the kind's folder is a member, unless its name begins with "_".
+    """
     package = importlib.import_module(f"troth.{FOLDERS[kind]}")
     places = tuple(package.__path__)
     return list(_members(places, tuple(_changed(place) for place in places)))
@@ -73,20 +76,20 @@ def names(kind: str) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _members(places: tuple[str, ...], changed: tuple[int, ...]) -> tuple[str, ...]:
-    """List the members in some folders; the cache ends when one of them changes."""
+    """List the members in some folders; a new value of `changed` ends the cache."""
     found = (m.name for m in pkgutil.iter_modules(places))
     return tuple(sorted(n for n in found if not n.startswith("_")))
 
 
 def _changed(place: str) -> int:
-    """Return when a folder last got or lost a file; 0 where there is no folder."""
+    """Return the time when a folder last got or lost a file; 0 if it does not exist."""
     with contextlib.suppress(OSError):
         return os.stat(place).st_mtime_ns
     return 0
 
 
 def find(kind: str, name: str) -> Callable[..., Any]:
-    """Return the function of a name."""
+    """Return the member of a kind and a name."""
     if ":" in name:
         return _third_party(kind, name)
     if name not in names(kind):
@@ -118,14 +121,14 @@ def _third_party(kind: str, name: str) -> Callable[..., Any]:
 
 
 def beside(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
-    """Return another function of a member's own module, or None."""
+    """Return another function of the module that defines a member, or `None`."""
     found = getattr(inspect.getmodule(inspect.unwrap(function)), name, None)
     usable = callable(found) and found is not function and _readable(found)
     return typing.cast(Callable[..., Any], found) if usable else None
 
 
 def _readable(function: Callable[..., Any]) -> bool:
-    """Return whether a function has a signature; some of Python's own have none."""
+    """Return whether a function has a signature; some built-in functions have none."""
     try:
         inspect.signature(function)
     except (TypeError, ValueError):
@@ -140,14 +143,14 @@ def options(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def asks(function: Callable[..., Any]) -> set[str]:
-    """Return the names of a member's other parameters, which its caller must give."""
+    """Return the names of a member's other parameters, which its caller must pass."""
     parameters = inspect.signature(function).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return {p.name for p in parameters if p.kind in kinds}
 
 
 def check(kind: str, name: str, given: Options) -> dict[str, Any]:
-    """Return the options of a member with its defaults filled in."""
+    """Return all options of a member, typed, with defaults for those not given."""
     function = find(kind, name)
     known = options(function)
     for key in given:
@@ -177,20 +180,20 @@ def hints(thing: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def call(function: Callable[..., Any], given: Options, **available: Any) -> Any:
-    """Call a member with its options and with what it asks for by name."""
+    """Call a member with its options and with the available values that it asks for."""
     wanted, needed = _wants(function)
     if not needed <= available.keys():
         missing, there = sorted(needed - available.keys()), ", ".join(sorted(available))
         raise Refusal(
             f"{getattr(function, '__name__', function)} asks for '{missing[0]}', "
-            f"which is not to be had here; there are: {there or 'only its options'}"
+            f"which is not available here; available: {there or 'only its options'}"
         )
     return function(**{k: v for k, v in available.items() if k in wanted}, **given)
 
 
 @lru_cache(maxsize=512)
 def _wants(function: Callable[..., Any]) -> tuple[set[str], set[str]]:
-    """Return what a member asks for, and what of that has no default."""
+    """Return the parameters that a member asks for, and those without a default."""
     wanted = asks(function)
     parameters = inspect.signature(function).parameters
     empty = inspect.Parameter.empty
@@ -198,14 +201,14 @@ def _wants(function: Callable[..., Any]) -> tuple[set[str], set[str]]:
 
 
 def typed(where: str, value: Any, hint: Any) -> Any:
-    """Convert `value` to the type of `hint`, or refuse with both."""
+    """Convert `value` to the type `hint`, or refuse with the value and the type."""
     if hint is Any:
         return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, pytypes.UnionType):
         if value is None and type(None) in arguments:
             return None
-        for argument in sorted(arguments, key=lambda a: a is float):  # int before it
+        for argument in sorted(arguments, key=lambda a: a is float):  # int first
             with contextlib.suppress(Refusal):
                 return typed(where, value, argument)
         raise _mistyped(where, value, hint)
@@ -243,7 +246,7 @@ _WORDS = {
 
 
 def _kind(value: Any) -> str:
-    """Name a value's type in words."""
+    """Describe the type of a value in words."""
     if isinstance(value, bool):
         return "a truth value"
     if value is None:
@@ -264,7 +267,7 @@ def _word(hint: Any) -> str:
 
 
 def about(kind: str, name: str) -> About:
-    """Read summary, options and references of a member from its docstrings."""
+    """Read the summary, options and references of a member from its docstrings."""
     function = find(kind, name)
     doc = inspect.getdoc(function) or ""
     module = inspect.getdoc(inspect.getmodule(function)) or ""
@@ -279,11 +282,11 @@ def about(kind: str, name: str) -> About:
 def citations(text: str) -> list[str]:
     """Return the BibTeX entries that a docstring names or contains.
 
-    Our own docstrings name keys of `references.bib` after "References:"; a member of
-    another package may contain its entries.
+    Troth's own docstrings name keys of `references.bib` after "References:". The
+    docstring of another package's member may contain the entries themselves.
 
     Raises:
-        Refusal: a key is not in `references.bib`.
+        Refusal: A key is not in `references.bib`.
     """
     found = [m.group(0) for m in re.finditer(_ENTRY, text, re.M | re.S)]
     for line in re.findall(r"^References: ([^.]+)\.$", text, re.M | re.S):
@@ -299,7 +302,7 @@ def citations(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def references() -> dict[str, str]:
-    """Read all BibTeX entries that the library cites, by key."""
+    """Return all BibTeX entries that the library cites, keyed by their BibTeX key."""
     text = resources.files("troth").joinpath("references.bib").read_text("utf-8")
     entries = [m.group(0) for m in re.finditer(_ENTRY, text, re.M | re.S)]
     return {entry[entry.index("{") + 1 : entry.index(",")]: entry for entry in entries}

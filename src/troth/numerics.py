@@ -1,8 +1,8 @@
-"""Stable medians, norms, distances and projections, shared by several rules.
+"""Stable medians, norms, distances and projections, shared by several aggregators.
 
-They take the columns of [n, d] a block at a time, so that a matrix of a million columns
-needs little further memory. Sums are taken in float64, except on devices without it
-(MPS).
+The functions process a matrix [n, d] in blocks of columns. A matrix with a million
+columns therefore needs little extra memory. Sums are taken in float64, except on
+devices without float64 (MPS).
 """
 
 import math
@@ -17,13 +17,14 @@ from torch import Tensor
 from troth.networks import kernels
 
 _NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 25}
-"""How many numbers a block holds: what fits a CPU's cache; what fills a GPU."""
+"""Numbers in a block: as many as fit into a CPU's cache, or as many as fill a GPU."""
 
 
 def blocks(rows: Tensor, n: int = 0) -> Iterator[slice]:
-    """Yield slices of columns, short enough for n of the matrix's rows (0: all).
+    """Yield slices of columns, each short enough for one block of n rows.
 
-    Without columns, one empty slice.
+    If n is 0, the blocks hold all rows of the matrix. A matrix without columns gives
+    one empty slice.
     """
     numbers = _NUMBERS.get(rows.device.type, 1 << 22)
     width, d = max(1, numbers // max(1, n or rows.shape[0])), rows.shape[1]
@@ -32,15 +33,15 @@ def blocks(rows: Tensor, n: int = 0) -> Iterator[slice]:
 
 
 def widest(rows: Tensor) -> torch.dtype:
-    """Return the widest float type that the device of these rows has."""
+    """Return the widest float dtype that the device of a tensor has."""
     return torch.float32 if rows.device.type == "mps" else torch.float64
 
 
 def median(rows: Tensor) -> Tensor:
-    """Return the coordinate-wise median of [n, d]; NaN where a column holds NaN.
+    """Return the coordinate-wise median of [n, d]; NaN if a column holds NaN.
 
-    If n is even, the mean of the two middle values (`torch.median` returns the lower
-    one).
+    If n is even, the median is the mean of the two middle values. (`torch.median`
+    returns the lower one.)
     """
     if kernels.ready(rows):
         from troth.networks.kernels import columns
@@ -57,11 +58,11 @@ def median(rows: Tensor) -> Tensor:
 
 
 def sorted_blocks(rows: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Yield blocks of columns of [n, d], each column sorted from low to high.
+    """Yield blocks of columns of [n, d], each column sorted in ascending order.
 
-    Yields the columns' slice and the sorted [n, columns], which may be changed. NaN
-    comes last. On a CPU columns are contiguous, because numpy's vectorized sort is ten
-    times as fast as torch's.
+    Each item is the slice of columns and the sorted [n, columns], which the caller may
+    modify. NaN comes last. On a CPU the columns are contiguous, because numpy's
+    vectorized sort is ten times as fast as torch's.
     """
     rows = rows.detach()
     if rows.device.type != "cpu":
@@ -81,14 +82,17 @@ def sorted_blocks(rows: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 def norms(rows: Tensor) -> Tensor:
-    """Return the lengths of rows, [n] in float64, for numbers of any size."""
+    """Return the Euclidean norms of the rows, [n] in float64, without overflow.
+
+    The result is float32 on devices without float64.
+    """
     wide = widest(rows)
     if kernels.ready(rows):
         from troth.networks.kernels import rows as by_rows
 
         if by_rows.fits(rows):
             return by_rows.sums(rows, rows.new_zeros(len(rows)))[:, 1].sqrt()
-    safe = rows.dtype.itemsize < wide.itemsize  # no square leaves the range
+    safe = rows.dtype.itemsize < wide.itemsize  # no square can overflow or underflow
     if safe and rows.numel() <= _NUMBERS.get(rows.device.type, 0):
         return _length(rows, wide)
     total, unit = rows.new_zeros(len(rows), dtype=wide), rows.new_ones(len(rows))
@@ -101,9 +105,10 @@ def norms(rows: Tensor) -> Tensor:
 
 
 def finite(rows: Tensor) -> Tensor:
-    """Return whether all numbers of a row are finite, [n].
+    """Return whether all numbers of each row are finite, [n].
 
-    With less than 64 bits, exactly where the row's length is: one pass instead of four.
+    For dtypes below 64 bits, a row is finite if and only if its norm is finite. This
+    test takes one pass over the matrix instead of four.
     """
     if rows.dtype.itemsize < widest(rows).itemsize:
         return norms(rows) < torch.inf
@@ -125,19 +130,26 @@ def _sizes(rows: Tensor) -> Tensor:
 
 
 def square_distances(rows: Tensor) -> Tensor:
-    """Compute relative squared distances between rows, [n, n] in float64.
+    """Return the relative squared distances between the rows, [n, n] in float64.
 
-    In units of the largest entry², so that nothing overflows or vanishes: they serve
-    comparisons. (In float64 the unit is at most 2⁴⁰⁰ times the largest entry of the
-    median row, and distances end at 2⁹⁶⁰, so that a far row cannot make the distances
-    between the others vanish.)
+    The distances are in units of the square of the largest entry, so that nothing
+    overflows or vanishes. They can only be compared with each other. In float64 the
+    unit is at most 2⁴⁰⁰ times the largest entry of the median row, and distances are
+    capped at 2⁹⁶⁰. One very distant row can therefore not make the distances between
+    the other rows vanish.
 
-    By matrix products, ‖a − b‖² = ‖a − c‖² + ‖b − c‖² − 2(a − c)·(b − c), at first with
-    c = 0. Rows whose distance is small beside their distances from c, so that rounding
-    would show, form a group of their own with one of them as c, and so on until all are
-    accurate to 1e-10 (1e-5 on devices with float32 only). Symmetric, 0 on the diagonal
-    and between equal rows. `torch.cdist` is far off for near-equal rows once there are
-    more than 25.
+    Distances are computed by matrix products,
+
+        ‖a − b‖² = ‖a − c‖² + ‖b − c‖² − 2(a − c)·(b − c),
+
+    at first with c = 0. If ‖a − b‖ is small compared with the distances to c, rounding
+    errors are large. Such rows form a group, one of them becomes the group's c, and the
+    step is repeated for the group. The repetition ends when all distances are accurate
+    to 1e-10 (1e-5 on devices without float64).
+
+    The result is symmetric. It is 0 on the diagonal and between equal rows.
+    `torch.cdist` has large errors for nearly equal rows once there are more than 25
+    rows.
     """
     n, rows = rows.shape[0], rows.detach()
     result = rows.new_zeros(n, n, dtype=widest(rows))
@@ -154,14 +166,17 @@ def square_distances(rows: Tensor) -> Tensor:
         result[here] = torch.where(found, square * ratio * ratio, result[here])
         missing[here] &= vague
         for members in _parts(missing[here]):
-            # The middle one: hardly a row that was sent to be far off.
+            # The middle row: a malicious outlier can hardly be chosen.
             middle = members[from_center[members].argsort()[len(members) // 2]]
             groups.append((group[members], rows[group[middle]]))
     return result
 
 
 def _unit(rows: Tensor) -> float:
-    """Return the largest number; in float64 at most 2⁴⁰⁰ times the median row's."""
+    """Return the largest absolute entry; in float64, cap it.
+
+    The cap is 2⁴⁰⁰ times the largest entry of the median row.
+    """
     low, high = rows.aminmax()
     largest = max(-low.item(), high.item())
     if rows.dtype.itemsize < 8:
@@ -173,15 +188,21 @@ def _unit(rows: Tensor) -> float:
 def _around(
     rows: Tensor, group: Tensor, center: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, float]:
-    """Return squared distances in a group, which are vague, from c, and their unit."""
+    """Compute squared distances in a group of rows, relative to a center c.
+
+    Returns:
+        The squared distances [n, n], a mask [n, n] of those that are too inaccurate,
+        the squared distances from c [n], and the length that is the unit of all of
+        them.
+    """
     n, wide = len(group), widest(rows)
     whole, safe = n == rows.shape[0], rows.dtype.itemsize < wide.itemsize
     gram, scale = rows.new_zeros(n, n, dtype=wide), 0.0
     for block in blocks(rows, n):
         part = (rows[:, block] if whole else rows[group, block]).to(wide)
         if center is not None:
-            part = part - center[block]  # float64 rows are the caller's own
-        if not safe:  # squares may leave the range
+            part = part - center[block]  # not in place: may be the caller's tensor
+        if not safe:  # squares may overflow or underflow
             low, high = part.aminmax()
             largest = max(-low.item(), high.item(), scale)
             gram *= (scale / largest) ** 2 if largest else 1
@@ -198,7 +219,7 @@ def _around(
 
 
 def _parts(linked: Tensor) -> Iterator[Tensor]:
-    """Yield the connected sets of more than one row."""
+    """Yield the connected components with more than one row, as row indices."""
     count, label = connected_components(linked.cpu().numpy(), directed=False)
     for part in range(count):
         members = (label == part).nonzero()[0]
@@ -207,13 +228,15 @@ def _parts(linked: Tensor) -> Iterator[Tensor]:
 
 
 def average(rows: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """Return the mean of [n, d] over rows, also where their sum overflows.
+    """Return the mean of [n, d] over the rows, even if their sum overflows.
 
-    The sum is in the precision `dtype`; None: the rows' own.
+    Args:
+        rows: [n, d].
+        dtype: the precision of the sum; `None` is the dtype of `rows`.
     """
     total = rows.sum(dim=0, dtype=dtype)
     found = total.div_(len(rows))
-    if math.isfinite(found.sum()):  # one pass; where it overflows too, look closer
+    if math.isfinite(found.sum()):  # one pass; continue if anything overflowed
         return found
     most = torch.finfo(total.dtype).max
     shares = (rows.to(total.dtype) / len(rows)).sum(dim=0).clamp(-most, most)
@@ -221,11 +244,11 @@ def average(rows: Tensor, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def level(numbers: Tensor) -> Tensor:
-    """Round float64 to 30 bits: numbers that differ by rounding become equal.
+    """Round float64 to 30 bits, so that numbers that differ only by rounding are equal.
 
-    Ties are then broken by client id, and not by the order of summation. (Veltkamp's
-    splitting; where that overflows, numbers are unchanged. Float32 has no bits to spare
-    and is unchanged.)
+    Ties are then broken by client id, and not by the order of summation. The method is
+    Veltkamp's splitting. Where the splitting overflows, numbers are unchanged. Float32
+    has no bits to spare and is unchanged.
     """
     if numbers.dtype != torch.float64:
         return numbers.clone()
@@ -235,31 +258,34 @@ def level(numbers: Tensor) -> Tensor:
 
 
 def off_tail(vector: Tensor, tail: int) -> Tensor:
-    """Set the last `tail` numbers of a vector, running statistics, to 0."""
+    """Set the last `tail` entries of a vector (running statistics) to 0."""
     if tail == 0:
         return vector
     return torch.cat([vector[:-tail], torch.zeros_like(vector[-tail:])])
 
 
 def combine(weight: Tensor, rows: Tensor) -> Tensor:
-    """Return Σ_i weight_i · rows_i in the rows' own precision."""
+    """Return Σ_i weight_i · rows_i in the dtype of the rows."""
     if rows.dtype.itemsize >= 4:
         return weight.to(rows) @ rows
     result, wide = rows.new_empty(rows.shape[1]), weight.to(rows.device).float()
-    for block in blocks(rows):  # weights of eight bits would not sum to 1
+    for block in blocks(rows):  # weights with 16 bits would not sum to 1
         result[block] = (wide @ rows[:, block].float()).to(rows.dtype)
     return result
 
 
 def capped_simplex(point: Tensor, low: float, high: float) -> Tensor:
-    """Project onto the vectors with entries between low and high that sum to 1.
+    """Project onto the vectors with entries in [low, high] that sum to 1.
 
-    With low = 0 and high = 1, the projection onto the simplex. It is clamp(point −
-    shift, low, high), whose sum falls with the shift, linearly between the edges where
-    an entry leaves `high` or meets `low`: the edges are sorted and the segment that
-    crosses 1 is solved. Gaps between entries wider than high − low change nothing and
-    are narrowed first, so that entries of any size (1e30) keep their digits. Where no
-    vector sums to 1, all entries are `low`, or `high`.
+    With low = 0 and high = 1, this is the projection onto the simplex. The projection
+    is clamp(point − shift, low, high) for one number `shift`. Its sum decreases with
+    the shift. The sum is linear between the edges, which are the shifts at which an
+    entry leaves `high` or reaches `low`. The edges are sorted, and the segment in which
+    the sum is 1 is solved.
+
+    Gaps between entries that are wider than high − low do not change the result. They
+    are narrowed first, so that entries of any size (1e30) keep their digits. If no
+    vector sums to 1, all entries of the result are `low`, or all are `high`.
     """
     n, order = len(point), point.argsort()
     wide = point.to(widest(point))
@@ -267,9 +293,10 @@ def capped_simplex(point: Tensor, low: float, high: float) -> Tensor:
     near = torch.empty_like(wide)
     near[order] = torch.cat([wide.new_zeros(1), gaps.cumsum(0)])
     edges, index = torch.cat([near - high, near - low]).sort()
-    falling = torch.where(index < n, 1.0, -1.0).to(wide).cumsum(0)  # entries between
+    # At each edge, the number of entries strictly between low and high.
+    falling = torch.where(index < n, 1.0, -1.0).to(wide).cumsum(0)
     drops = falling[:-1] * edges.diff()
     total = n * high - torch.cat([wide.new_zeros(1), drops.cumsum(0)])
-    last = ((total > 1).sum() - 1).clamp(min=0)  # the last edge before the sum is 1
+    last = ((total > 1).sum() - 1).clamp(min=0)  # last edge at which the sum exceeds 1
     step = ((total[last] - 1) / falling[last].clamp(min=1)).clamp(min=0)
     return (near - (edges[last] + step)).clamp(low, high)

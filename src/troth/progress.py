@@ -1,19 +1,19 @@
-"""Progress of long work, reported to a viewer; by default to none."""
+"""Progress of long work, reported to a viewer function if one is set."""
 
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator
 
 Watch = Callable[[str, int, int], None]
-"""Takes the name of the work, what is done and the total (0: unknown); the name "" ends
-it."""
+"""Function of the name of the work, the amount done and the total (0 if unknown). The
+name "" ends the report."""
 
 _watch: contextvars.ContextVar[Watch | None] = contextvars.ContextVar("watch")
 
 
 @contextlib.contextmanager
 def watching(watch: Watch | None) -> Iterator[None]:
-    """Report progress within the block to a function; None: to nobody."""
+    """Report progress within the block to a function; `None` reports to nobody."""
     token = _watch.set(watch)
     try:
         yield
@@ -22,6 +22,6 @@ def watching(watch: Watch | None) -> Iterator[None]:
 
 
 def report(what: str, done: int, total: int) -> None:
-    """Report progress to the viewer, if there is one."""
+    """Report progress to the viewer function, if one is set."""
     if watch := _watch.get(None):
         watch(what, done, total)

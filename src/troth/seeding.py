@@ -1,9 +1,10 @@
-"""The only source of randomness: draws keyed by (seed, purpose, round, client).
+"""The only source of randomness, keyed by (seed, purpose, round, client).
 
-A draw is a pure function of its key; nothing is stored. So a client alone, a chunk, a
-whole cohort, a resumed run and another device see the same numbers. The generator is
-SplitMix64 used as a counter (each key starts its own sequence), in wrapping 64-bit
-integer arithmetic, which every device does exactly.
+A random number is a pure function of its key, and no generator state is stored. A
+single client, a chunk, the whole cohort, a resumed run and another device therefore all
+get the same numbers. The generator is SplitMix64 used as a counter, where each key
+starts a separate sequence. The arithmetic is on 64-bit integers modulo 2⁶⁴, which is
+exact on every device.
 
 References: steele2014splitmix.
 """
@@ -16,15 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # as signed 64-bit
+_GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # as a signed 64-bit integer
 _MIX1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX2 = 0x94D049BB133111EB - (1 << 64)
 _FEISTEL_ROUNDS = 6
-_FEW = 30  # sizes up to this are permuted by sorting
+_FEW = 30  # sizes up to this value are permuted by sorting
 
 
 def _mix(z: Tensor) -> Tensor:
-    """Apply SplitMix64's finalizer; torch shifts arithmetically, hence the masks."""
+    """Apply SplitMix64's finalizer; masks undo the sign extension of torch's shifts."""
     z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * _MIX1
     z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * _MIX2
     return z ^ ((z >> 31) & 0x1FFFFFFFF)
@@ -33,15 +34,16 @@ def _mix(z: Tensor) -> Tensor:
 def _times(count: Tensor, odd: int) -> Tensor:
     """Return count·odd, wrapped to 64 bits.
 
-    Without the xor a compiler takes a range times a constant for an index and computes
-    it in unbounded integers: other draws, or a crash.
+    Without the xor, torch's compiler treats a range times a constant as an index
+    expression. It then computes in unbounded integers, which gives other numbers or a
+    crash.
     """
     return (count ^ 0) * odd
 
 
 @lru_cache(maxsize=256)
 def _opening(seed: int, purpose: str, round_: int) -> int:
-    """Return the start of a round's stream: a signed 64-bit number."""
+    """Return the start of a random sequence of a purpose and round (signed 64-bit)."""
     text = f"{seed}/{purpose}/{round_}".encode()
     return int.from_bytes(
         hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True
@@ -53,9 +55,10 @@ def keys(seed: int, purpose: str, round_: int, clients: Tensor) -> Tensor:
 
     Args:
         seed: the experiment's seed.
-        purpose: what the draws are for; every purpose is a stream of its own.
-        round_: the round, or any other count (an epoch, a tile).
-        clients: ids, int64, any shape; the keys have the same shape and device.
+        purpose: name of the use of the random numbers; each purpose has a separate
+            stream.
+        round_: the round, or another counter such as an epoch.
+        clients: ids, int64, of any shape; the keys have the same shape and device.
     """
     return _mix((clients + 1) * _GAMMA + _opening(seed, purpose, round_))
 
@@ -67,7 +70,10 @@ def key(
     client: int = 0,
     device: torch.device | str = "cpu",
 ) -> Tensor:
-    """Return the key of one client, computed on the host: one operation on a device."""
+    """Return the key of one client on a device.
+
+    The key is computed on the host, so that the device performs a single operation.
+    """
     z = (client + 1) * _GAMMA + _opening(seed, purpose, round_)
     for shift, factor in ((30, _MIX1), (27, _MIX2), (31, 1)):
         z &= 2**64 - 1
@@ -76,31 +82,31 @@ def key(
 
 
 def _wrapped(number: int) -> int:
-    """Wrap a number to signed 64 bits, as tensors do."""
+    """Wrap an integer to signed 64 bits, as tensors do."""
     number &= 2**64 - 1
     return number - (number >> 63 << 64)
 
 
 def fold(key: Tensor, count: Tensor | int) -> Tensor:
-    """Return a key for every (key, count): one more index enters the key."""
-    if isinstance(count, int):  # the same, wrapped to 64 bits as tensors do
+    """Derive a new key from each key and one more index, `count`."""
+    if isinstance(count, int):  # the same result, in Python integers
         return _mix(key + _wrapped((count + 1) * _MIX2))
     return _mix(key + _times(count + 1, _MIX2))
 
 
 def bits(key: Tensor, count: int) -> Tensor:
-    """Return 64 random bits each: [..., count] for keys [...]."""
+    """Return `count` random 64-bit integers per key: [..., count] for keys [...]."""
     counter = torch.arange(1, count + 1, device=key.device)
     return _mix(key.unsqueeze(-1) + _times(counter, _GAMMA))
 
 
 def below(random: Tensor, limit: Tensor) -> Tensor:
-    """Draw integers 0 … limit−1 from random bits (limit < 2³¹; bias < limit/2³²)."""
+    """Map random bits to integers 0 … limit−1 (limit < 2³¹; bias < limit/2³²)."""
     return (((random >> 32) & 0xFFFFFFFF) * limit) >> 32
 
 
 def uniform(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Draw uniformly from (0, 1), never 0 or 1: [..., count]."""
+    """Draw uniform numbers from (0, 1), without 0 and 1: [..., count]."""
     random = bits(key, count)
     if dtype == torch.float64:
         return (((random >> 12) & 0xFFFFFFFFFFFFF).to(dtype) + 0.5) * 2.0**-52
@@ -108,7 +114,7 @@ def uniform(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tens
 
 
 def normal(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Draw standard normal numbers by Box and Muller: [..., count]."""
+    """Draw standard normal numbers by the Box–Muller method: [..., count]."""
     half = (count + 1) // 2
     u = uniform(key, 2 * half, dtype)
     radius = torch.sqrt(-2 * torch.log(u[..., :half]))
@@ -120,8 +126,9 @@ def normal(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tenso
 def noise(key: Tensor, count: int) -> Tensor:
     """Draw standard normal numbers in float32, two from every 64 bits: [..., count].
 
-    For numbers by the million: other draws than `normal`, in less than half its time,
-    and the tail reaches 6.7 instead of 5.7 standard deviations.
+    Use this function for millions of numbers. It takes less than half the time of
+    `normal` and gives other numbers. Its tail reaches 6.7 standard deviations, and that
+    of `normal` 5.7.
     """
     random = bits(key, (count + 1) // 2)
     u = (((random >> 32) & 0xFFFFFFFF).float() + 0.5) * 2.0**-32
@@ -132,13 +139,15 @@ def noise(key: Tensor, count: int) -> Tensor:
 
 
 def permute(key: np.ndarray, position: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Send each position through a random permutation of 0 … size−1 (on the host).
+    """Map each position by a random permutation of 0 … size−1 (on the host).
 
-    Only the given positions are computed, so a batch of 16 from a client with a million
-    examples costs 16 evaluations and no sort. A Feistel network with additions modulo a
-    and b permutes a·b ≥ size values (a·b − size < a); values outside pass again until
-    they fall inside (cycle walking), so it stays a permutation of 0 … size−1. Up to 30
-    examples are sorted by random numbers.
+    Only the given positions are computed. A batch of 16 from a client with a million
+    examples costs 16 evaluations and no sort.
+
+    A Feistel network with additions modulo a and b permutes a·b ≥ size values, where
+    a·b − size < a. A value outside 0 … size−1 passes through the network again until it
+    is inside (cycle walking). The result is therefore a permutation of 0 … size−1.
+    Sizes up to 30 are permuted by sorting random numbers.
 
     Args:
         key: int64 keys, broadcastable with position.
@@ -166,7 +175,7 @@ def permute(key: np.ndarray, position: np.ndarray, size: np.ndarray) -> np.ndarr
 
 
 def _sorted(key: np.ndarray, size: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Permute by sorting random numbers: exact where a Feistel network is too small."""
+    """Permute by sorting random numbers, for sizes too small for a Feistel network."""
     random = bits(torch.from_numpy(key.copy()), _FEW).numpy().view(np.uint64)
     random[np.arange(_FEW) >= size[:, None]] = np.iinfo(np.uint64).max
     order = np.argsort(random, axis=1, kind="stable").astype(np.uint32)
@@ -174,7 +183,7 @@ def _sorted(key: np.ndarray, size: np.ndarray, position: np.ndarray) -> np.ndarr
 
 
 def _walk(value: np.ndarray, whole: list[np.ndarray]) -> np.ndarray:
-    """Send values through again until each is below its size."""
+    """Pass values through the network again until each is below its size."""
     pending = np.arange(len(value))
     while len(pending):
         size, a, b, *rounds = (t[pending] for t in whole)
@@ -205,7 +214,7 @@ def _feistel(
 
 
 def choose(seed: int, purpose: str, round_: int, n: int, count: int) -> np.ndarray:
-    """Draw `count` of n clients without replacement; the cost grows with count."""
+    """Choose `count` of n clients at random without replacement, at cost O(count)."""
     opened = key(seed, purpose, round_).numpy()[None]
     return permute(opened, np.arange(count), np.array([n]))
 

@@ -1,4 +1,4 @@
-"""Values that cross borders between the folders; no logic."""
+"""Data types that several folders share; no logic."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,69 +10,74 @@ import torch
 from torch import Tensor
 
 Carry = tuple[Any, ...]
-"""What a client carries from step to step, or keeps from round to round: tensors, or
-tuples of such. The engine stores it as one flat row a client."""
+"""State that a client passes from step to step, or keeps from round to round: tensors,
+or nested tuples of tensors. The engine stores it as one flat row per client."""
 
 
 class Refusal(ValueError):
-    """Bad input: one sentence that names the value, what is allowed and the remedy."""
+    """Error for bad input: a sentence with the value, what is allowed and a remedy."""
 
 
 class Arrays(NamedTuple):
-    """A data set as it comes from its source, before it is split among clients."""
+    """A data set as its source provides it, before it is split among clients."""
 
     x: np.ndarray  # [m, ...] uint8 or float32; images are [m, channels, height, width]
-    y: np.ndarray  # [m] int64 labels 0 … classes-1, or [m, classes] of 0 and 1 where
-    # an example may have several, or [m] float32 targets
+    y: np.ndarray  # [m] int64 labels 0 … classes-1, or [m, classes] of 0 and 1 if
+    # an example may have several labels, or [m] float targets
     classes: int  # 0: regression
-    scale: float = 1.0  # the value of x that stands for 1 (255 for bytes)
-    owner: np.ndarray | None = None  # [m] int64: whose example it is by nature
-    group: np.ndarray | None = None  # [m] int64: what an audit may split by
+    scale: float = 1.0  # the value of x that is scaled to 1 (255 for bytes)
+    owner: np.ndarray | None = None  # [m] int64: natural owner, such as the writer
+    group: np.ndarray | None = None  # [m] int64: group by which an audit may split
     split: np.ndarray | None = None  # [m] int8: TRAIN, VALID or TEST, as published
-    names: tuple[str, ...] = ()  # of the features, where the source has them
-    labels: tuple[str, ...] = ()  # of the classes, where the source has them
+    names: tuple[str, ...] = ()  # names of the features, if the source has any
+    labels: tuple[str, ...] = ()  # names of the classes, if the source has any
 
 
 TRAIN, VALID, TEST = 0, 1, 2
-CONFLICTING = "conflicting"  # name of a test set: examples that go against a shortcut
+CONFLICTING = "conflicting"  # name of the test set of conflicting examples
 
 
 class Shards(NamedTuple):
-    """Examples that each client trains, validates and tests on: one list per client."""
+    """The rows of the data set on which each client trains, validates and tests."""
 
     train: list[np.ndarray]
     valid: list[np.ndarray]
     test: list[np.ndarray]
-    tests: Mapping[str, list[np.ndarray]] = MappingProxyType({})  # further, by name
+    tests: Mapping[str, list[np.ndarray]] = MappingProxyType({})  # name → further tests
 
 
 class Split(NamedTuple):
-    """One split of every client, ragged: client k has slots start[k] … + size[k]."""
+    """One part (training, validation or test) of all clients' examples, concatenated.
+
+    The examples of client k are at the places start[k] … start[k] + size[k] − 1. Such a
+    place is called a slot.
+    """
 
     row: Tensor  # [slots] int64: the slot's row in `Data.x`
-    y: Tensor  # [slots]: its label as this client holds it (poisoned ones included);
-    # [slots, classes] several, or in training shares of the classes (`labels`)
-    start: Tensor  # [n] int64
-    size: Tensor  # [n] int64
+    y: Tensor  # [slots]: its label as this client holds it, possibly poisoned;
+    # or [slots, classes]: several labels, or soft labels (see `data.labels`)
+    start: Tensor  # [n] int64: first slot of each client
+    size: Tensor  # [n] int64: number of slots of each client
 
 
 class Data(NamedTuple):
-    """All data of the clients, on the device; bytes stay bytes until used."""
+    """All data of the clients, on the device; bytes are converted only when used."""
 
     x: Tensor  # [rows, ...]
     train: Split
     valid: Split
     test: Split
-    tests: Mapping[str, Split] = MappingProxyType({})  # further ones, by name
-    group: Tensor = torch.zeros(0, dtype=torch.long)  # [rows], or none where unmarked
+    tests: Mapping[str, Split] = MappingProxyType({})  # further test sets, by name
+    group: Tensor = torch.zeros(0, dtype=torch.long)  # [rows]; [0] without groups
 
 
 class Exact(NamedTuple):
-    """Result of a corruption that is stored unrounded.
+    """Result of a corruption whose inputs are stored without rounding.
 
-    Inputs of plain `x, y` are rounded where the data are bytes; with these, all inputs
-    are stored as fractions. Shares of an example may sum to another number than 1: then
-    its loss counts that many times.
+    If a corruption returns a plain tuple `x, y` for uint8 data, its inputs are rounded.
+    If it returns an `Exact`, the inputs of all clients are stored as floats. The soft
+    labels of an example may then sum to another number than 1, which multiplies its
+    loss by this number.
     """
 
     x: Tensor
@@ -80,222 +85,235 @@ class Exact(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """How inputs are prepared: NaN → fill, then (x − mean)/std, feature by feature.
+    """Preparation of the inputs: NaN → fill, then (x − mean)/std, feature by feature.
 
-    Each is [...], like one example, for all clients, or [n, ...], one row per client.
+    Each array has the shape [...] of one example, for all clients, or [n, ...], one row
+    per client.
     """
 
     fill: np.ndarray  # float64, in the units of the data
-    mean: np.ndarray  # float64; 0 where nothing is subtracted
-    std: np.ndarray  # float64, positive; 1 where nothing is divided
-    constant: np.ndarray  # bool: features that had no spread to divide by
+    mean: np.ndarray  # float64; 0 if nothing is subtracted
+    std: np.ndarray  # float64, positive; 1 if nothing is divided
+    constant: np.ndarray  # bool: whether the feature has no spread
 
 
 class Batch(NamedTuple):
-    """What one client sees in one step; short batches are padded with weight 0."""
+    """The batch of one client in one step; short batches are padded with weight 0."""
 
-    x: Tensor  # [b, ...] in the precision of the model
-    y: Tensor  # [b], or [b, classes]: several labels, or shares (`labels`)
-    weight: Tensor  # [b] sums to 1 (all 0 where the client has no example)
-    t: Tensor  # [] which step of the round
-    per_epoch: Tensor  # [] how many steps of the client make an epoch
-    key: Tensor = torch.zeros((), dtype=torch.long)  # [] of its draws in this round
-    group: Tensor = torch.zeros(0, dtype=torch.long)  # [b] 0 … `Groups.number` − 1; [0]
-    # where the phase does not draw `by_group`
+    x: Tensor  # [b, ...] in the dtype of the model
+    y: Tensor  # [b], or [b, classes]: several labels, or soft labels
+    weight: Tensor  # [b] sums to 1; all 0 if the client has no example
+    t: Tensor  # [] number of the step in the round, from 0
+    per_epoch: Tensor  # [] number of steps in an epoch of the client
+    key: Tensor = torch.zeros((), dtype=torch.long)  # [] key of the client and round
+    group: Tensor = torch.zeros(0, dtype=torch.long)  # [b] 0 … `Groups.number` − 1, or
+    # [0] if the phase does not sample `by_group`
 
 
 class Groups(NamedTuple):
     """The groups of the training examples, such as aligned and conflicting ones."""
 
-    number: int  # how many there are; 0: the data do not say
-    held: np.ndarray  # [n] how many of them each client has
+    number: int  # number of groups; 0 if the data have no groups
+    held: np.ndarray  # [n] number of groups of which each client has examples
 
 
 Augment = Callable[[Batch], Batch]
-"""A random change of a client's batch, drawn from its key."""
+"""A random change of a client's batch; the batch's key determines the random numbers.
+"""
 
 Aim = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Clean inputs [m, …] and their labels → what an attacker shows instead, [m, …], and
-the label that it wants said of each, [m]; −1: the example does not count. Each example
-by itself, and always the same."""
+"""The goal of a corruption, as a function of clean inputs [m, …] and their labels. It
+returns the inputs that the attacker presents to the model, [m, …], and the label that
+the attacker wants for each, [m]. If that label is −1, the example does not count. The
+result for an example depends on nothing else."""
 
 
 def _no_gradients(*arguments: Any) -> Any:
     raise Refusal(
-        "this task has no gradients of its outputs and no gradients in its inputs; "
+        "this task has no gradients of its outputs, and none in its inputs; "
         "build it by `networks.task`"
     )
 
 
 class Task(NamedTuple):
-    """What one client optimizes: plain functions of a flat vector.
+    """What one client optimizes, as functions of a flat vector of d entries.
 
-    The last `tail` of its d numbers are running statistics of batch normalization,
-    which no gradient moves: there `grad` holds what a step of length 1 subtracts.
+    The last `tail` of the d entries are running statistics of batch normalization,
+    which have no gradient. There, `grad` returns the number that a step with learning
+    rate 1 subtracts.
     """
 
     d: int
     classes: int  # 0: regression
-    loss: Callable[[Tensor, Batch], Tensor]
-    grad: Callable[[Tensor, Batch], Tensor]
+    loss: Callable[[Tensor, Batch], Tensor]  # parameters, batch → loss
+    grad: Callable[[Tensor, Batch], Tensor]  # parameters, batch → gradient
     predict: Callable[[Tensor, Tensor], Tensor]  # parameters, x → outputs
     tail: int = 0
     slope: Callable[..., Tensor] = _no_gradients
-    # parameters, x, a number made of outputs → its gradient in the parameters
+    # parameters, x, function of outputs to a number → its gradient in the parameters
     climb: Callable[..., tuple[Tensor, Tensor, Tensor]] = _no_gradients
-    # parameters, x, y, still → outputs, every example's loss [b], its gradient in x
-    # [b, …] unless `still`
+    # parameters, x, y, still → outputs, loss of every example [b], its gradient in x
+    # [b, …] (not computed if `still`)
 
 
 class Broadcast(NamedTuple):
-    """What the server sends."""
+    """The server's message to the clients of a round."""
 
     w: Tensor  # [d] the shared model
     extra: Tensor  # [e] zero-width unless a solver needs it (SCAFFOLD's c)
-    scale: Tensor  # [] what the schedule makes of every learning rate this round
-    key: Tensor = torch.zeros((), dtype=torch.long)  # [] of what all clients draw alike
+    scale: Tensor  # [] factor on every learning rate in this round
+    key: Tensor = torch.zeros((), dtype=torch.long)  # [] key that all clients share
 
 
 class Reply(NamedTuple):
-    """What one client sends back."""
+    """The message of one client to the server."""
 
-    update: Tensor  # [d] always a displacement: what it would add to w
-    extra: Tensor  # [e]
+    update: Tensor  # [d] change of w that the client proposes
+    extra: Tensor  # [e] further values that a solver sends
 
 
 class Messages(NamedTuple):
-    """All that a server sees of its clients; an adversary may falsify any of it."""
+    """All that a server receives of its clients; an adversary may falsify any of it."""
 
     update: Tensor  # [n, d]
-    extra: Tensor  # [n, e] aggregated by the same rule, apart
-    loss: Tensor  # [n] of w on the client's training data; NaN unless a rule asks
-    size: Tensor  # [n] examples
-    client: Tensor  # [n] ids
+    extra: Tensor  # [n, e] aggregated separately, by the same rule
+    loss: Tensor  # [n] loss of w on training data; NaN unless a rule uses it
+    size: Tensor  # [n] numbers of examples
+    client: Tensor  # [n] ids of the clients
 
 
 class Optimizer(NamedTuple):
-    """How a vector follows a gradient."""
+    """An optimizer: its state (moments) and its step along a gradient."""
 
-    init: Callable[[Tensor], Carry]  # v → its moments (none for plain sgd)
-    step: Callable[[Tensor, Tensor, Carry, Tensor], tuple[Tensor, Carry]]  # v g m lr
-    limit: float  # explicit steps on curvature L are stable while lr·L < limit
+    init: Callable[[Tensor], Carry]  # v → initial moments (none for plain sgd)
+    step: Callable[[Tensor, Tensor, Carry, Tensor], tuple[Tensor, Carry]]
+    # v, gradient, moments, lr → new v, new moments
+    limit: float  # steps on curvature L are stable if lr·L < limit
 
 
 class Descent(NamedTuple):
     """An optimizer with its learning rate, as solvers and personalizers use it."""
 
     lr: float
-    limit: float  # lr times curvature must stay below
+    limit: float  # steps on curvature L are stable if lr·L < limit
     init: Callable[[Tensor], Carry]
-    step: Callable[[Tensor, Tensor, Carry, Tensor], tuple[Tensor, Carry]]  # v g m scale
+    step: Callable[[Tensor, Tensor, Carry, Tensor], tuple[Tensor, Carry]]
+    # v, gradient, moments, factor on lr → new v, new moments
 
 
 class Regularizer(NamedTuple):
-    """Distance of a personal model v from a shared one w, and its gradient in v."""
+    """A distance of a personal model v from a shared model w, and its gradient in v."""
 
-    value: Callable[[Tensor, Tensor, Batch], Tensor]
-    grad: Callable[[Tensor, Tensor, Batch], Tensor]
-    curvature: float = 0.0  # of it in v, at most; 0: not known, or not bounded
-    reach: float = math.nan  # longest gradient; nan: no function of v − w alone
+    value: Callable[[Tensor, Tensor, Batch], Tensor]  # v, w, batch → distance
+    grad: Callable[[Tensor, Tensor, Batch], Tensor]  # v, w, batch → gradient in v
+    curvature: float = 0.0  # largest curvature in v; 0 if unknown or unbounded
+    reach: float = math.nan  # largest gradient norm; NaN if not a function of v − w
 
 
 class Budget(NamedTuple):
-    """How long a client works in a phase: steps plus epochs."""
+    """The number of steps of a client in a phase: `steps` plus those of `epochs`."""
 
     steps: int = 0
     epochs: int = 0
 
     def in_steps(self, per_epoch: Tensor) -> Tensor:
-        """Return the number of steps, given the steps of an epoch."""
+        """Return the total number of steps, given the number of steps per epoch."""
         return self.steps + self.epochs * per_epoch
 
     def lasts(self, batch: Batch) -> Tensor:
-        """Return whether the phase still continues at this step."""
+        """Return whether the phase still continues at the step of this batch."""
         return batch.t < self.in_steps(batch.per_epoch)
 
 
 class Phase(NamedTuple):
-    """Work of one client, one step per batch; the engine loops and lifts."""
+    """Work of one client, one step per batch; the engine loops and vectorizes it."""
 
     begin: Callable[[Broadcast, Carry], Carry]  # state → carry
-    step: Callable[[Broadcast, Carry, Batch, Batch], Carry]  # …, batch, validation
+    step: Callable[[Broadcast, Carry, Batch, Batch], Carry]
+    # broadcast, carry, training batch, validation batch → carry
     end: Callable[[Broadcast, Carry, Carry, Batch], tuple[Reply, Carry]]
-    budgets: tuple[Budget, ...]  # the engine runs the longest
-    valid: bool = False  # whether it looks at validation data
-    by_group: bool = False  # each of a client's groups is drawn equally often
-    prepare: Callable[[Broadcast, Batch], Batch] | None = None  # of validation, once
+    budgets: tuple[Budget, ...]  # the phase lasts as long as the longest budget
+    valid: bool = False  # whether it uses validation data
+    by_group: bool = False  # whether batches sample each group equally often
+    prepare: Callable[[Broadcast, Batch], Batch] | None = None
+    # changes the validation batch, once before the first step
 
 
 class Solver(NamedTuple):
-    """What one client does for the shared model; carry[0] is its moving copy of w."""
+    """What a client does to improve the shared model; carry[0] is its copy of w."""
 
-    init: Callable[[Tensor], Carry]  # w0 → what it keeps between rounds
+    init: Callable[[Tensor], Carry]  # w0 → state that it keeps between rounds
     begin: Callable[[Broadcast, Carry], Carry]
     step: Callable[[Broadcast, Carry, Batch], Carry]
     end: Callable[[Broadcast, Carry, Carry], tuple[Reply, Carry]]
-    extra: int = 0  # width of what is sent with w
+    extra: int = 0  # length of the vector that is sent together with w
 
 
 class Anchor(NamedTuple):
-    """What a personal step may use."""
+    """The models that the step of a personalizer may use."""
 
     w: Tensor  # [d] the shared model of this round, fixed
-    moving: Tensor  # [d] the client's own copy of it, this step of the solver done
-    before: Tensor  # [d] the same copy as it was before this step
+    moving: Tensor  # [d] the client's local copy of w, after this step of the solver
+    before: Tensor  # [d] the same copy before this step
 
 
 Settle = Callable[[Carry, Batch], Carry]
-"""State and validation data → the state as it is read: for what a client decides only
-when its model is asked for. It is not kept, so that training cannot depend on it."""
+"""State and validation batch → the state from which the personal model is read. It is
+for choices that a client makes only when its model is needed. The new state is not
+kept, so that training cannot depend on it."""
 
 
 class Personal(NamedTuple):
-    """How a client gets its own model, beside any solver."""
+    """A personalizer: the way in which a client gets its own model.
 
-    init: Callable[[Tensor], Carry]  # from the *first* shared model
-    step: Callable[[Carry, Anchor, Batch, Batch, Tensor], Carry]  # …, valid, scale
+    It works next to any solver.
+    """
+
+    init: Callable[[Tensor], Carry]  # the *initial* shared model → state
+    step: Callable[[Carry, Anchor, Batch, Batch, Tensor], Carry]
+    # state, anchor, training batch, validation batch, factor on lr → state
     model: Callable[[Tensor, Carry], Tensor]  # w, state → parameters
-    finish: Phase | None = None  # of its own state
+    finish: Phase | None = None  # work after the last round, on the client's state
     valid: bool = False
-    idle: bool = False  # its step does nothing
+    idle: bool = False  # whether its step does nothing
     settle: Settle | None = None
     columns: tuple[str, ...] = ()  # further columns of clients.csv
     tell: Callable[[Carry], Tensor] = lambda state: torch.zeros(0)  # state → columns
 
 
 class Client(NamedTuple):
-    """One client, flat vectors, no client axis; the engine lifts it over the rows."""
+    """One client, as functions of flat vectors; the engine vectorizes them."""
 
     init: Callable[[Tensor], Carry]
     local: Phase
     finish: Phase | None
     model: Callable[[Tensor, Carry], Tensor]
     extra: int = 0
-    shares_personal: bool = False  # its reply reveals its personal model
+    shares_personal: bool = False  # whether its reply reveals its personal model
     settle: Settle | None = None
     columns: tuple[str, ...] = ()  # further columns of clients.csv
     tell: Callable[[Carry], Tensor] = lambda state: torch.zeros(0)  # state → columns
-    idle: bool = False  # nothing that it does in rounds reaches its own model
+    idle: bool = False  # whether rounds leave its personal model unchanged
 
 
 class Record(NamedTuple):
-    """One finished round."""
+    """The results of one finished round."""
 
     round: int
-    cohort: np.ndarray  # ids asked
-    absent: np.ndarray  # ids asked of whom nothing came
-    cut: np.ndarray  # ids that the deadline stopped with a part of the work done
-    broadcast: Broadcast  # what the next round starts from
-    messages: Messages  # what reached the aggregator
+    cohort: np.ndarray  # ids of the cohort
+    absent: np.ndarray  # ids in the cohort that did not reply
+    cut: np.ndarray  # ids whose work the deadline cut short
+    broadcast: Broadcast  # the server's message of the next round
+    messages: Messages  # the messages that reached the aggregator
     dropped: Mapping[str, list[int]]  # filter → ids it removed
     verdicts: Mapping[str, list[int]]  # clipped, chosen, downweighted → ids
     moved: float  # ‖w⁺ − w‖
-    cosine: float  # of the mean malicious and mean benign update; nan: one has none
-    why: str  # why w stayed; empty: it did not
+    cosine: float  # of mean malicious and mean benign update; NaN if undefined
+    why: str  # reason why w stayed unchanged; "" if it changed
 
     @property
     def stayed(self) -> bool:
-        """Whether w stayed as it was."""
+        """Whether w stayed unchanged."""
         return bool(self.why)
 
 

@@ -184,7 +184,7 @@ def test_state_on_disk_is_said_before_the_first_round(capsys):
         watch(Progress("", 0, 9, None, state))
         watch(Progress("", 1, 9, None))
     assert capsys.readouterr().err.splitlines() == [
-        "Personal state is kept on disk: up to 8.9 GB in /a/state/rows.bin",
+        "Client state is stored on disk: up to 8.9 GB in /a/state/rows.bin",
         "hello",
         "tiny: round 1/9",
     ]

@@ -97,8 +97,8 @@ def test_bad_grids_are_refused():
         ({"a": [math.nan, math.nan]}, "grid.a names nan twice"),
         ({"a": [{"name": "b"}, {"name": "b"}]}, "grid.a names .'name': 'b'. twice"),
         ({"a.b": [1], "a": {"b": [2]}}, "grid names 'a.b' twice; keep one of the two"),
-        ({"a..b": [1]}, "grid has the key 'a..b', which is no dotted key; write"),
-        ({"a=b": [1]}, "grid has the key 'a=b', which is no dotted key; write"),
+        ({"a..b": [1]}, "grid has the key 'a..b', which is not a valid key; write"),
+        ({"a=b": [1]}, "grid has the key 'a=b', which is not a valid key; write"),
         ({"a": MANY, "b": MANY}, "makes 40000 runs; at most 10000 are allowed: short"),
     ):
         with pytest.raises(Refusal, match=sentence):

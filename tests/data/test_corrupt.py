@@ -174,7 +174,7 @@ def test_refuses_an_aim_that_does_not_fit(write, refuses):
         ("x, y): return x, y[:1]", "does not fit 2 examples"),
         ("x, y): return x", "gives a Tensor; it must give two tensors"),
         ("x, y, *, to): return x, y", "needs 'to', which is no option .*: by$"),
-        ("x, y, weight): return x, y", "asks for 'weight', which is not to be had"),
+        ("x, y, weight): return x, y", "asks for 'weight', which is not available"),
     ):
         write(f"{BEND}def aim({text}")
         arrays = ARRAYS._replace(y=np.full(M, 3))

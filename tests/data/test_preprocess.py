@@ -243,9 +243,9 @@ def test_refusals_before_anything_is_written(tree, tmp_path, name):
 
     bytes_ = {"data": "digits", "partition": {"name": "iid", "clients": 4}}
     refused(bytes_, "and x is uint8; set features.name")
-    refused({"model": {"name": "linear", "normalize": "pixel"}}, "= 'pixel' goes by")
+    refused({"model": {"name": "linear", "normalize": "pixel"}}, "'pixel' is for data")
     scaled = tree["data"] | {"scale": 255.0}
-    refused({"data": scaled}, r"'unit' goes by .*\(scale 255\).*normalize = 'none'")
+    refused({"data": scaled}, r"'unit' is for data .*\(scale 255\).*normalize = 'none'")
     refused({"corruption": "backdoor"}, "'backdoor' shows test inputs as the data set")
     plain = {"model": {"name": "linear", "normalize": "none"}}
     troth.cost(tree | plain | {"features": name, "data": scaled})

@@ -246,7 +246,7 @@ def test_given_parts_may_keep_owners_apart():
 
 def test_refuses_owners(refuses):
     for arrays, options, words in (
-        (PLAIN, {}, "split_by = 'owner' needs data that say whose each example is"),
+        (PLAIN, {}, "split_by = 'owner' needs data with an owner for each example"),
         (owned(np.arange(20) % 4), {}, "needs each owner with one client and owner 0 "),
         (owned(np.arange(20) // 10 * 2), {}, "owner 2 is with clients 0 and 1: use "),
         (owned(np.arange(20) // 12), {}, "2 of 2 clients have fewer, the first client"),

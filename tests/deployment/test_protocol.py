@@ -50,7 +50,7 @@ def test_a_loss_is_read_only_where_a_rule_asks():
     asks = EXPECTED._replace(loss=True)
     assert check(asks, "a", about, vectors).loss == -7.5
     about["loss"] = math.inf
-    with pytest.raises(Refusal, match="its loss is inf, which is no number"):
+    with pytest.raises(Refusal, match="its loss is inf, which is not a finite number"):
         check(asks, "a", about, vectors)
 
 

@@ -81,7 +81,7 @@ def test_resume_goes_on_bit_for_bit_from_its_state_file(tmp_path, whole, killed,
     assert (out / plan.FILE).stat().st_size > 0
     if stop > 1:  # there is a checkpoint
         (out / plan.FILE).rename(lost)
-        with pytest.raises(Refusal, match="has 0 bytes and the checkpoint speaks of"):
+        with pytest.raises(Refusal, match="has 0 bytes and the checkpoint needs"):
             troth.resume(out)
         lost.rename(out / plan.FILE)
     troth.resume(out)
@@ -196,9 +196,9 @@ def test_a_disk_without_room_is_refused_before_the_start(tmp_path, monkeypatch):
     with pytest.raises(Refusal) as refused:
         troth.run(SMALL, out=tmp_path / "run")
     assert str(refused.value) == (
-        "personal state on disk may take 106.5 kB, the clients' models another 62.9 kB,"
-        f" and of that the disk of {tmp_path} would have to take 169.4 kB and has "
-        "169.4 kB free; make room, or set engine.state_dir to a folder on a larger disk"
+        "client state on disk may take 106.5 kB, the clients' models another 62.9 kB; "
+        f"169.4 kB of this would be on the disk of {tmp_path}, which has 169.4 kB "
+        "free; make room, or set engine.state_dir to a folder on a larger disk"
     )
     with pytest.raises(Refusal, match="169.4 kB free"):
         troth.run(SMALL | {"grid": {"seed": [0, 1]}}, out=tmp_path / "grid")
@@ -220,7 +220,7 @@ def test_a_place_that_cannot_be_written(tmp_path, kind):
         place.mkdir(mode=0o500)
         place = place / "x"
     tree = changed(engine={"state_dir": str(place)})
-    words = r"no is not a folder you may write to; set engine\.state_dir to one"
+    words = r"no is not a folder that you may write to; set engine\.state_dir to such"
     with pytest.raises(Refusal, match=words):
         troth.run(tree, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -235,7 +235,7 @@ def test_dry_run_says_where_and_how_much(capsys):
     assert "on disk" not in capsys.readouterr().err
     tables.costs([inside, cost], "a", as_json=False)
     assert "106.5 kB" in (said := capsys.readouterr().err)
-    assert "Personal state on disk lies in the folder of the run." in said
+    assert "Client state is stored on disk in the folder of the run." in said
 
 
 def test_sizes_for_people_and_the_place_of_a_store():

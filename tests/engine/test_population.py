@@ -257,7 +257,7 @@ def test_files_that_are_refused(file, people):
     file.unlink()
     with (
         closing(opened(file)) as again,
-        pytest.raises(Refusal, match="has 0 bytes and the checkpoint speaks of 36"),
+        pytest.raises(Refusal, match="has 0 bytes and the checkpoint needs 36"),
     ):
         again.load(dumped)
     with pytest.raises(Refusal, match="set engine.state_dir to a folder"):

@@ -144,7 +144,7 @@ def test_refuses_bad_patterns(freeze, words):
 
 
 def test_skip_needs_weights():
-    with pytest.raises(Refusal, match=r"model\.weights_skip = \['fc'\] says what not"):
+    with pytest.raises(Refusal, match=r"model\.weights_skip = \['fc'\] has no effect"):
         reader.from_dict({"model": {"name": "linear", "weights_skip": ["fc"]}})
 
 
@@ -317,7 +317,7 @@ def test_state_that_is_no_tensor_is_left_to_the_model(place):
 def test_refuses_what_is_no_network_yet(place):
     with pytest.raises(Refusal, match=r"the size of 1\.weight, 1\.bias yet; run it"):
         made({"name": "own_networks:lazy"})
-    with pytest.raises(Refusal, match="gave a int; it must give a torch.nn.Module"):
+    with pytest.raises(Refusal, match="returned a int; it must return a torch.nn.M"):
         made({"name": "own_networks:none"})
 
 

@@ -262,7 +262,7 @@ def test_refusals():
         with pytest.raises(Refusal, match="'float16' is not one of"):
             form(tasks.Objective(net, 2), "float16")
     batch = even(torch.ones(4, 3), torch.ones(4).long())
-    with pytest.raises(Refusal, match="one value an example"):
+    with pytest.raises(Refusal, match="one value per example"):
         tasks.Objective(Mean(3, 2), 2).check(batch)
     task = Task(1, 0, lambda v, b: v.sum(), lambda v, b: v, lambda v, x: x)
     with pytest.raises(Refusal, match="no gradients of its outputs"):
@@ -277,8 +277,8 @@ def test_refusals():
         (1, 3, [0, 0], "1 output does not fit 3 classes; it must have 3"),
         (3, 2, [0, 1], "3 outputs does not fit 2 classes; it must have 1 or 2"),
         (2, 0, [0.5, 1.5], "2 outputs does not fit regression; it must have 1"),
-        (1, 2, [[0, 1], [1, 1]], "1 output does not fit 2 labels an example; it must"),
-        (3, 2, [[0, 1], [1, 1]], "3 outputs does not fit 2 labels an example; it must"),
+        (1, 2, [[0, 1], [1, 1]], "1 output does not fit 2 labels per example; it m"),
+        (3, 2, [[0, 1], [1, 1]], "3 outputs does not fit 2 labels per example; it m"),
     ],
 )
 def test_outputs_that_do_not_fit_the_data(outputs, classes, y, words):

@@ -68,8 +68,8 @@ def test_no_run(tmp_path, told):
     for place, words in (
         (tmp_path, "is not the folder of a run; give the folder"),
         (tmp_path / "nowhere", "is not the folder of a run"),
-        (mine, "it holds runs: give them, such as mine"),
-        (grid, "a grid of which no run has begun"),
+        (mine, "it contains folders of runs, such as mine"),
+        (grid, "no run of the grid .* has begun"),
     ):
         with pytest.raises(Refusal, match=words):
             inspect.opened([place])

@@ -151,9 +151,9 @@ def test_a_rule_may_go_on_with_its_mask():
 @pytest.mark.parametrize(
     ("name", "rows", "words"),
     [
-        ("banana", torch.ones(3), "notes 'banana' of shape .3. for 3 rows"),
+        ("banana", torch.ones(3), "notes 'banana' of shape .3. for 3 updates"),
         ("cohort", torch.ones(3), "it may note clipped, chosen, weight, into"),
-        ("chosen", torch.ones(2, dtype=torch.bool), "of shape .2. for 3 rows"),
+        ("chosen", torch.ones(2, dtype=torch.bool), "of shape .2. for 3 updates"),
         ("chosen", [True] * 3, "of shape list"),
         ("chosen", torch.tensor([2, 0, 1]), "'chosen' as torch.int64; it must be"),
     ],
@@ -306,8 +306,8 @@ def boast(messages, note):
         ("aggregator", "remembers_nothing", r"gives a tuple that is no pair"),
         ("aggregator", "boast", "a rule notes 'cohort'"),
         ("attack", "nothing", r"gives a NoneType .* it must give messages"),
-        ("attack", "uneven", r"gives a Messages that does not hold one value per row"),
-        ("attack", "steal", "gives 9 rows for 10"),
+        ("attack", "uneven", r"a Messages that does not hold one value per client"),
+        ("attack", "steal", "gives 9 messages for 10 clients"),
         ("filter", "nothing", r"gives a NoneType .* it must give messages"),
     ],
 )

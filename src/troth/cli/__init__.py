@@ -1,5 +1,5 @@
-"""The command line: the only room that prints.
+"""The command line, the only package that prints.
 
-`app` starts it, `commands/` has one file per command, `tables` lays out results and
-`progress` draws the bars.
+`app` starts the command line. `commands/` has one file per command. `tables` lays out
+results, and `progress` shows progress.
 """

@@ -1,4 +1,4 @@
-"""The command line: collect the commands, and report bad input in one line."""
+"""Collect the commands of the command line, and report bad input in one line."""
 
 import importlib
 import os
@@ -18,7 +18,7 @@ DOCS = "Documentation: https://troth.example/docs"
 
 
 class Commands(TyperGroup):
-    """Run commands; bad input gives one line on stderr and exit code 2."""
+    """The group of all commands. Bad input prints one line and gives exit code 2."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and exit."""
@@ -33,7 +33,7 @@ class Commands(TyperGroup):
 
 
 def _explain(error: Exception) -> int:
-    """Print one line about bad input; raise anything else again."""
+    """Print one line about bad input; raise any other error again."""
     if hasattr(error, "format_message"):  # a usage error found by typer
         path = getattr(getattr(error, "ctx", None), "command_path", "troth")
         return complain(f"{error.format_message().rstrip('.')}; see: {path} --help")
@@ -68,7 +68,7 @@ def start(
 
 
 def _add_commands() -> None:
-    """Add every module of `commands/`, in the order of help."""
+    """Add the command of every module in `commands/`, in the order of the help."""
     names = {m.name for m in pkgutil.iter_modules(commands.__path__)}
     first = [name for name in commands.ORDER if name in names]
     for name in first + sorted(n for n in names - {*first} if n[0] != "_"):
@@ -82,7 +82,7 @@ _add_commands()
 def main() -> None:
     """Run `troth`: the entry point of the installed command."""
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: no other file may take its number
+        if getattr(sys, name) is None:  # closed; no other file may get its descriptor
             way = "r" if name == "stdin" else "w"
             stream = open(os.devnull, way, encoding="utf-8")  # noqa: SIM115
             setattr(sys, name, stream)

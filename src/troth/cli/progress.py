@@ -14,13 +14,13 @@ from troth.progress import watching
 from troth.runs import train
 from troth.runs.compare import heading, number, short
 
-_EVERY, _EVALUATED = 5.0, 1.0  # seconds between lines; between evaluations
-_MARKS, _APART = 20, 0.5  # points a rate is measured over; seconds between them
+_EVERY, _EVALUATED = 5.0, 1.0  # seconds between lines; the same with an evaluation
+_MARKS, _APART = 20, 0.5  # time stamps that give the rate; seconds between them
 _KEPT = 8  # bars that stay on the screen
 
 
 def duration(seconds: float) -> str:
-    """Write `5 s`, `3 min 20 s` or `2 h 10 min`."""
+    """Write a duration as `5 s`, `3 min 20 s` or `2 h 10 min`."""
     minutes, rest = divmod(math.ceil(seconds), 60)
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60} min"
@@ -28,7 +28,10 @@ def duration(seconds: float) -> str:
 
 
 def amount(done: int, total: int) -> str:
-    """Write `3/20` for a count, `3.1 of 9.9 MB` for bytes, "" if nothing is known."""
+    """Write how much is done: `3/20` for counts, `3.1 of 9.9 MB` for bytes.
+
+    Numbers from 2000 on are taken as bytes. If neither number is known, return "".
+    """
     if max(done, total) < 2000:
         return f"{done}/{total}" if total else ""
     if not total:
@@ -38,7 +41,10 @@ def amount(done: int, total: int) -> str:
 
 
 class _Shown:
-    """Bars on a terminal, lines in a log; `intro` comes with the first progress."""
+    """Progress as bars on a terminal, or as lines in a log.
+
+    Subclasses print `intro` at the first progress. `quiet` shows nothing.
+    """
 
     def __init__(self, intro: str, quiet: bool) -> None:
         self.last: Any = None
@@ -58,7 +64,7 @@ class _Shown:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leave the bars on the screen, if there was any progress."""
+        """Stop the bars. If there was any progress, they stay on the screen."""
         if self._bars:
             self._wait("")
             self._bars.live.transient = not self._tasks
@@ -70,7 +76,10 @@ class _Shown:
             (self._bars or console()).print(text, soft_wrap=True)
 
     def heard(self, what: str, done: int, total: int) -> None:
-        """Show a download or other work aside; `what` = "": it is over."""
+        """Show the progress of other work, such as a download.
+
+        `what` names the work. An empty `what` means that the work is over.
+        """
         now, over, far = time.monotonic(), total and done >= total, amount(done, total)
         fresh, self._what = what != self._what, what
         if self._bars:
@@ -84,7 +93,7 @@ class _Shown:
             self._printed = now
 
     def _bar(self, p: Any, label: str, pace: str, note: str, fresh: bool) -> None:
-        """Move the latest bar; make one if it is new."""
+        """Update the latest bar. If `fresh`, add a new bar first."""
         assert self._bars is not None
         facts: dict[str, Any] = {"count": f"{p.done}/{p.total}"}
         facts |= {"pace": pace, "note": note}
@@ -98,7 +107,7 @@ class _Shown:
             self._wait("working")
 
     def _wait(self, word: str) -> None:
-        """Show below the bars that other work continues; "" removes it."""
+        """Show a pulsing bar with this word below the others; "" removes the bar."""
         assert self._bars is not None
         if self._pulse is not None:
             self._bars.remove_task(self._pulse)
@@ -108,7 +117,7 @@ class _Shown:
 
 
 class Watcher(_Shown):
-    """Show training round by round; `name` is shown for a run without a label."""
+    """Progress of training, round by round; `name` stands for a missing label."""
 
     def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
         super().__init__(intro, quiet)
@@ -117,10 +126,10 @@ class Watcher(_Shown):
         self._marks: deque[tuple[float, int]] = deque()  # time, rounds done
 
     def __call__(self, p: train.Progress) -> None:
-        """Show a round; before the first one, say what will be kept on disk."""
+        """Show a round. Before the first round, print how much disk state takes."""
         if p.state is not None:
             most, file = filesize.decimal(p.state.bytes), p.state.file
-            self._print(f"Personal state is kept on disk: up to {most} in {file}")
+            self._print(f"Client state is stored on disk: up to {most} in {file}")
             return
         last, self.last = self.last, p
         if last is None:
@@ -146,7 +155,7 @@ class Watcher(_Shown):
             self._printed = now
 
     def _pace(self, p: train.Progress) -> str:
-        """Write `31 rounds/s, 5 s left` for the latest rounds; "" after one alone."""
+        """Write `31 rounds/s, 5 s left` from the latest rounds; "" for a single one."""
         now, (when, before) = time.monotonic(), self._marks[0]
         if p.done == before or now <= when:
             return ""
@@ -161,14 +170,18 @@ class Watcher(_Shown):
 
 
 class Counter(_Shown):
-    """Show work that is counted piece by piece; `what` names the pieces."""
+    """Progress of work that is counted in pieces; `what` names the pieces."""
 
     def __init__(self, what: str, intro: str, quiet: bool = False) -> None:
         super().__init__(intro, quiet)
         self._counted = what
 
     def __call__(self, p: Any) -> None:
-        """Show a piece: done of total, `made` of them now, `used` samples for these."""
+        """Show finished work.
+
+        `p.done` of `p.total` pieces are finished. `p.made` of these were made by this
+        command, from `p.used` samples.
+        """
         first, self.last = self.last is None, p
         if first:
             self._print(self._intro)

@@ -31,7 +31,7 @@ _COLUMNS = {
 
 
 def console(stderr: bool = True) -> Console:
-    """Make a console; only a terminal breaks lines."""
+    """Make a console, on stderr by default. Only a terminal wraps lines."""
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
         made.width = 999
@@ -39,7 +39,7 @@ def console(stderr: bool = True) -> Console:
 
 
 def say(text: str) -> None:
-    """Print a line to stderr; it is never broken, so that paths can be copied."""
+    """Print a line to stderr without wrapping, so that paths can be copied."""
     console().print(text, soft_wrap=True)
 
 
@@ -55,7 +55,10 @@ def show(
     as_json: bool,
     quiet: bool = False,
 ) -> None:
-    """Print a table and lines for people, `told` for programs."""
+    """Print a table and lines for people and, if `as_json`, `told` as a JSON object.
+
+    With both `as_json` and `quiet`, only the JSON object is printed.
+    """
     if not (as_json and quiet):
         if made is not None:
             console().print(made)
@@ -74,8 +77,8 @@ def table(
 ) -> Group:
     """Lay out a table under its title.
 
-    The first `texts` columns hold texts, the others numbers. The first `whole` columns
-    are never broken.
+    The first `texts` columns hold text and are aligned to the left. The others hold
+    numbers. The first `whole` columns are never wrapped.
     """
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for i, name in enumerate(columns):
@@ -87,7 +90,7 @@ def table(
 
 
 def width(shown: Group) -> int:
-    """Return how wide a screen must be to show a table unbroken."""
+    """Return the width, in characters, that a table needs without wrapping."""
     endless = Console(width=100_000)
     inside = [one for one in shown.renderables if not isinstance(one, str)]
     return max(endless.measure(one).maximum for one in inside)
@@ -105,10 +108,10 @@ def benign(run: Run) -> int:
 
 
 def _judged(run: Run) -> str:
-    """Say which clients a table is about: all, a sample, or the benign ones."""
+    """Describe the clients that a table averages over: all, some, or benign ones."""
     some, every = benign(run), run.summary["clients"]
     good = int(judged(run.clients).sum())
-    aside = ", newcomers aside" if "newcomer" in run.clients else ""
+    aside = ", without newcomers" if "newcomer" in run.clients else ""
     if good == every:
         return f"{some} clients" if some == every else f"{some} of {every} clients"
     of = "the" if some == good else f"{some} of the"
@@ -176,7 +179,7 @@ def paired(pair: Mapping[str, Any]) -> str:
 
 
 def words(runs: Sequence[Run], labels: Sequence[str]) -> str:
-    """Say what the numbers of the quickstart mean."""
+    """Explain the results of the quickstart in sentences."""
     first, head = runs[0].summary["shared"], heading(runs[0].summary)
     mean, worst = first[f"{head}_mean"], first[f"{head}_worst10"]
     text = (
@@ -231,7 +234,7 @@ def outcome(
 
 
 def newcomers(run: Run, label: str) -> str:
-    """Say how good the models of newcomers are."""
+    """Return a sentence with the mean accuracy or error of newcomers' models."""
     head, kinds = heading(run.summary), ("newcomers", "newcomers_shared")
     own, shared = (number(run.summary[k][f"{head}_mean"], head) for k in kinds)
     count = int(run.clients["newcomer"].sum())
@@ -240,7 +243,7 @@ def newcomers(run: Run, label: str) -> str:
 
 
 def stayed(run: Run, label: str) -> str:
-    """Say in how many rounds the shared model did not change, and why."""
+    """Return a sentence on the rounds in which the shared model did not change."""
     count, rounds = run.summary["stayed"], run.summary["rounds"]
     *_, why = (line["why"] for line in run.rounds if line["stayed"])
     return (
@@ -250,7 +253,7 @@ def stayed(run: Run, label: str) -> str:
 
 
 def onward(runs: Sequence[Run], root: Path) -> None:
-    """Say where the files are, and which commands read them."""
+    """Print where the files of the runs are, and which commands read them."""
     each = "" if runs[0].path == root else ", one folder per run"
     last, whole = (shlex.quote(str(path)) for path in (runs[-1].path, root))
     client = int((runs[-1].clients["malicious"] == 0).argmax())  # the first benign one
@@ -263,7 +266,7 @@ def onward(runs: Sequence[Run], root: Path) -> None:
 
 
 def costs(runs: Sequence[Cost], name: str, as_json: bool) -> None:
-    """Print what runs would cost: a table, or an object for programs."""
+    """Print the cost of runs as a table, or as a JSON object for programs."""
     made: list[dict[str, Any]] = [
         {
             "label": cost.label or name,
@@ -291,7 +294,7 @@ def costs(runs: Sequence[Cost], name: str, as_json: bool) -> None:
     columns = ["run", "rounds", "client-steps", "memory", "disk"]
     console().print(table(title, columns, rows))
     for where in sorted({c.experiment.engine.state_dir for c in runs if c.disk}):
-        say(f"Personal state on disk lies in {where or 'the folder of the run'}.")
+        say(f"Client state is stored on disk in {where or 'the folder of the run'}.")
 
 
 def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
@@ -314,7 +317,7 @@ def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
 
 
 def _method(about: lookup.About) -> dict[str, Any]:
-    """Return a method with its options by name and its papers by key."""
+    """Describe a method, with its options by name and its papers by BibTeX key."""
     options = {}
     for name, default in about.options.items():
         required = default is inspect.Parameter.empty

@@ -1,4 +1,6 @@
-"""One client: what it does in a round, written for a single flat vector.
+"""One client of a federation, written for a single flat vector.
 
-`client` makes it of a solver and a personalizer. The other folders are kinds of parts.
+`client` combines a solver and a personalizer into a client. Every other folder holds
+one kind of part: solvers, personalizers, regularizers, optimizers, schedules and makers
+of adversarial inputs.
 """

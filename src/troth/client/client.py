@@ -1,4 +1,4 @@
-"""Make a client of a solver and a personalizer, which see the same batches."""
+"""Combine a solver and a personalizer, which see the same batches, into a client."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,11 +43,17 @@ def beside(
     budgets: tuple[Budget, Budget],
     augments: tuple[Augment, Augment] = (as_it_is, as_it_is),
 ) -> Client:
-    """Train w by any solver, and v next to it on the same batches (Ditto, E.1).
+    """Train w by a solver, and v next to it on the same batches (Ditto, E.1).
 
-    In every step the solver moves its w_k first, and the personal model then sees both
-    the w that the round began with and this w_k (FMTL's Algorithm 1, line 5). Budgets
-    and augments are those of solver and personalizer.
+    In every step the solver first moves its copy w_k of the shared model. The personal
+    step then sees both the shared model that the round began with and the moved w_k
+    (FMTL's Algorithm 1, line 5).
+
+    Args:
+        solver: Solver of the shared model.
+        personal: Functions of the personalizer.
+        budgets: Lengths of a round's training: the solver's, then the personalizer's.
+        augments: Augments of the batches: the solver's, then the personalizer's.
     """
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
@@ -89,16 +95,19 @@ def beside(
 
 
 def seen_through(client: Client, augments: tuple[Augment, Augment]) -> Client:
-    """Augment the batches of a client that makes its own update.
+    """Apply augments to the batches of a client that makes its update itself.
 
-    The augments are those of the rounds and of what comes after the last one.
+    Args:
+        client: Client whose batches are augmented.
+        augments: Augment of the batches in rounds, then the augment of the batches of
+            the phase after the last round.
     """
     finish = _through(client.finish, augments[1]) if client.finish else None
     return client._replace(local=_through(client.local, augments[0]), finish=finish)
 
 
 def _through(phase: Phase, augment: Augment) -> Phase:
-    """Augment the batches of a phase."""
+    """Apply an augment to the batches of a phase."""
 
     def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
         return phase.step(broadcast, carry, augment(batch), valid)
@@ -107,7 +116,10 @@ def _through(phase: Phase, augment: Augment) -> Phase:
 
 
 def _of_own(phase: Phase, augment: Augment) -> Phase:
-    """Turn a phase of the personalizer's state into one of the whole client's."""
+    """Turn a phase on the personalizer's state into a phase on the client's state.
+
+    The client's state is the pair of the solver's and the personalizer's state.
+    """
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
         return phase.begin(broadcast, state[1])
@@ -122,10 +134,15 @@ def _of_own(phase: Phase, augment: Augment) -> Phase:
 
 
 def compose(parts: Sequence[Part], scale: float) -> Augment:
-    """Chain augments; each draws once for every example and step.
+    """Chain augments into one function that augments a batch.
 
-    Draws are keyed by (seed, round, client, step, place in the list, example), so they
-    are the same however clients step. `scale` is the value of x that stands for 1.
+    The random numbers of an augment depend on (seed, round, client, step, position in
+    the list, example) alone. So they do not depend on how many clients step together.
+
+    Args:
+        parts: Augments with their options, in the order in which they are applied. An
+            empty list returns batches unchanged.
+        scale: Value of x that stands for 1, such as 255 for bytes.
     """
     if not parts:
         return as_it_is
@@ -151,21 +168,23 @@ def compose(parts: Sequence[Part], scale: float) -> Augment:
 
 
 def tried(augment: Augment, batch: Batch) -> Batch:
-    """Augment a batch, and refuse an augment that differs the second time."""
+    """Augment a batch twice, refuse an augment whose results differ, and return one."""
     augmented, again = augment(batch), augment(batch)
     if not torch.allclose(augmented.x, again.x, rtol=0, atol=0, equal_nan=True):
         raise Refusal(
-            "an augment gives other results for the same key: it must draw all it "
-            "needs from `key` by troth.seeding, or no run can be had again"
+            "an augment gives other results for the same key; it must draw all its "
+            "random numbers from `key` by troth.seeding, or runs cannot be repeated"
         )
     return augmented
 
 
 def descent(part: Part, lr: float, weight_decay: float, tail: int = 0) -> Descent:
-    """Give an optimizer its learning rate; weight_decay·v is added to the gradient.
+    """Return the steps of an optimizer with a learning rate and weight decay.
 
-    The last `tail` numbers of v are running statistics: the optimizer does not see
-    them, and they take the whole step that the gradient holds.
+    weight_decay·v is added to the gradient. The last `tail` numbers of v are running
+    statistics of batch normalization, which the optimizer does not see. The gradient
+    holds the change to subtract from them, which is applied in full whatever the
+    learning rate.
     """
     optimizer: Optimizer = _made("optimizer", part)
 
@@ -184,7 +203,7 @@ def descent(part: Part, lr: float, weight_decay: float, tail: int = 0) -> Descen
 
 
 def _off_tail(regularizer: Regularizer, task: Task) -> Regularizer:
-    """Remove the regularizer's pull on running statistics."""
+    """Set the regularizer's gradient to 0 on running statistics."""
 
     def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         return numerics.off_tail(regularizer.grad(v, w, batch), task.tail)
@@ -193,31 +212,39 @@ def _off_tail(regularizer: Regularizer, task: Task) -> Regularizer:
 
 
 def adversarial(part: Part, task: Task, scale: float) -> Adversarial:
-    """Make the maker of worst-case inputs; `scale` is the value of x that means 1."""
+    """Return the maker of worst-case inputs that `[adversarial]` names.
+
+    `scale` is the value of x that stands for 1.
+    """
     made: Adversarial = _made("adversarial", part, task=task, scale=scale)
     return made
 
 
 def _made(kind: str, part: Part, **available: Any) -> Any:
-    """Call a member with its options and with what it asks for of what there is."""
+    """Call a member with its options, and return the result.
+
+    The member also receives the values of `available` that its parameters name.
+    """
     return lookup.call(lookup.find(kind, part.name), part.options, **available)
 
 
 def maker(
     e: Experiment,
-    scale: float = 1.0,  # the value of x that stands for 1
-    share: float = 1.0,  # of all clients, how much a round asks
-    masks: Masks | None = None,  # which parameters have which names
-    groups: Groups | None = None,  # of the training examples; None: no data yet
+    scale: float = 1.0,  # value of x that stands for 1
+    share: float = 1.0,  # share of all clients that is in a cohort
+    masks: Masks | None = None,  # turns names of layers into masks of parameters
+    groups: Groups | None = None,  # of the training examples; None: no data loaded
 ) -> Callable[[Task], Client]:
-    """Return the function that makes this experiment's client of a task.
+    """Return the function that makes this experiment's client for a task.
 
-    Personalizers get by name what they ask for: `task`, `descent` (their own),
-    `regularizer`, `adversarial` (makes worst-case inputs), `budget` (how long they work
-    where `[personalizer]` sets it, else None), `groups`; and those that make the update
-    themselves also `solving` (the descent of `[train]`), `work` (how long a client
-    works in a round), `share`, `masks` and `batch`, the number of examples in one (0:
-    all that a client has).
+    Every personalizer receives those of these arguments that its parameters name:
+    `task`, `descent` (its own optimizer and learning rate), `regularizer`,
+    `adversarial` (the maker of worst-case inputs), `budget` (the length of its training
+    in a round if `[personalizer]` sets one, else None) and `groups`. A personalizer
+    that makes the client's update itself can also name `solving` (the optimizer and
+    learning rate of `[train]`), `work` (the length of a client's training in a round),
+    `share`, `masks` and `batch` (the number of examples in a batch; 0 means all
+    examples of a client).
     """
     t, p = e.train, e.personalizer
     lr = t.lr if p.lr is None else p.lr
@@ -245,7 +272,7 @@ def maker(
             batch=t.batch,
             groups=groups,
         )
-        if not isinstance(personal, Personal):  # it makes the update
+        if not isinstance(personal, Personal):  # it makes the update itself
             _alone(e, personal)
             return seen_through(personal, (seen, own_view))
         solver = _made("solver", e.solver, task=task, descent=shared)
@@ -255,7 +282,7 @@ def maker(
 
 
 def _alone(e: Experiment, client: Client) -> None:
-    """Refuse what has no place beside a personalizer that makes the update itself."""
+    """Refuse settings that a personalizer which makes the update itself ignores."""
     if e.personalizer.augment is not None and client.finish is None:
         raise Refusal(
             f"personalizer '{e.personalizer.name}' trains one model on the batches of "
@@ -266,5 +293,5 @@ def _alone(e: Experiment, client: Client) -> None:
         raise Refusal(
             f"personalizer '{e.personalizer.name}' makes the client's update itself, "
             f"and solver '{e.solver.name}' would never run; leave solver out, or take "
-            "a personalizer that stands beside one, such as ditto or apfl"
+            "a personalizer that works with any solver, such as ditto or apfl"
         )

@@ -1,6 +1,7 @@
-"""The experiment file: its schema, how it is read and how a grid unfolds.
+"""The experiment file: its schema, its reader, and the expansion of a grid.
 
-`schema` has one class per section (`deployment` that of the sites), whose values
-`checks` holds in range; `reader` checks a TOML file or a dict against it, `grid` makes
-one experiment per combination and `toml` writes one.
+`schema` has one class per section, except for `[deployment]`, whose class is in
+`deployment`. `checks` refuses values out of range. `reader` checks a TOML file or a
+dict against the schema. `grid` makes one experiment per combination of values. `toml`
+reads and writes TOML text.
 """

@@ -1,4 +1,4 @@
-"""Refuse settings and options that do not fit, do nothing, or exclude each other."""
+"""Checks of settings: out of range, without effect, or mutually exclusive."""
 
 import math
 from dataclasses import fields
@@ -8,7 +8,7 @@ from troth.types import Refusal
 
 
 def in_range(owner: Any, section: str, interval: str, *keys: str) -> None:
-    """Refuse numbers outside an interval such as "[0, 1)"; NaN is outside of any."""
+    """Refuse numbers outside an interval such as "[0, 1)"; NaN is always outside."""
     low, high = interval[1:-1].split(", ")
     for key in keys:
         value = getattr(owner, key)
@@ -28,7 +28,7 @@ def in_range(owner: Any, section: str, interval: str, *keys: str) -> None:
 
 
 def idle(owner: Any, section: str, missing: str, *keys: str) -> None:
-    """Refuse keys that are set and do nothing without what is missing."""
+    """Refuse keys that are set but have no effect without the missing setting."""
     for f in fields(owner):
         value = getattr(owner, f.name)
         if f.name in keys and value and value != f.default:
@@ -39,7 +39,7 @@ def idle(owner: Any, section: str, missing: str, *keys: str) -> None:
 
 
 def alone(section: str, **values: Any) -> None:
-    """Refuse two keys of which at most one may be set."""
+    """Refuse keys that are set together although at most one of them may be set."""
     given = [key for key, value in values.items() if value is not None]
     if len(given) > 1:
         both = " and ".join(f"{section}.{key} = {values[key]}" for key in given)
@@ -50,13 +50,16 @@ def alone(section: str, **values: Any) -> None:
 
 
 def expect(fits: bool, option: str, value: object, must: str) -> None:
-    """Refuse an option whose value does not fit; say what it must be."""
+    """Refuse an option whose value does not fit, and say what it must be."""
     if not fits:
         raise Refusal(f"{option} = {value} must be {must}")
 
 
 def coupled(option: str, value: float | Literal["auto"]) -> float:
-    """Return an option that only an experiment with personalizer `coupled` fills in."""
+    """Return the value of an option that only the personalizer `coupled` can choose.
+
+    Refuse "auto" for any other personalizer.
+    """
     if value == "auto":
         remedy = "is known only with personalizer 'coupled'; set it to a number"
         raise Refusal(f"{option} = 'auto' {remedy}")

@@ -1,4 +1,4 @@
-"""The section of a real federation: its sites, their data, and its rounds."""
+"""The section of a real federation: its sites, their data, and the end of a round."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ class Deployment:
         sites: Names of the sites; the first is client 0.
         shape: Shape of one example.
         classes: Number of classes; 0: regression.
-        scale: Value of x that stands for 1.
-        several: Whether an example may have several of the labels.
+        scale: Value of the inputs x that is scaled to 1.
+        several: Whether an example may have several labels.
         features: Names of the features, in order: `age`, or `sex=f` for a category.
         label: Column of the sites' tables to predict.
         labels: Names of the classes, in order.
-        quorum: Number of replies that close a round; 0: replies of all clients asked.
+        quorum: Number of replies that close a round; 0: replies of all clients in the
+            cohort.
         deadline: Seconds after which a round closes without the missing replies.
-        least: Fewest replies for a step; with fewer, the shared model stays.
-        most_examples: Largest number of examples that is credited to a site.
+        least: Fewest replies for a step; with fewer, the shared model is unchanged.
+        most_examples: Cap on the number of examples that a site may claim to have.
     """
 
     sites: list[str] = field(default_factory=list)
@@ -71,7 +72,6 @@ class Deployment:
         for name in self.sites:
             if not _NAME.fullmatch(name) or self.sites.count(name) > 1:
                 raise Refusal(
-                    f"deployment.sites holds {name!r}, twice or with characters that "
-                    "a name has not; name each site once, by letters, digits, '.', "
-                    "'_' and '-'"
+                    f"deployment.sites holds {name!r} twice, or this is not a valid "
+                    "name; name each site once, by letters, digits, '.', '_' and '-'"
                 )

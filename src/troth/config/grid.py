@@ -1,6 +1,6 @@
-"""Changes to an experiment's tables: `--set`, `[grid]`, and what differs between two.
+"""Changes to an experiment's tables: `--set`, `[grid]`, and differences between two.
 
-Everything here works on plain dicts, before they are checked by `troth.config.reader`.
+All functions work on plain dicts, before `troth.config.reader` checks them.
 """
 
 import copy
@@ -17,18 +17,19 @@ from troth.config import toml
 from troth.types import Refusal
 
 MOST = 10_000
-"""Runs that one grid may make."""
+"""Largest number of runs in one grid."""
 
 _LONGEST = 100  # characters of a label
-_EITHER = {"steps": "epochs", "epochs": "steps"}  # one of them; 0 is neither
+_EITHER = {"steps": "epochs", "epochs": "steps"}  # exclude each other; 0 means not set
 
 
 def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
-    """Copy `tree` with every `section.key=value` carried out, in order.
+    """Copy `tree` and apply every assignment `section.key=value`, in order.
 
-    A value is read as TOML (`0.1`, `true`, `[1, 2]`, `"text"`), and as a text where it
-    is none; `section=name` replaces a whole section. What a change makes meaningless
-    goes with it, unless it is itself set: see `_make_room`.
+    A value is read as TOML (`0.1`, `true`, `[1, 2]`, `"text"`), or as a text if it is
+    not valid TOML. An assignment `section=name` replaces a whole section. Keys that an
+    assignment makes meaningless are removed, unless they are assigned too (see
+    `_make_room`).
     """
     changes = []
     for assignment in assignments:
@@ -44,11 +45,11 @@ def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
 
 
 Change = tuple[list[str], Any]
-"""A path, and what is to stand there."""
+"""The path of a key, and its new value."""
 
 
 def _changed(tree: dict[str, Any], changes: list[Change]) -> dict[str, Any]:
-    """Copy `tree` with all changes carried out, in order."""
+    """Copy `tree` and apply all changes, in order."""
     tree = copy.deepcopy(tree)
     paths = [path for path, _ in changes]
     for path, value in changes:
@@ -60,10 +61,11 @@ def _changed(tree: dict[str, Any], changes: list[Change]) -> dict[str, Any]:
 def _make_room(
     tree: dict[str, Any], path: list[str], value: Any, changed: list[list[str]]
 ) -> None:
-    """Take out what cannot stay beside a new value, and was not itself changed.
+    """Remove keys that conflict with a new value and are not changed themselves.
 
-    With another `name`: options of the old member that the new one does not have.
-    With `steps` in `train` or `personalizer`: `epochs`, and the reverse.
+    A new `name` removes the options of the old member that the new member does not
+    have. A new value of `steps` in `train` or `personalizer` removes `epochs`, and the
+    reverse.
     """
     *above, key = path
     table: Any = tree
@@ -85,7 +87,7 @@ def _options(kind: str, name: Any) -> set[str]:
     """Return the names of a member's options; none if there is no such member."""
     try:
         return {*lookup.options(lookup.find(kind, name))}
-    except (Refusal, TypeError):  # "none", or to be refused with the experiment
+    except (Refusal, TypeError):  # "none", or a name that is refused later
         return set()
 
 
@@ -106,7 +108,7 @@ def assign(tree: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def _path(dotted: str) -> list[str]:
-    """Split a dotted key, parts quoted or not; empty where it is none."""
+    """Split a dotted key into its parts, quoted or not; return [] if it is invalid."""
     try:
         tree: Any = {} if {"\n", "="} & {*dotted} else tomllib.loads(f"{dotted} = 0")
     except (ValueError, RecursionError):
@@ -119,7 +121,7 @@ def _path(dotted: str) -> list[str]:
 
 
 def _value(text: str) -> Any:
-    """Read a value as TOML has it, else return the text itself."""
+    """Read a value as TOML, or return the text itself if it is not valid TOML."""
     try:
         tree = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
@@ -130,10 +132,13 @@ def _value(text: str) -> Any:
 def expand(tree: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return every combination of a `[grid]`, the last key varying fastest.
 
-    Keys are dotted ("personalizer.lam"), whole sections ("personalizer") or plain
-    ("seed"), and each holds a list. Whole sections are set before single keys. For each
-    run return what was changed (dotted key → value) and the experiment without a grid;
-    without a grid there is one run, with nothing changed.
+    Each key of the grid holds a list. A key is dotted ("personalizer.lam"), a whole
+    section ("personalizer") or plain ("seed"). Whole sections are set before single
+    keys.
+
+    Returns:
+        For each run, its changes (dotted key → value) and its experiment without the
+        grid. An experiment without a grid gives one run without changes.
     """
     base = {k: v for k, v in tree.items() if k != "grid"}
     grid = tree.get("grid", {})
@@ -162,7 +167,7 @@ Axes = dict[str, tuple[list[str], list[Any]]]
 
 
 def _axes(grid: dict[str, Any]) -> Axes:
-    """Return dotted key → its path and its values, checked."""
+    """Return a dictionary of dotted key → its path and its values, checked."""
     axes: Axes = {}
     for path, values in _leaves(grid, []):
         dotted = ".".join(path)
@@ -184,12 +189,15 @@ def _axes(grid: dict[str, Any]) -> Axes:
 
 
 def _leaves(table: dict[str, Any], above: list[str]) -> Iterator[tuple[list[str], Any]]:
-    """Yield all lists of a grid: `"a.b" = […]` and `a.b = […]` are the same."""
+    """Yield the path and the list of every key of a grid.
+
+    `"a.b" = […]` and `a.b = […]` have the same path.
+    """
     for name, value in table.items():
         path = _path(name)
         if not path:
             raise Refusal(
-                f"grid has the key '{name}', which is no dotted key; write "
+                f"grid has the key '{name}', which is not a valid key; write "
                 '"section.key", a whole section or seed'
             )
         if isinstance(value, dict):
@@ -205,10 +213,10 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def label(changed: dict[str, Any]) -> str:
-    """Name a run of a grid briefly, fit for a folder: "lam=0.1,seed=2".
+    """Name a run of a grid briefly, in a form that suits a folder: "lam=0.1,seed=2".
 
-    Other changes have other labels: where characters had to be replaced or left out,
-    a few digits of a hash follow.
+    Different changes get different labels. If characters had to be replaced or cut off,
+    six digits of a hash are added.
     """
     short = {key: _short(key) for key in changed}
     names = list(short.values())
@@ -223,7 +231,7 @@ def label(changed: dict[str, Any]) -> str:
 
 
 def _short(dotted: str) -> str:
-    """Return the last part of a key; for a section's `name`, the section."""
+    """Return the last part of a key, or the section if that part is `name`."""
     *above, last = dotted.split(".")
     return above[-1] if above and last == "name" else last
 
@@ -245,13 +253,13 @@ def _words(value: Any) -> str:
 def differences(
     one: dict[str, Any], other: dict[str, Any]
 ) -> dict[str, tuple[Any, Any]]:
-    """Return dotted key → both values, where two resolved experiments differ.
+    """Return dotted key → both values, for all keys in which two experiments differ.
 
-    What only one of them has is `None` in the other. `[resolved]`, what a run wrote
-    about itself, is no part of the experiment and left out.
+    The experiments are resolved ones. A key that only one of them has is `None` in the
+    other. `[resolved]`, which a run writes about itself, is not compared.
     """
     a, b = dict(_flat(one, "")), dict(_flat(other, ""))
-    pairs = ((k, a.get(k), b.get(k)) for k in {**a, **b})  # NaN is NaN
+    pairs = ((k, a.get(k), b.get(k)) for k in {**a, **b})  # NaN equals NaN here
     return {k: (x, y) for k, x, y in pairs if x != y and (x == x or y == y)}
 
 

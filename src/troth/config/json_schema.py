@@ -1,7 +1,7 @@
-"""JSON Schema of the experiment file, for editors; made from `schema` and from members.
+"""JSON Schema of the experiment file, for editors, made from the schema and members.
 
-Nothing is listed by hand: sections and keys are the fields of `Experiment`, members and
-their options come from `lookup`, descriptions from the docstrings of both.
+Nothing is listed by hand. Sections and keys are the fields of `Experiment`. Members and
+their options come from `lookup`. Descriptions come from the docstrings of both.
 """
 
 import inspect
@@ -29,10 +29,10 @@ def json_schema() -> Schema:
     """Return the JSON Schema (draft 7) of an experiment file.
 
     A section that names a member may be the bare name or a table with the member's
-    options. A key of before that was renamed is marked as deprecated.
+    options. Earlier names of renamed keys are marked as deprecated.
 
     Returns:
-        The schema, a plain dict: `json.dumps` writes it.
+        The schema, a plain dict that `json.dumps` can write.
 
     Example:
         >>> from troth.config.json_schema import json_schema
@@ -55,7 +55,7 @@ def json_schema() -> Schema:
 
 @lru_cache(maxsize=512)
 def descriptions(thing: Any) -> dict[str, str]:
-    """Return what a docstring says of each argument or attribute, on one line."""
+    """Return a docstring's description of each argument or attribute, on one line."""
     text = inspect.getdoc(thing) or ""
     section = re.search(r"\n(?:Args|Attributes):\n(.*?)(?=\n\S|\Z)", text, re.S)
     if section is None:
@@ -74,7 +74,7 @@ def kind_of(field: Field[Any]) -> str:
 def _properties(section: type, definitions: Schema) -> dict[str, Schema]:
     """Return the schema of every key of a section."""
     hints, said = lookup.hints(section), dict[str, str]()
-    for base in reversed(section.__mro__):  # the keys of `Part` are said there
+    for base in reversed(section.__mro__):  # base classes describe inherited keys
         said |= descriptions(base)
     return {
         f.name: _key(f, hints[f.name], said.get(f.name, ""), definitions)
@@ -89,7 +89,7 @@ def _key(field: Field[Any], hint: Any, said: str, definitions: Schema) -> Schema
     if list[Part] in (hint, *typing.get_args(hint)):
         one = _reference(field, Part, definitions)
         return _about({"anyOf": [one, {"type": "array", "items": one}]}, said)
-    if parts:  # draft 7 ignores what stands beside a reference
+    if parts:  # draft 7 ignores keys next to a reference
         return _about({"allOf": [_reference(field, parts[0], definitions)]}, said)
     if is_dataclass(hint):
         return {
@@ -107,7 +107,7 @@ def _key(field: Field[Any], hint: Any, said: str, definitions: Schema) -> Schema
 
 
 def _about(schema: Schema, said: str, default: Any = MISSING) -> Schema:
-    """Add a description and a default that JSON can hold."""
+    """Add a description, and a default if JSON can hold it."""
     if said:
         schema["description"] = said
     empty = (MISSING, inspect.Parameter.empty, None)
@@ -118,10 +118,10 @@ def _about(schema: Schema, said: str, default: Any = MISSING) -> Schema:
 
 
 def _reference(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
-    """Return a reference to the members of a kind, which are described once."""
+    """Return a reference to the members of a kind, which are described only once."""
     key = f"{kind_of(field)} of {part.__name__}"
     if key not in definitions:
-        definitions[key] = {}  # a part may hold parts
+        definitions[key] = {}  # stops the recursion: a part may hold parts
         definitions[key] = _member(field, part, definitions)
     return {"$ref": f"#/definitions/{key}"}
 
@@ -146,8 +146,8 @@ def _member(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
             required.insert(0, "name")
         keys = {"name": constant, **_options(function), **common}
         for (section, before), today in reader.RENAMED.items():
-            if section == kind and today in keys:  # still read, with a notice
-                now = {"description": f"Now {today}.", "deprecated": True}
+            if section == kind and today in keys:  # still accepted, with a warning
+                now = {"description": f"Renamed to {today}.", "deprecated": True}
                 keys[before] = {**keys[today], **now}
         tables.append(_table(keys, required))
         tables[-1] |= {"title": name, "description": summary}

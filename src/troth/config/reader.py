@@ -1,9 +1,9 @@
-"""The experiment: TOML ⇄ typed objects; an unknown key is an error.
+"""The experiment file: TOML ⇄ typed objects; an unknown key is an error.
 
-A section of the file is a field of `Experiment`. Sections that name a member of a
-folder are `Part`s: a name and the member's own options; some take further keys, which
-are fields of their own. `from_dict` checks all that can be checked without data and
-fills in every default, so that what a run writes down is complete.
+A section of the file is a field of `Experiment`. A section that names a member is a
+`Part`: a name and the member's options. Some parts have further keys, which are fields
+of a subclass. `from_dict` checks everything that can be checked without data. It fills
+in every default, so that the experiment that a run writes down is complete.
 """
 
 import hashlib
@@ -27,21 +27,21 @@ from troth.config.toml import read as read
 from troth.types import Refusal
 
 _ASIDE = ("resolved", "engine", "checkpoint", "output", "deployment", "name")
-"""Sections that change no number of a run."""
-MAY_BE_NONE = ("corruption", "attack")  # "none" is the name of no member there
+"""Sections that change no number of a run's results."""
+MAY_BE_NONE = ("corruption", "attack")  # there, "none" is allowed and is not a member
 RENAMED = {
     ("model", "normalise"): "normalize",
     ("features", "centre"): "center",
     ("aggregator", "neighbours"): "neighbors",
 }
-"""(section, key of before) → today's key."""
+"""(section, earlier name of a key) → its name today."""
 
 
 def from_dict(tree: dict[str, Any]) -> Experiment:
-    """Make the experiment that a file's tables describe, complete and checked.
+    """Return the experiment that a file's tables describe, complete and checked.
 
     Args:
-        tree: sections; one that is missing has its defaults, `None` is missing.
+        tree: the sections. A section that is missing or `None` has its defaults.
     """
     tree = _plain(lookup.typed("the experiment", tree, dict))
     if "grid" in tree:
@@ -60,7 +60,7 @@ def from_dict(tree: dict[str, Any]) -> Experiment:
 
 
 def _section(cls: Any, where: str, value: Any) -> Any:
-    """Read a table as an object of `cls`."""
+    """Read a table as an object of the class `cls`."""
     table = lookup.typed(where, value, dict)
     allowed = [f.name for f in fields(cls)]
     for key in table:
@@ -84,7 +84,7 @@ def _values(
         kinds = part_types(hint)
         if list[Part] in (hint, *typing.get_args(hint)):
             if f.name in table or hint == list[Part]:
-                given = table.get(f.name, [])  # a single table, or a name, is a list
+                given = table.get(f.name, [])  # one table or name is a list of one
                 values[f.name] = [
                     _part(f.name, f"{f.name}[{i}]", item, Part, {})
                     for i, item in enumerate(
@@ -105,18 +105,18 @@ def _values(
 
 
 def part_types(hint: Any) -> list[type[Part]]:
-    """Return the types of parts that the type of a field is or allows."""
+    """Return the subclasses of `Part` that the type hint of a field allows."""
     types = (hint, *typing.get_args(hint))
     return [t for t in types if isinstance(t, type) and issubclass(t, Part)]
 
 
 def default(f: Field[Any]) -> Any:
-    """Return the default of a field; MISSING where it has none."""
+    """Return the default of a field, or `MISSING` if it has none."""
     return f.default if f.default_factory is MISSING else f.default_factory()
 
 
 def default_part(f: Field[Any]) -> dict[str, Any]:
-    """Return the default part of a field; empty where it has none."""
+    """Return the default part of a field as a table; empty if it has none."""
     part = default(f)
     return {"name": part.name, **part.options} if isinstance(part, Part) else {}
 
@@ -130,7 +130,7 @@ def _table(where: str, value: Any) -> dict[str, Any]:
 def _part(
     kind: str, where: str, value: Any, cls: type[Part], default: dict[str, Any]
 ) -> Part:
-    """Read a named member: its options, filled in, and its section's own keys."""
+    """Read a named member: all its options, and the further keys of its section."""
     table = _table(where, value)
     if "name" not in table:
         table = {**default, **table}
@@ -149,12 +149,12 @@ def _part(
 
 
 def _todays(kind: str, table: dict[str, Any]) -> dict[str, Any]:
-    """Rename keys of earlier versions in a section, with a notice."""
+    """Replace earlier names of keys in a section by today's, with a warning."""
     for (section, old), new in RENAMED.items():
         if kind == section and old in table:
             if new in table:
                 raise Refusal(
-                    f"[{kind}] has {old} and {new}, which are one; drop {old}"
+                    f"[{kind}] has {old} and {new}, which mean the same; remove {old}"
                 )
             warnings.warn(
                 f"{kind}.{old} is now {kind}.{new}; write the new name",
@@ -185,8 +185,8 @@ def _options(
         hint = lookup.nearest(str(key), common)
         if key not in known and hint and not lookup.nearest(str(key), known):
             raise Refusal(
-                f"[{kind}] has no key '{key}'{hint}; beside the options of '{name}' "
-                f"it takes: {', '.join(common)}"
+                f"[{kind}] has no key '{key}'{hint}; in addition to the options of "
+                f"'{name}' it takes: {', '.join(common)}"
             )
     full = lookup.check(kind, name, given)
     there = {k: v for k, v in full.items() if v is not None}
@@ -194,7 +194,7 @@ def _options(
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
-    """Write an experiment as plain tables, in a fixed order, for `from_dict`."""
+    """Convert an experiment to plain tables, in a fixed order, for `from_dict`."""
     tree: dict[str, Any] = _plain(experiment)
     if not experiment.resolved:
         del tree["resolved"]
@@ -202,7 +202,7 @@ def to_dict(experiment: Experiment) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Copy without the `None`s: TOML has none, and they mean "left out"."""
+    """Copy without `None` values; TOML has none, and they mean "left out"."""
     if is_dataclass(value):
         own = {f.name: getattr(value, f.name) for f in fields(value)}
         value = own | own.pop("options") if isinstance(value, Part) else own
@@ -214,10 +214,11 @@ def _plain(value: Any) -> Any:
 
 
 def fingerprint(experiment: Experiment) -> str:
-    """Return twelve hex digits of all that decides the numbers of a run.
+    """Return twelve hex digits of a hash of all settings that decide a run's numbers.
 
-    Its name, how the engine works, checkpoints and output do not enter. Renamed keys
-    enter by their first names, so that runs of before keep their fingerprints.
+    The name, the engine, checkpoints, outputs and the deployment are not hashed.
+    Renamed keys are hashed by their earlier names, so that old runs keep their
+    fingerprints.
     """
     tree = {k: v for k, v in to_dict(experiment).items() if k not in _ASIDE}
     for (section, old), new in RENAMED.items():
@@ -241,10 +242,10 @@ def parts(owner: Any) -> Iterator[tuple[str, Part]]:
 
 
 def citations(experiment: Experiment) -> list[str]:
-    """Return the BibTeX entries of all parts that an experiment uses, each once.
+    """Return the BibTeX entries of all members that an experiment uses, each once.
 
-    A regularizer, or a way to adversarial inputs, is used only where the personalizer
-    asks for one.
+    A regularizer or a maker of adversarial inputs counts as used only if the
+    personalizer asks for it.
     """
     personalizer = lookup.find("personalizer", experiment.personalizer.name)
     idle = {"regularizer", "adversarial"} - lookup.asks(personalizer)

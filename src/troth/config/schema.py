@@ -1,6 +1,6 @@
-"""The sections of an experiment as typed values; each refuses what is out of range.
+"""The sections of an experiment as typed values; each refuses values out of range.
 
-Types are checked by `troth.config.reader`, which reads them.
+`troth.config.reader` reads the sections and checks the types of their values.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from troth.types import Refusal
 
 
 def rounded_up(share: float, n: int) -> int:
-    """Round a share of n clients up; rounding errors of the share do not count."""
+    """Round a share of n clients up, and ignore floating-point error in the share."""
     return max(math.ceil(share * n - 1e-9), 0)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A named member of a folder, with its options."""
+    """A named member of a kind, with its options."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -32,13 +32,19 @@ class PartitionPart(Part):
     """How examples are divided among clients, and into training and test.
 
     Attributes:
-        split: Shares of training, validation and test; "given": the marks in the data.
-        valid: Share of training set aside for validation, with split = "given".
+        split: Shares of training, validation and test data; "given": the parts that are
+            marked in the data.
+        valid: Share of the training data set aside for validation, with split =
+            "given".
         min_examples: Fewest examples of a client; clients with fewer are left out.
-        split_by: Unit that stays in one part: an example, or all of an owner.
-        leakage: Copies of test examples in training: allow, record or refuse them.
-        conflicting: Second test set of group 1: none, copied or held_out of the data.
-        correlation: Least share of group 0 in all other data, with "held_out".
+        split_by: Unit that is never divided between training, validation and test: an
+            example, or all examples of an owner.
+        leakage: Treatment of test examples that also occur in training: allow, record
+            or refuse.
+        conflicting: Second test set, of the conflicting examples (group 1): "none",
+            "copied" from the test data, or "held_out" of all data.
+        correlation: Least share of aligned examples (group 0) that "held_out" leaves in
+            all other data.
     """
 
     split: list[float] | Literal["given"] = field(
@@ -77,14 +83,14 @@ class ModelPart(Part):
     """The model that is trained.
 
     Attributes:
-        normalize: Scaling of inputs: by the data's unit, per feature, by fixed numbers
-            (`mean` and `std`), or none.
+        normalize: Scaling of inputs: "unit" divides by the data's scale, "pixel"
+            standardizes each feature, "fixed" divides by the scale and then takes
+            (x − mean)/std, and "none" changes nothing.
         mean: With normalize = "fixed": number to subtract, or one number per channel.
-            The unit is that of the data: 1 is a white pixel.
         std: With normalize = "fixed": number to divide by, or one number per channel.
         weights: File of initial weights: .safetensors, .pt or .pth; "": none.
-        weights_skip: Patterns of parameters that are not read from `weights`.
-        freeze: Patterns of parameters that are neither trained nor sent.
+        weights_skip: Name patterns of parameters that are not read from `weights`.
+        freeze: Name patterns of parameters that are neither trained nor sent.
     """
 
     normalize: Literal["unit", "pixel", "fixed", "none"] = "unit"
@@ -104,8 +110,8 @@ class ModelPart(Part):
             )
         if self.weights_skip and not self.weights:
             raise Refusal(
-                f"model.weights_skip = {self.weights_skip} says what not to take from "
-                "model.weights, which is not set; set it, or leave this out"
+                f"model.weights_skip = {self.weights_skip} has no effect, because "
+                "model.weights is not set; set model.weights, or leave this out"
             )
 
 
@@ -130,7 +136,7 @@ class AttackPart(Part):
     """What malicious clients send, and how strong the attack is.
 
     Attributes:
-        strength: Factor on the attack; 0: the clients' own updates, 1: the attack.
+        strength: Factor on the attack; 0: the clients' honest updates, 1: the attack.
     """
 
     strength: float = 1.0
@@ -144,11 +150,15 @@ class PersonalizerPart(Part):
     """How a client gets its own model; keys that are not set are as in `[train]`.
 
     Attributes:
-        lr: Learning rate of the personal model; not set: `train.lr`.
-        steps: Steps in a round, or after the last one; not together with epochs.
-        epochs: Epochs; unset like steps: those of `[train]`, 50 after the last round.
-        optimizer: Optimizer of the personal model; not set: `train.optimizer`.
-        augment: Random changes of inputs; not set: those of `[train]`; []: none.
+        lr: Learning rate of the personal model; if not set, that of `[train]`.
+        steps: Training steps of the personal model in a round; not together with
+            epochs. If a personalizer trains after the last round, it takes this number
+            of steps then.
+        epochs: Epochs of the personal model, in place of steps. If neither is set,
+            training is as long as in `[train]`, or 50 epochs after the last round.
+        optimizer: Optimizer of the personal model; if not set, that of `[train]`.
+        augment: Random changes of the training inputs; if not set, those of `[train]`;
+            []: none.
     """
 
     lr: float | None = None
@@ -164,23 +174,26 @@ class PersonalizerPart(Part):
 
 @dataclass(frozen=True)
 class Train:
-    """How the shared model is trained; one epoch per round unless something is set.
+    """How the shared model is trained; by default one epoch per round.
 
     Attributes:
         rounds: Number of rounds.
-        cohort: Number of clients asked in a round; 0: all.
+        cohort: Number of clients sampled in a round; 0: all.
         sampling: Sampler that draws the clients of a round, without replacement.
-        steps: Steps of a client in a round; not together with epochs.
+        steps: Training steps of a client in a round; not together with epochs.
         epochs: Epochs of a client in a round; 1 if steps is not set either.
         batch: Examples in a batch; 0: all examples of the client.
         drop_last: Whether the last, shorter batch of an epoch is left out.
         lr: Learning rate of the clients.
         optimizer: Optimizer of the clients.
-        weight_decay: Weight decay; weight_decay · parameters joins every gradient.
+        weight_decay: Weight decay; weight_decay · parameters is added to every
+            gradient.
         schedule: Schedule of the learning rate over the rounds.
-        loss: Loss of one example; "auto": the model's own, or by the labels.
+        loss: Loss of one example; "auto": chosen by the model, or by the type of the
+            labels.
         augment: Random changes of the training inputs, applied one after another.
-        statistics: Aggregation of batch norm's running statistics; "auto": as updates.
+        statistics: Aggregation of batch norm's running statistics; "auto": like the
+            updates.
         precision: Number format; "tf32" and "bfloat16" are faster on a GPU.
     """
 
@@ -216,9 +229,9 @@ class Evaluate:
     Attributes:
         every: Rounds between evaluations; 0: about twenty evaluations in the run.
         clients: Number of clients evaluated, a fixed sample; 0: all.
-        newcomers: Share of clients, rounded up, that join after the last round.
+        newcomers: Share of the clients, rounded up, that join after the last round.
         newcomer_rounds: Rounds a newcomer trains; 0: as many as the average client.
-        newcomer_examples: Examples a newcomer trains on; 0: all its examples.
+        newcomer_examples: Examples a newcomer trains on; 0: all its training examples.
     """
 
     every: int = 0
@@ -238,20 +251,23 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Availability:
-    """Which clients are present, answer, and finish in time; 0 turns a key off.
+    """Which clients are present, reply, and finish in time; 0 turns a key off.
 
     Attributes:
-        drop: Probability that a client does not answer when asked.
+        drop: Probability that a client in the cohort does not reply.
         drop_spread: Standard deviation of this probability between clients.
         join: Share of the clients, rounded up, that join in a later round.
         leave: Share of the clients, rounded up, that leave for good.
         period: Length in rounds of each client's cycle of being present and absent.
         on: Consecutive rounds of each period in which a client is present.
-        schedule: CSV file (client, first, last) of rounds with a client present.
-        deadline: Length of a round; 1: the median client's time; 0: no limit.
+        schedule: CSV file (client, first, last) of the rounds in which clients are
+            present.
+        deadline: Time limit of a round; 1: the time that the median client needs; 0: no
+            limit.
         speed_spread: Standard deviation of ln(speed) between clients.
         speed_noise: Standard deviation of ln(speed) of one client between rounds.
-        partial: Work cut off by the deadline: sent ("count") or lost ("drop").
+        partial: Use of work that the deadline cuts short: it is sent ("count") or lost
+            ("drop").
     """
 
     drop: float = 0.0
@@ -291,7 +307,7 @@ class Availability:
 
 @dataclass(frozen=True)
 class Adversary:
-    """Which clients are malicious: set a share, a number or a list, at most one.
+    """Which clients are malicious: set at most one of a share, a number and a list.
 
     Attributes:
         fraction: Share of the clients that are malicious, rounded up.
@@ -318,7 +334,7 @@ class Adversary:
             )
 
     def present(self) -> bool:
-        """Return whether there is any malicious client."""
+        """Return whether any client is malicious."""
         return bool(self.fraction or self.count or self.clients)
 
     def number(self, n: int) -> int:
@@ -341,14 +357,15 @@ class Adversary:
 
 @dataclass(frozen=True)
 class Engine:
-    """How the work is done; it does not change what is computed.
+    """How the computation is run; it does not change the results.
 
     Attributes:
-        how: Way to train clients together; "auto": the fastest measured.
-        chunk: Number of clients trained together; 0: measured.
-        workers: Number of threads; 0: measured.
-        store: Where clients' state is kept; "auto": the first place with room.
-        state_dir: Folder for state on disk; "": inside the folder of the run.
+        how: Way to train several clients at the same time; "auto": the fastest
+            measured.
+        chunk: Number of clients trained together; 0: chosen by measurement.
+        workers: Number of threads; 0: chosen by measurement.
+        store: Place where clients' state is stored; "auto": the first place with room.
+        state_dir: Folder for client state on disk; "": inside the folder of the run.
         device: Device: auto (the fastest), cpu, cuda, cuda:N or mps.
     """
 
@@ -376,7 +393,7 @@ class Checkpoint:
 
     Attributes:
         every: Rounds between checkpoints; 0: by time, see `seconds`.
-        seconds: Seconds between checkpoints.
+        seconds: Seconds between checkpoints, if `every` is 0.
     """
 
     every: int = 0
@@ -391,7 +408,7 @@ class Output:
     """What a run writes to its folder in addition to the tables.
 
     Attributes:
-        personal: Whether the clients' own models are written.
+        personal: Whether the personal models are written.
         checkpoint: Whether checkpoints are written.
     """
 
@@ -405,7 +422,7 @@ def _part(name: str, **options: Any) -> Any:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A whole experiment; made by `from_dict`, it is complete and checked.
+    """A complete experiment; `reader.from_dict` makes one with every value checked.
 
     Attributes:
         seed: Seed of all randomness.
@@ -416,7 +433,7 @@ class Experiment:
         model: The model that is trained.
         train: How the shared model is trained.
         evaluate: When models are evaluated, and on which clients.
-        availability: Which clients are present, answer, and finish in time.
+        availability: Which clients are present, reply, and finish in time.
         solver: How a client trains the shared model.
         personalizer: How a client gets its own model.
         regularizer: Penalty that pulls a personal model towards the shared one.
@@ -427,7 +444,7 @@ class Experiment:
         filter: What the server does to the updates before it aggregates them.
         aggregator: How the server combines the updates.
         server: How the server moves the shared model.
-        engine: How the work is done; it does not change what is computed.
+        engine: How the computation is run; it does not change the results.
         checkpoint: How often a run is saved.
         output: What a run writes to its folder in addition to the tables.
         deployment: Sites of a real federation.

@@ -1,6 +1,6 @@
-"""An experiment file to start from: every key with what it means, made from the schema.
+"""A new experiment file with an explanation of every key, made from the schema.
 
-Keys that are set stand as they are; the others are comments that show the default.
+Keys that are set are written as they are. The others are comments with the default.
 """
 
 import inspect
@@ -23,7 +23,7 @@ _START: dict[str, Any] = {
     "personalizer": {},
     "adversary": {"fraction": 0.0},
 }
-"""What a new file sets beside the names of members."""
+"""Keys that a new file sets in addition to the names of members."""
 
 _NEEDED: dict[str, Any] = {
     "clients": 20,
@@ -32,15 +32,16 @@ _NEEDED: dict[str, Any] = {
     "every": 30,
     "target": "target.npy",
 }
-"""Values for options without a default; a `path` is named after its member."""
+"""Values for options without a default. The option `path` is not listed: its value is
+made of the kind and name of its member."""
 
 _HEAD = """\
 # An experiment of Troth. Train it with:  troth run FILE
-# What it would take, without training:   troth run FILE --dry-run
-# Keys behind a # have the value that they have when they are left out.
+# Estimate its cost, without training:    troth run FILE --dry-run
+# A key behind a # shows its default value.
 """
 _GRID = """
-# Every combination of these is a run of its own:
+# Every combination of these values is a separate run:
 # [grid]
 # personalizer = ["none", "local", { name = "ditto", lam = 0.1 }]
 # seed = [0, 1, 2]
@@ -52,8 +53,8 @@ def template(names: dict[str, str], settings: list[str], full: bool = False) -> 
 
     Args:
         names: section → the member to start with, such as {"model": "mlp"}.
-        settings: further keys, as `--set` takes them: "train.rounds=20".
-        full: write all sections; else those that most experiments set.
+        settings: further keys in the form of `--set`, such as "train.rounds=20".
+        full: whether to write all sections, or only those that most experiments set.
     """
     tree = {**_START, **{kind: _chosen(kind, name) for kind, name in names.items()}}
     if names.get("attack", "none") != "none":
@@ -68,7 +69,7 @@ def template(names: dict[str, str], settings: list[str], full: bool = False) -> 
 
 
 def _chosen(kind: str, name: str) -> dict[str, Any]:
-    """Return a member's table with a value for every option that it needs."""
+    """Return a member's table, with a value for every option without a default."""
     if name == "none" and kind in reader.MAY_BE_NONE:
         return {"name": name}
     known = lookup.options(lookup.find(kind, name)).values()
@@ -94,7 +95,7 @@ def _section(field: Field[Any], given: Any) -> Iterator[str]:
 
 
 def _several(kind: str, given: str | list[Any]) -> Iterator[str]:
-    """Yield the lines of a section that may be given several times, or never."""
+    """Yield the lines of a section that may occur several times, or never."""
     chosen = [given] if isinstance(given, str) else given
     tables = [{"name": one} if isinstance(one, str) else one for one in chosen]
     yield f"# Any of {', '.join(lookup.names(kind))}; each is a table:"
@@ -131,11 +132,11 @@ def _keys(section: Any, given: dict[str, Any]) -> Iterator[str]:
 def _line(
     key: str, given: dict[str, Any], default: Any, said: str, hint: Any = None
 ) -> str:
-    """Return a key with its description; a comment where it is not set."""
+    """Return a key with its description, commented out if the key is not set."""
     value = given.get(key, default)
     text = f"{key} = {toml.inline(value)}" if value is not None else f"{key} ="
     text = text if key in given else f"#{text}"
-    said = re.split(r"(?<=[^.])\.(?: |$)", said)[0]  # its first sentence
+    said = re.split(r"(?<=[^.])\.(?: |$)", said)[0]  # only the first sentence
     choices = [c for c in typing.get_args(hint) if typing.get_origin(hint) is Literal]
     if any(f"{choice}" not in said for choice in choices):
         said += f": {', '.join(map(repr, choices))}"

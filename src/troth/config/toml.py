@@ -1,6 +1,6 @@
-"""TOML text ⇄ plain dicts: reading with refusals that say where, and writing.
+"""TOML text ⇄ plain dicts: a reader with clear error messages, and a writer.
 
-Python reads TOML by itself but does not write it; `dumps` does, so that
+Python's library reads TOML but does not write it. `dumps` writes it such that
 `tomllib.loads(dumps(tree)) == tree`.
 """
 
@@ -47,7 +47,7 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def parse(text: str, where: str) -> dict[str, Any]:
-    """Read the tables of a TOML text; `where` is what a refusal calls it."""
+    """Read the tables of a TOML text; `where` names the text in a refusal."""
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -61,7 +61,7 @@ def parse(text: str, where: str) -> dict[str, Any]:
 
 
 def _place(message: str, text: str) -> tuple[str, str]:
-    """Split the message of tomllib into what is wrong, and where."""
+    """Split an error message of tomllib into what is wrong, and where."""
     reason, _, at = message.partition(" (at ")
     found = re.match(r"line (\d+), column (\d+)", at)
     if found:
@@ -80,7 +80,7 @@ def dumps(tree: dict[str, Any]) -> str:
 
 
 def _lines(table: dict[str, Any], path: str, header: str) -> Iterator[str]:
-    """Yield the lines of a table: its own values first, then the tables in it."""
+    """Yield the lines of a table: its own values first, then its nested tables."""
     given = {k: v for k, v in table.items() if v is not None}
     nested = {k: v for k, v in given.items() if isinstance(v, dict) or _tables(v)}
     own = [f"{key(k)} = {inline(v)}" for k, v in given.items() if k not in nested]
@@ -105,7 +105,7 @@ def _tables(value: Any) -> bool:
 
 
 def key(name: Any) -> str:
-    """Write a key: quoted where it is not letters, digits, - and _."""
+    """Write a key, in quotes unless it consists of A-Z, a-z, 0-9, - and _ only."""
     if not isinstance(name, str):
         raise Refusal(f"the key {name!r} cannot be written as TOML: a key is a text")
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
@@ -136,12 +136,12 @@ def inline(value: Any) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text is valid Unicode: a shell may pass on any bytes."""
+    """Return whether a text is valid Unicode; a shell may pass on arbitrary bytes."""
     return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _text(value: str) -> str:
-    """Quote a string, escaped as in JSON; TOML forbids one character more."""
+    """Quote a string with the escapes of JSON; TOML forbids one more character, DEL."""
     if not is_unicode(value):
         raise Refusal(f"the text {value!r} cannot be written: it is not valid Unicode")
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,8 +1,10 @@
-"""Data on their way to the clients, in this order.
+"""The way of the data to the clients, in this order.
 
-`load` finds a data set (`datasets`), partitions it into clients (`partitions`) and
-splits each client into training, validation and test (`split`, `leakage`); `corrupt`
-changes labels and inputs (`corruptions`); `preprocess` standardizes features
-(`features`) and puts the result on the device. `user_files` reads what a user brings;
-`catalogue` says which data sets are here.
+- `load` reads a data set (`datasets`) and partitions it into clients (`partitions`).
+- `split` divides each client's examples into training, validation and test data, and
+  `leakage` checks the result.
+- `corrupt` changes the labels and inputs of malicious clients (`corruptions`).
+- `preprocess` standardizes features (`features`) and moves the result to the device.
+
+`user_files` reads a user's own data, and `catalogue` lists the available data sets.
 """

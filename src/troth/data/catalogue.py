@@ -1,4 +1,4 @@
-"""Which data sets there are, which of them are here, and what is in them."""
+"""The available data sets: where their files are, and what they contain."""
 
 import inspect
 from collections.abc import Sequence
@@ -15,22 +15,22 @@ from troth.data.datasets._files import Source
 from troth.types import Arrays, Refusal
 
 CLIENTS = 10
-"""Among how many a data set without owners is dealt to be shown."""
+"""Number of clients among which a data set without owners is shown."""
 
 
 class Entry(NamedTuple):
     """What is known of a data set without reading it."""
 
     about: lookup.About
-    kind: Literal["files", "made", "yours"]  # published files, drawn here, the user's
+    kind: Literal["files", "made", "yours"]  # published, generated, or the user's
     source: Source | None
     place: Path | None  # the folder that holds it
-    size: int  # bytes that it takes there
-    looked: list[Path]
+    size: int  # bytes of its files in that folder
+    looked: list[Path]  # folders that were searched
 
 
 def entry(name: str, data_dir: str | None = None) -> Entry:
-    """Look for one data set."""
+    """Return the catalogue entry of one data set."""
     function = lookup.find("data", name)
     about = lookup.about("data", name)
     source = getattr(inspect.getmodule(function), "SOURCE", None)
@@ -44,12 +44,12 @@ def entry(name: str, data_dir: str | None = None) -> Entry:
 
 
 def entries(data_dir: str | None = None) -> list[Entry]:
-    """Look for every data set."""
+    """Return the catalogue entries of all data sets."""
     return [entry(name, data_dir) for name in lookup.names("data")]
 
 
 def taken(source: Source, place: Path) -> int:
-    """Count the bytes on disk: of a folder of its own, else of its files."""
+    """Count the bytes on disk of a data set's own folder, or else of its files."""
     own = place.name == source.folder
     paths = (
         p for file in (["**/*"] if own else source.files) for p in place.glob(file)
@@ -58,24 +58,24 @@ def taken(source: Source, place: Path) -> int:
 
 
 def files(source: Source, place: Path) -> list[tuple[str, int]]:
-    """List the files that must be there, with their bytes; patterns written out."""
+    """List the required files, with patterns expanded, and their sizes in bytes."""
     paths = [path for file in source.files for path in _files.there(place, file)]
     return [(str(path.relative_to(place)), path.stat().st_size) for path in paths]
 
 
 def check(source: Source, place: Path) -> dict[str, str]:
-    """Check every file that has a published digest: file → what is wrong, or "".
+    """Check every file that has a published digest; return file → error, or "".
 
-    Files of which no digest is published are left out: nothing can be said of them.
+    Files without a published digest cannot be checked and are left out.
     """
     return {file: _files.wrong(source, place, file) for file in source.digests}
 
 
 def get(name: str, data_dir: str | None = None) -> Path:
-    """Download a data set, into `data_dir` or else the user's cache.
+    """Download a data set into `data_dir`, or else into the user's cache.
 
-    What is damaged is got anew. Without `data_dir`, a set that is whole in any place is
-    not got again.
+    Damaged files are downloaded again. Without `data_dir`, a data set that is complete
+    in any folder is not downloaded.
     """
     _, _, source, place, *_ = entry(name, data_dir)
     if source is None:
@@ -87,12 +87,12 @@ def get(name: str, data_dir: str | None = None) -> Path:
 
 
 class Dealt(NamedTuple):
-    """A data set, and who holds what of it."""
+    """A data set, and which client holds which examples."""
 
     name: str
     arrays: Arrays
-    clients: list[np.ndarray]  # the examples of each
-    partition: str  # its name
+    clients: list[np.ndarray]  # the rows of each client
+    partition: str  # name of the partition
 
 
 def deal(
@@ -101,15 +101,17 @@ def deal(
     experiment: str | Path | None = None,
     data_dir: str | None = None,
 ) -> Dealt:
-    """Partition a data set: its examples, and who holds them.
+    """Load a data set and partition it among clients, to show it.
+
+    Without an experiment, and unless a setting names a partition, each owner is a
+    client. Data without owners are divided equally among ten clients.
 
     Args:
-        name: of the data set; None is that of the experiment.
-        settings: changes such as "data.path=mine.npz".
-        experiment: a file whose data and partition are taken, those of its first run;
-            without one, and unless a setting names a partition, each owner is a client,
-            or ten clients have equal shares where nothing is owned.
-        data_dir: where data sets are looked for first.
+        name: Name of the data set; `None` is the data set of the experiment.
+        settings: Changes such as "data.path=mine.npz".
+        experiment: File whose data set and partition are used; of a grid, the first
+            run.
+        data_dir: Folder that is searched first for data sets.
     """
     own = {"data": {"name": name}} if experiment is None else reader.read(experiment)
     tree = reader.override(own, list(settings))
@@ -120,7 +122,7 @@ def deal(
             "out, or give another experiment"
         )
     load = lookup.find("data", e.data.name)
-    whole = lookup.beside(load, "dealt") is not None  # it is nothing until dealt
+    whole = lookup.beside(load, "dealt") is not None  # needs clients to exist
     if experiment is not None or "partition" in tree or whole:
         arrays, shards, _ = supply.deal(e, data_dir)
         held = [np.concatenate(parts) for parts in zip(*shards[:3], strict=True)]

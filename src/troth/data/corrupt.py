@@ -1,7 +1,7 @@
-"""What malicious clients do to their training data, and what they are after.
+"""What malicious clients do to their training data, and the goal of the corruption.
 
-A corruption gets those clean examples of one client that were chosen; what it gives
-back is checked, for it may be anyone's.
+A corruption receives the chosen clean examples of one client. Its result is checked,
+because a corruption may be a user's own function.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,26 +25,29 @@ class Corruption(NamedTuple):
     corrupt: Callable[..., tuple[Tensor, Tensor]]  # x, y, key, seat, seats → x, y
     classes: int  # 0: regression
     name: str = "corrupt"
-    share: float = 1.0  # of the client's examples, rounded up
-    redraw: bool = False  # every round anew; else once
-    seats: Mapping[int, int] = MappingProxyType({})  # malicious client → its number
+    share: float = 1.0  # share of the client's examples, rounded up
+    redraw: bool = False  # True: anew in every round; False: once
+    seats: Mapping[int, int] = MappingProxyType({})  # malicious client → its index
 
 
 class Poisoned(NamedTuple):
-    """What one malicious client has made of its examples."""
+    """The examples that one malicious client has corrupted."""
 
-    chosen: Tensor  # [k] which of them
-    x: Tensor | None  # [k', …] what stands in their place; None: as they were
-    y: Tensor  # [k', …]; shares of the classes too where the data have labels
+    chosen: Tensor  # [k] indices of the examples that are replaced
+    x: Tensor | None  # [k', …] new inputs; None: unchanged
+    y: Tensor  # [k', …] new labels, possibly soft
 
 
 def corruption(
     part: CorruptionPart, arrays: Arrays, hostile: np.ndarray | None = None
 ) -> Corruption | None:
-    """Return what the experiment says that malicious clients do to their data.
+    """Return the corruption that the experiment names, or `None`.
 
-    `hostile` [n] is who they are, for corruptions that share something out among them;
-    None: each is the only one.
+    Args:
+        part: the experiment's section `corruption`.
+        arrays: the data set.
+        hostile: [n] mask of the malicious clients, for corruptions that divide
+            something among them. `None`: each malicious client counts as the only one.
     """
     if part.name == "none":
         return None
@@ -69,7 +72,7 @@ def _pair(
     arrays: Arrays,
     given: dict[str, Any],
 ) -> tuple[Tensor, Tensor]:
-    """Call a function of a corruption's module, which must give two tensors."""
+    """Call a function of a corruption's module, which must return two tensors."""
     about = {"classes": arrays.classes, "scale": arrays.scale}
     made = lookup.call(function, options, **about, **given)
     kinds = [isinstance(v, Tensor) for v in made] if isinstance(made, tuple) else []
@@ -83,17 +86,18 @@ def _pair(
 
 
 def aims(part: CorruptionPart) -> Callable[..., Any] | None:
-    """Return the function `aim` of a corruption's module, where it has one."""
+    """Return the function `aim` of a corruption's module, if it has one."""
     if part.name == "none":
         return None
     return lookup.beside(lookup.find("corruption", part.name), "aim")
 
 
 def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:
-    """Return what a corruption is after, where its module has a function `aim`.
+    """Return the goal of a corruption, if its module has a function `aim`.
 
-    That takes x, y and by name `classes` and `scale`, and options of the corruption;
-    it gives what is shown and the label that is wanted, as `types.Aim` says.
+    The function `aim` takes x, y, and by name `classes`, `scale` and options of the
+    corruption. It returns the inputs that are shown to the model and the wanted labels,
+    as `types.Aim` describes.
     """
     function, who = aims(part), f"the aim of corruption '{part.name}'"
     if function is None:
@@ -123,7 +127,7 @@ def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:
 
 
 def tensors(arrays: Arrays, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return inputs and labels; bytes stay bytes, others take the precision."""
+    """Return inputs and labels as tensors; bytes stay bytes, others become `dtype`."""
     x = torch.from_numpy(np.ascontiguousarray(arrays.x))
     y = torch.from_numpy(np.ascontiguousarray(arrays.y))
     x = x if x.dtype == torch.uint8 else x.to(dtype)
@@ -135,9 +139,9 @@ def poison(
 ) -> Poisoned:
     """Corrupt the clean examples x and y of one client, for a round.
 
-    Seed, round (0 where it corrupts once) and client key its draws. With `redraw`,
-    inputs that change stand for all of its examples, since others are chosen in the
-    next round.
+    The seed, the round and the client determine the random numbers. The round is 0 if
+    the data are corrupted only once. With `redraw`, if inputs change, all examples of
+    the client are returned, because other examples are chosen in the next round.
     """
     who, m = torch.tensor(client), len(y)
     chosen = torch.arange(m)
@@ -170,7 +174,7 @@ def poison(
 def _check(
     how: Corruption, pair: tuple[Tensor, Tensor], given: Tensor, before: Tensor
 ) -> None:
-    """Refuse what no client could train on."""
+    """Refuse corrupted data on which no client could train."""
     x, y = pair
     shares = how.classes > 0 and before.dim() == 1 and labels.soft(y)
     shape = (how.classes,) if shares else before.shape[1:]

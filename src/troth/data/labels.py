@@ -1,41 +1,42 @@
-"""What y may be: a label, several of 0 and 1, or a share for each class.
+"""Kinds of targets y: one label, several labels of 0 and 1, soft labels, or numbers.
 
-Shares (soft labels) are a row of numbers for every example, as wide as there are
-classes: the probability of each. They occur in training data alone; where some client
-has them, the others' labels stand there as rows with a single 1.
+Soft labels give the probability of each class: one row of `classes` numbers per
+example. They occur only in training data. If any client has soft labels, the labels of
+all other clients become rows with a single 1.
 """
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-_CLOSE = 1e-5  # how far the shares of an example may be from 1 together
+_CLOSE = 1e-5  # tolerance of the sum of an example's soft labels
 
 
 def soft(y: Tensor) -> bool:
-    """Return whether y holds shares: rows of fractions, not whole labels."""
+    """Return whether y holds soft labels: rows of fractions."""
     return y.dim() == 2 and y.is_floating_point()
 
 
 def shares(y: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
-    """Return rows [m, classes] with a 1 for each label; shares stay as they are."""
+    """Return rows [m, classes] of probabilities; a plain label becomes a single 1."""
     return (y if soft(y) else one_hot(y, classes)).to(dtype)
 
 
 def likely(y: Tensor) -> Tensor:
-    """Return the label [m] with the largest share; other labels and targets stay."""
+    """Return the most probable class [m] of soft labels; keep other targets."""
     return y.argmax(dim=1) if soft(y) else y
 
 
 def right(outputs: Tensor, y: Tensor) -> Tensor:
-    """Return whether each example is predicted right; of several labels, the share.
+    """Return whether each example is classified correctly, [m] of 0 and 1.
 
-    As `scores` counts: one output is a margin, class 1 when > 0, and outputs that are
-    not finite are wrong.
+    If an example may have several labels, return the share of correct ones. As in
+    `scores`, a single output is a margin, which predicts class 1 if it is above 0.
+    Outputs that are not finite are wrong.
 
     Args:
-        outputs: [m, k] of a classifier.
-        y: [m] labels, [m, classes] shares, or [m, k] of 0 and 1.
+        outputs: [m, k] outputs of a classifier.
+        y: [m] labels, [m, classes] soft labels, or [m, k] labels of 0 and 1.
     """
     finite = outputs.isfinite().all(dim=1).to(outputs.dtype)
     if y.dim() == 2 and not soft(y):
@@ -47,7 +48,7 @@ def right(outputs: Tensor, y: Tensor) -> Tensor:
 
 
 def wrong(p: Tensor) -> str:
-    """Why rows are no probabilities, in words; nothing if they are."""
+    """Say why rows are not probabilities; return "" if they are."""
     bad = ~(p.isfinite() & (p >= 0)).all(dim=1)
     why = "holds a share that is negative, NaN or infinite"
     if not bool(bad.any()):

@@ -1,6 +1,6 @@
-"""What stands on both sides: examples, their copies and owners, in training and test.
+"""Leaks between training and test: shared examples, copies, owners and missing classes.
 
-Nothing is changed here: it is counted, written down, or refused.
+Nothing is changed here. Leaks are counted, recorded or refused.
 """
 
 import hashlib
@@ -16,15 +16,17 @@ _PARTS = ("training", "validation", "test")
 def examine(
     arrays: Arrays, shards: Shards, wish: Literal["allow", "record", "refuse"]
 ) -> dict[str, Any]:
-    """Look for classes that nobody trains on, and for leaks from training to test.
+    """Refuse classes that nobody trains on, and check for leaks from training to test.
 
-    Leaks are counted, and copies looked for, unless the `wish` is "allow"; with
-    "refuse" there may be none.
+    Args:
+        arrays: the data set.
+        shards: the rows of each part of each client.
+        wish: "allow" skips the search for copies, and "refuse" refuses any leak.
 
     Returns:
-        Facts: `leaked`, examples that one client trains or validates on and another
-        tests on; `duplicates` (unless allowed), examples that are tested on while
-        another example, the same in x and y, is trained or validated on.
+        Facts. `leaked` is the number of examples that one client trains or validates on
+        and another client tests on. `duplicates` (missing for "allow") is the number of
+        test examples that have a copy, with equal x and y, in training or validation.
     """
     check_classes(arrays, shards)
     learnt, tested = np.zeros((2, len(arrays.y)), bool)
@@ -48,7 +50,7 @@ def examine(
 
 
 def check_classes(arrays: Arrays, shards: Shards) -> None:
-    """Refuse a class that some client is tested on and none trains on."""
+    """Refuse a class that some client is tested on and no client trains on."""
     if not arrays.classes:
         return
     parts = np.concatenate(shards.train), np.unique(np.concatenate(shards.test))
@@ -67,25 +69,25 @@ def check_classes(arrays: Arrays, shards: Shards) -> None:
         )
         more = f" and {len(unseen) - 4} more" if len(unseen) > 4 else ""
         raise Refusal(
-            f"seen only in test, so that nobody can learn it: class {some}{more}; "
-            "leave these examples out, join the class to another, or have some in "
-            "training (by other marks, shares or seed)"
+            "found only in the test data, so that no client can learn it: class "
+            f"{some}{more}; leave these examples out, merge the class with another, or "
+            "move some to training (by other marks, shares or seed)"
         )
 
 
 def copies(arrays: Arrays, learnt: np.ndarray, tested: np.ndarray) -> np.ndarray:
-    """Find the rows tested on that have a copy, in x and y, among those trained on."""
+    """Return the test rows that have a copy, in x and y, among the rows trained on."""
     key, rows = keys(arrays), np.flatnonzero(tested)
     known = np.sort(key[learnt])
     first = np.searchsorted(known, key[rows], "left")
     last = np.searchsorted(known, key[rows], "right")
-    return rows[last - first > learnt[rows]]  # beside the row itself
+    return rows[last - first > learnt[rows]]  # not counting the row itself
 
 
 def keys(arrays: Arrays) -> np.ndarray:
-    """Return a 64-bit hash of every example, equal where x and y are: [m] int64.
+    """Return a 64-bit hash of every example, equal if x and y are equal: [m] int64.
 
-    Zeros of either sign are equal, and NaN is itself.
+    Zeros of either sign are equal, and NaN equals NaN.
     """
     digests = (  # adding 0 turns −0 into 0
         hashlib.blake2b((x + 0).tobytes() + (y + 0).tobytes(), digest_size=8).digest()
@@ -101,16 +103,23 @@ def owners(
     number: np.ndarray,
     given: bool,
 ) -> np.ndarray:
-    """Return the owner of each slot, where every owner must be in one part.
+    """Return the owner of each slot, if no owner is divided between parts.
 
-    `row`, `client` and `number` are those of `split.Held`. Parts are `given` by marks
-    of the data, or dealt, which takes two owners of every client.
+    Refuse data in which an owner belongs to two clients, or to two of the given parts.
+    If the parts are still to be drawn, refuse a client with fewer than two owners.
+
+    Args:
+        arrays: the data set.
+        row: as in `split.Held`.
+        client: as in `split.Held`.
+        number: as in `split.Held`.
+        given: whether the marks of the data decide the parts.
     """
     asked = "partition.split_by = 'owner' needs"
     if arrays.owner is None:
         raise Refusal(
-            f"{asked} data that say whose each example is and these do not: add an "
-            "owner to the data, or set it to 'example'"
+            f"{asked} data with an owner for each example, and these have none: add "
+            "owners to the data, or set it to 'example'"
         )
     owner: np.ndarray = arrays.owner[row]
     if divided := _divided(owner, client):
@@ -142,7 +151,7 @@ def owners(
 
 
 def _divided(owner: np.ndarray, by: np.ndarray) -> tuple[int, int, int] | None:
-    """Return the first owner that stands at two values, and these, or None."""
+    """Return the first owner with two values of `by`, and both values, or `None`."""
     order = np.lexsort((by, owner))
     owner, by = owner[order], by[order]
     cut = (owner[1:] == owner[:-1]) & (by[1:] != by[:-1])

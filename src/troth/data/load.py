@@ -1,4 +1,4 @@
-"""The data of an experiment, and who holds what of it."""
+"""The data of an experiment, and which client holds which examples."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,13 +11,13 @@ from troth.config.schema import Experiment
 from troth.data import leakage, preprocess, split
 from troth.types import Arrays, Refusal, Shards
 
-_MANY = 1000  # names of classes that a run still writes down
-_WIDE = 10_000  # names of features
+_MANY = 1000  # most class names that a run records
+_WIDE = 10_000  # most feature names that a run records
 _TAKEN = ("train", "valid", "test", "shared", "client", "malicious", "newcomer")
 
 
 def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
-    """Load and partition the data; the last are kept for the next run of a grid."""
+    """Load, partition and split the data; cache the result for a grid's next run."""
     missing = preprocess.active(e.features)
     path = {**(e.data.options.get("base_options") or {}), **e.data.options}.get("path")
     written = files.version(path) if isinstance(path, str) else ()
@@ -52,7 +52,7 @@ def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str
 def divided(
     e: Experiment, arrays: Arrays, lists: list[np.ndarray], least: int
 ) -> tuple[Shards, dict[str, Any]]:
-    """Split each client's examples; who has fewer than `least` takes no part."""
+    """Split each client's examples; clients with fewer than `least` are left out."""
     how = replace(e.partition, min_examples=least)
     return split.split(arrays, lists, e.seed, how, preprocess.active(e.features))
 
@@ -60,10 +60,11 @@ def divided(
 def _after(
     find: Callable[..., Any], e: Experiment, arrays: Arrays, shards: Shards
 ) -> tuple[Arrays, Shards]:
-    """Return what a data set makes of itself once it has been dealt, if anything.
+    """Apply the data set's own function `dealt`, if it has one, to the split data.
 
-    A function `dealt` of its module takes `arrays`, `shards`, `seed` and options of the
-    data set, and gives other arrays and shards.
+    If the module of a data set defines `dealt`, the function receives `arrays`,
+    `shards`, `seed` and those options of the data set that it names. It returns new
+    arrays and shards.
     """
     function = lookup.beside(find, "dealt")
     if function is None:

@@ -1,4 +1,4 @@
-"""Everything the clients hold, on the device, as their features are prepared."""
+"""All clients' data as tensors on the device, with prepared features."""
 
 import math
 from typing import Any, NamedTuple
@@ -16,26 +16,28 @@ from troth.types import Arrays, Data, Refusal, Shards, Split, Statistics
 
 
 class Raw(NamedTuple):
-    """What the clients hold, before anything is laid out or prepared."""
+    """The clients' data before they are turned into tensors and prepared."""
 
     arrays: Arrays
     shards: Shards
-    dtype: torch.dtype  # of the model
+    dtype: torch.dtype  # dtype of the model
     device: torch.device
-    hostile: np.ndarray  # [n] who corrupts its data
-    how: Corruption | None  # what these do
-    seed: int  # keys their draws
+    hostile: np.ndarray  # [n] whether the client is malicious
+    how: Corruption | None  # what malicious clients do to their data
+    seed: int  # seed of the corruption
 
 
 def as_tensors(raw: Raw) -> Data:
-    """Lay everything out; malicious clients have poisoned their training data already.
+    """Convert all clients' data to tensors, and corrupt the data of malicious clients.
 
-    Bytes stay bytes; other numbers take the precision of the model. Poisoned labels
-    live beside the example's number, poisoned inputs as further rows, so the data of
-    benign clients are never touched. Where a client makes another number of examples
-    of those that were chosen, they follow those that were not. Where one has fractions
-    among bytes, all inputs are held in the precision of the model, with the values
-    that they had; where one has shares of the classes, all training labels are rows.
+    Bytes stay bytes, and other numbers take the dtype of the model. Poisoned labels are
+    stored per slot, and poisoned inputs as further rows of x. The data of benign
+    clients are therefore never changed. If a corruption returns another number of
+    examples than were chosen, the new examples follow those that were not chosen.
+
+    If a corruption gives fractions in a data set of bytes, all inputs are converted to
+    the dtype of the model, and no value changes. If it gives soft labels, all training
+    labels become rows [classes].
     """
     shards, marks = raw.shards, raw.arrays.group
     x, y = corrupt.tensors(raw.arrays, raw.dtype)
@@ -49,7 +51,7 @@ def as_tensors(raw: Raw) -> Data:
 
 
 def _placed(data: Data, device: torch.device, dtype: torch.dtype | None = None) -> Data:
-    """Move the data to a device; with a dtype, fractional labels take it."""
+    """Move the data to a device, and convert float labels to `dtype` if it is given."""
 
     def moved(split: Split) -> Split:
         fractional = dtype and split.y.is_floating_point()
@@ -75,8 +77,8 @@ def _split(row: Tensor, y: Tensor, sizes: list[int]) -> Split:
 def _corrupted(data: Data, raw: Raw, how: Corruption) -> Data:
     """Return the data with poisoned inputs as further rows.
 
-    A poisoned input has the group of the example that it stands for; where their
-    number differs, that of the client's first.
+    A poisoned input belongs to the group of the example that it replaces. If the number
+    of examples changes, it belongs to the group of the client's first chosen example.
     """
     train, x = data.train, [data.x]
     row, y = (list(torch.split(v, train.size.tolist())) for v in train[:2])
@@ -113,18 +115,19 @@ def _corrupted(data: Data, raw: Raw, how: Corruption) -> Data:
 
 
 class Redraw:
-    """Corrupt clean data anew, before each round that malicious clients train in.
+    """Corrupt clean data anew, before each round in which malicious clients train.
 
-    Writes into the data in place, where nobody but the client itself reads. What a
-    client has follows from the round alone, so that a resumed run has the same. Draws
-    are on the host, so that they are the same whatever device the data are on.
+    The corrupted data are written in place, where only the malicious client reads. They
+    depend on the round and not on earlier rounds, so that a resumed run has the same
+    data. Random numbers are drawn on the host, so that they do not depend on the
+    device.
     """
 
     def __init__(self, raw: Raw, data: Data, prepared: bool = False) -> None:
         assert raw.how is not None
         x, y = corrupt.tensors(raw.arrays, raw.dtype)
         self._how, self._seed, self._data = raw.how, raw.seed, data
-        # Clean inputs and labels, slots, and rows for inputs, where they change.
+        # Per client: clean inputs and labels, slots, and rows of inputs that change.
         self._held: dict[int, tuple[Tensor, Tensor, slice, Tensor | None]] = {}
         for k in map(int, np.flatnonzero(raw.hostile)):
             own = torch.from_numpy(raw.shards.train[k].astype(np.int64))
@@ -135,7 +138,7 @@ class Redraw:
             self._held[k] = x[own], y[own], slots, None if fixed else row
 
     def __call__(self, round_: int, ids: np.ndarray) -> None:
-        """Poison the training data of the malicious ones among these clients."""
+        """Poison the training data of the malicious clients among `ids`."""
         for k in map(int, ids):
             if k in self._held and len(self._held[k][1]):
                 self._redraw(round_, k)
@@ -166,33 +169,33 @@ class Redraw:
             )
 
 
-_NUMBERS = 1 << 21  # prepared at a time: 16 MB in float64
+_NUMBERS = 1 << 21  # numbers prepared at a time: 16 MB in float64
 
 
 class Prepared(NamedTuple):
-    """How the inputs were prepared, and how often a value was filled in."""
+    """The statistics that prepared the inputs, and the number of imputed values."""
 
     statistics: Statistics
-    imputed: np.ndarray  # [n, ...] over all examples of a client
+    imputed: np.ndarray  # [n, ...] number of values filled in, over all examples
 
     def facts(self) -> dict[str, Any]:
-        """For the record: values filled in, and features without spread."""
+        """Return how many values were imputed, and how many features are constant."""
         constant = int(self.statistics.constant.sum())
         return {"imputed": int(self.imputed.sum()), "constant": constant}
 
     def tensors(self) -> dict[str, Tensor]:
-        """For the file of a run."""
+        """Return the statistics as tensors, for the file of a run."""
         named = {**self.statistics._asdict(), "imputed": self.imputed}
         return {name: torch.from_numpy(values) for name, values in named.items()}
 
 
 def active(part: Part) -> bool:
-    """Return whether anything is fitted, so that values may be missing."""
+    """Return whether statistics are fitted, in which case values may be missing."""
     return part.name != "none"
 
 
 def check(e: Experiment, arrays: Arrays) -> None:
-    """Refuse what cannot be prepared, and what would be prepared twice."""
+    """Refuse inputs that cannot be prepared, or would be normalized twice."""
     if not active(e.features):
         return
     kind, name = e.model.normalize, e.features.name
@@ -203,8 +206,8 @@ def check(e: Experiment, arrays: Arrays) -> None:
         )
     if kind == "pixel" or (kind == "unit" and arrays.scale != 1):
         raise Refusal(
-            f"model.normalize = '{kind}' goes by the data as they are (scale "
-            f"{arrays.scale:g}), and features '{name}' changes them; set "
+            f"model.normalize = '{kind}' is for data before preparation (scale "
+            f"{arrays.scale:g}), and features '{name}' prepares them; set "
             "model.normalize = 'none', or features.name = 'none'"
         )
     if corrupt.aims(e.corruption) is not None:
@@ -220,17 +223,23 @@ def deal(
     newcomers: np.ndarray | None = None,
     fitted: Statistics | None = None,
 ) -> tuple[Data, Prepared | None, Redraw | None]:
-    """Lay everything out as `as_tensors` does, and prepare the inputs.
+    """Convert the data to tensors as `as_tensors` does, and prepare the inputs.
 
-    Malicious clients corrupt their raw data first; then every client fits on the
-    training data that it has, and its other data are prepared by what was fitted.
-    Fitted and prepared in float64. Statistics a client need rows of its own in `x` for
-    every example it holds; with those of all clients, rows stay as they were dealt.
+    Malicious clients corrupt their raw data first. Statistics are then fitted on the
+    clients' training data, and prepare all data. Fitting and preparing are done in
+    float64. If each client has its own statistics, every slot needs a separate row in
+    `x`. Otherwise, clients still share rows.
 
-    `part` is the experiment's `features`. `newcomers` take no part: nothing is fitted
-    on their data, but where each client fits by itself they do too. Inputs are prepared
-    by `fitted` where that was fitted before. The last value returned corrupts the data
-    anew in each round.
+    Args:
+        part: the experiment's section `features`.
+        raw: the clients' data.
+        newcomers: clients whose data are not used to fit shared statistics. If each
+            client fits its own statistics, newcomers do too.
+        fitted: statistics from an earlier fit, to be used instead of a new one.
+
+    Returns:
+        The data, how they were prepared (`None` if nothing is fitted), and the function
+        that corrupts the data anew in each round (`None` if there is none).
     """
     redrawn = raw.how is not None and raw.how.redraw
     if not active(part):
@@ -264,9 +273,10 @@ def deal(
 def _fit(
     part: Part, data: Data, names: tuple[str, ...], newcomers: np.ndarray
 ) -> Statistics:
-    """Return what the named member makes of the training data of the clients.
+    """Return the statistics that the named member fits to the clients' training data.
 
-    Where it makes one row per client, that of a newcomer is made of its own data alone.
+    If the member makes one row per client, the row of a newcomer is computed from the
+    newcomer's data alone.
     """
     rows = torch.split(data.train.row, data.train.size.tolist())
     each, shape = [data.x[mine].numpy() for mine in rows], data.x.shape[1:]
@@ -281,7 +291,7 @@ def _fit(
 
 
 def _made(part: Part, train: list[np.ndarray], names: tuple[str, ...]) -> Statistics:
-    """Return what the named member makes of some clients' training data."""
+    """Call the named member on some clients' training data, and check its result."""
     shape = train[0].shape[1:]
     function = lookup.find("features", part.name)
     made = lookup.call(function, part.options, train=train, names=names)
@@ -296,14 +306,14 @@ def _made(part: Part, train: list[np.ndarray], names: tuple[str, ...]) -> Statis
 
 
 def _blocks(data: Data, split: Split) -> list[tuple[Tensor, Tensor]]:
-    """Rows and owners of a split, in pieces of a size to work on."""
+    """Return the rows and clients of a split's slots, in pieces of limited size."""
     some = max(1, _NUMBERS // max(1, math.prod(data.x.shape[1:])))
     owner = torch.repeat_interleave(torch.arange(len(split.size)), split.size)
     return list(zip(*(torch.split(t, some) for t in (split.row, owner)), strict=True))
 
 
 def _missing(data: Data) -> np.ndarray:
-    """[n, ...] how many values of each feature each client lacks, in all its data."""
+    """Return the number of missing values of each client's features, [n, ...]."""
     shape = (len(data.train.size), *data.x.shape[1:])
     count = torch.zeros(shape, dtype=torch.int32)
     for split in (data.train, data.valid, data.test):
@@ -319,14 +329,14 @@ def _layer(statistics: Statistics, rows: Any = ...) -> layers.Features:
 
 
 def _alike(data: Data, statistics: Statistics, dtype: torch.dtype) -> Data:
-    """All rows by the same statistics."""
+    """Prepare all rows by the same statistics."""
     layer, some = _layer(statistics), max(1, _NUMBERS // max(1, statistics.mean.size))
     pieces = [layer(x).to(dtype) for x in torch.split(data.x, some)]
     return data._replace(x=torch.cat(pieces))
 
 
 def _apart(data: Data, statistics: Statistics, dtype: torch.dtype) -> Data:
-    """Every slot becomes a row, by the statistics of the slot's client."""
+    """Copy every slot to a separate row, prepared by the statistics of its client."""
     given = [data.train, data.valid, data.test, *data.tests.values()]
     rows: list[Tensor] = []
     splits, at = [], 0

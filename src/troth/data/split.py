@@ -1,4 +1,4 @@
-"""Each client's examples into training, validation and test."""
+"""The split of each client's examples into training, validation and test."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -20,14 +20,23 @@ def deal(
     parts: Fractions,
     seed: int,
 ) -> np.ndarray:
-    """Return TRAIN, VALID or TEST for every slot, at random, in these fractions.
+    """Assign TRAIN, VALID or TEST to every slot, at random, in these fractions.
 
-    Systematic sampling: a client's slots stand in a row, label by label, shuffled
-    within a label; test takes every so-many-th from a random start, then validation of
-    what is left. Sizes are exact, every slot has the same chance, and of every label
-    test gets its share rounded down or up; validation and training are off by less
-    than 2. All clients are dealt at once; only their draws are made one by one.
-    `client` says whose each slot is, 0 … n-1, ascending; client k draws by number[k].
+    This is systematic sampling. A client's slots are ordered by label, in random order
+    within a label. Every so-many-th slot from a random start becomes test data. Of the
+    remaining slots, validation data are chosen in the same way.
+
+    Sizes are exact, and every slot has the same probability. Of every label, test gets
+    its share rounded down or up. Validation and training deviate from their share by
+    less than 2. All clients are handled at once; only their random numbers are drawn
+    client by client.
+
+    Args:
+        label: [slots] label of each slot.
+        client: [slots] client of each slot, 0 … n-1, ascending.
+        number: [n] number of each client, which determines its random numbers.
+        parts: fractions of training, validation and test.
+        seed: the experiment's seed.
     """
     size = np.bincount(client, minlength=len(number))
     some, which = np.unique(size, return_inverse=True)
@@ -56,7 +65,7 @@ def deal(
 
 
 def pairs(client: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find where each (client, value) first stands, and which of them every slot is."""
+    """Return the first slot of each (client, value) pair, and every slot's pair."""
     _, value = np.unique(value, return_inverse=True)
     _, first, code = np.unique(
         client * (value.max(initial=0) + 1) + value,
@@ -67,9 +76,10 @@ def pairs(client: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _every(size: np.ndarray, count: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Of the clients' places, one client after the other, `count` at equal distances.
+    """Choose `count` equally spaced places of each client, as indices of all places.
 
-    A client of m places gives ⌊(i·m + begin) / count⌋ for i = 0 … count-1.
+    The places of the clients follow one another. Of a client with m places, the indices
+    ⌊(i·m + begin) / count⌋ for i = 0 … count-1 are chosen.
     """
     i = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     m, offset = np.repeat(size, count), np.repeat(np.cumsum(size) - size, count)
@@ -79,7 +89,10 @@ def _every(size: np.ndarray, count: np.ndarray, begin: np.ndarray) -> np.ndarray
 
 
 def sizes_of(m: int, parts: Fractions) -> list[int]:
-    """Size the parts by largest remainder; training, then test, at least 1."""
+    """Compute the sizes of the parts by the method of largest remainders.
+
+    Training comes first and test second in getting at least 1 example.
+    """
     exact = [fraction * m / sum(parts) for fraction in parts]
     sizes = [int(value + 1e-9) for value in exact]
     rest = sorted((TRAIN, TEST, VALID), key=lambda i: sizes[i] - exact[i])
@@ -93,11 +106,11 @@ def sizes_of(m: int, parts: Fractions) -> list[int]:
 
 
 class Held(NamedTuple):
-    """The slots of each client, one client after the other, in order of their row."""
+    """The slots of all clients, client by client, ordered by row within a client."""
 
-    row: np.ndarray  # [slots] int64
-    client: np.ndarray  # [slots] int64: 0 … n-1, ascending
-    number: np.ndarray  # [n] int64: the client's number before any was dropped
+    row: np.ndarray  # [slots] int64: row of the data set
+    client: np.ndarray  # [slots] int64: index of the client, 0 … n-1, ascending
+    number: np.ndarray  # [n] int64: number of the client before any was dropped
 
 
 def split(
@@ -107,24 +120,25 @@ def split(
     how: PartitionPart,
     missing: bool = False,
 ) -> tuple[Shards, dict[str, Any]]:
-    """Split what each client holds into training, validation and test.
+    """Split the examples of each client into training, validation and test.
 
-    A client's split depends on the seed, its number and its own examples, not on the
-    other clients. The parts are as near the fractions as whole numbers can be, and each
-    gets its share of every label (see `deal`), unless an example may have several.
-    With fractions, 2 examples are enough: one to train and one to test on.
+    A client's split depends on the seed, its number and its examples, not on other
+    clients. The sizes are as close to the fractions as whole numbers can be. Each part
+    gets its share of every label (see `deal`), unless an example may have several
+    labels. With fractions, 2 examples are enough: one to train and one to test on.
 
     Args:
-        arrays: the data; NaN and infinity in it are refused.
-        lists: the rows that each client holds, as a partition gives them.
+        arrays: the data set; NaN and infinity in it are refused.
+        lists: the rows of each client, as a partition returns them.
         seed: the experiment's seed.
-        how: the experiment's `partition`, whose keys its docstring describes.
-        missing: whether NaN in x stands for a value to be filled in later.
+        how: the experiment's section `partition`.
+        missing: whether NaN in x is allowed, as a value to be filled in later.
 
     Returns:
-        The rows of each part of each client, and facts: `clients`, how many; `dropped`,
-        numbers (as in lists) of those dropped; `repeated`, places filled with an
-        example that another client holds too; `unused`, examples that no client holds.
+        The rows of each part of each client, and facts. `clients` is the number of
+        clients. `dropped` lists the numbers (as in `lists`) of clients with too few
+        examples. `repeated` counts the slots whose example another slot holds too.
+        `unused` counts the examples that no client holds.
     """
     _check_data(arrays, missing)
     if how.split == "given":
@@ -146,14 +160,14 @@ def split(
 
 
 def _cut(rows: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
-    """One list per client, views of one array: a million of them are 0.1 GB."""
+    """Return one array of rows per client, as views: a million of them take 0.1 GB."""
     ends = np.cumsum(size)
     starts = (ends - size).tolist()
     return [rows[i:j] for i, j in zip(starts, ends.tolist(), strict=True)]
 
 
 def _hold(m: int, lists: Sequence[np.ndarray], min_examples: int) -> Held:
-    """Return the rows of every client that is not dropped."""
+    """Return the slots of every client that is not dropped."""
     size = np.fromiter(map(len, lists), np.int64, len(lists))
     if (most := int(size.max(initial=0))) < max(min_examples, 1):
         raise Refusal(
@@ -180,7 +194,7 @@ def _hold(m: int, lists: Sequence[np.ndarray], min_examples: int) -> Held:
 
 
 def _parts(arrays: Arrays, held: Held, seed: int, how: PartitionPart) -> np.ndarray:
-    """TRAIN, VALID or TEST for every slot."""
+    """Return TRAIN, VALID or TEST for every slot."""
     given = how.split == "given"
     owner = leakage.owners(arrays, *held, given) if how.split_by == "owner" else None
     part = np.full(len(held.row), TRAIN, np.int8)
@@ -192,7 +206,7 @@ def _parts(arrays: Arrays, held: Held, seed: int, how: PartitionPart) -> np.ndar
         parts = (1 - how.valid, how.valid, 0.0)
     else:
         parts = (float(how.split[0]), float(how.split[1]), float(how.split[2]))
-    at = np.flatnonzero(part == TRAIN)  # with fractions, all
+    at = np.flatnonzero(part == TRAIN)  # all slots, if the parts are fractions
     client = held.client[at]
     if owner is None:
         plain = arrays.classes > 0 and arrays.y.ndim == 1
@@ -260,7 +274,7 @@ def _check_given(arrays: Arrays, valid: float) -> None:
 
 
 def _check_sizes(held: Held, train: np.ndarray, test: np.ndarray, given: bool) -> None:
-    """Refuse clients that cannot train or cannot be tested."""
+    """Refuse clients without training or test data."""
     size = np.bincount(held.client, minlength=len(held.number))
     bad = np.flatnonzero((train == 0) | (test == 0))
     if not len(bad):
@@ -295,10 +309,13 @@ def set_apart(
 ) -> Shards:
     """Make a test set of the conflicting examples, those of `group` 1.
 
-    Wang et al. 2021, Appendix A. "copied": those of a client's test data are its second
-    test set too (CelebA_R). "held_out": of a client's training, validation and test
-    data each, only so many stay that the share of aligned ones is at least
-    `correlation` (1: none); all others are its second test set (CelebA_S).
+    Both variants are from Wang et al. 2021, Appendix A:
+
+    - "copied": the conflicting examples of a client's test data are also its second
+      test set (CelebA_R).
+    - "held_out": from each of a client's parts, conflicting examples are removed until
+      the share of aligned ones is at least `correlation` (1 removes all). The removed
+      examples are the client's second test set (CelebA_S).
     """
     if how == "none":
         return shards
@@ -318,7 +335,7 @@ def set_apart(
 
 
 def _checked(group: np.ndarray | None, how: str) -> np.ndarray:
-    """Return the group of every example, 0 or 1."""
+    """Return the group of every example, and refuse groups other than 0 and 1."""
     asked = f"partition.conflicting = '{how}' needs"
     if group is None:
         raise Refusal(

@@ -1,4 +1,4 @@
-"""What a newcomer or a site brings: its examples, checked against what a run knows."""
+"""The examples of a newcomer or a site, checked against a run's data format."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,16 @@ from troth.data.datasets._table import MISSING, TRUTH, Column, listed, number, s
 from troth.types import Arrays, Refusal
 
 Examples = str | Path | Mapping[str, Any]
-"""An .npz file, or its arrays by name: x, y, and where they are marked split, group."""
+"""An .npz file, or its arrays by name: x, y, and optionally split and group."""
 
 
 def read(e: Experiment, data: Examples) -> Arrays:
     """Read a newcomer's examples in the units, classes and shape of an experiment.
 
-    Labels are the run's numbers, or its names where it has names; with two classes also
-    −1 and 1. A newcomer need not have an example of every class. The experiment is a
-    resolved one, of which nothing may have run yet.
+    Labels are the run's numbers of the classes, or their names if the run has names.
+    With two classes, −1 and 1 are also accepted. A newcomer need not have an example of
+    every class. The experiment must be a resolved one. It may be one that has not run
+    yet.
     """
     facts = e.resolved
     if isinstance(data, Mapping):
@@ -45,19 +46,19 @@ def read(e: Experiment, data: Examples) -> Arrays:
 
 
 def _targets(where: str, y: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
-    """Targets, or labels that the run knows."""
+    """Return targets of a regression, or labels that the run knows."""
     classes, several = facts["classes"], bool(facts.get("multi_label"))
     labels = list(facts.get("labels", []))
     if y.dtype.kind in "SU" and labels:
         y = _numbered(where, y.astype(str), labels)
     if classes == 2 and not several and y.dtype.kind == "i" and not (y == 0).any():
-        y = np.where(y == -1, 0, y)  # as data have it
+        y = np.where(y == -1, 0, y)  # labels −1 and 1, as many data sets have them
     _arrays.check_labels(where, "this run", y, classes, several)
     return y.astype(np.int64 if classes else np.float64)
 
 
 def _numbered(where: str, y: np.ndarray, labels: list[str]) -> np.ndarray:
-    """Names of classes as numbers."""
+    """Replace names of classes by their numbers."""
     strange = sorted({*y.ravel().tolist()} - {*labels})
     if strange:
         raise Refusal(
@@ -69,7 +70,7 @@ def _numbered(where: str, y: np.ndarray, labels: list[str]) -> np.ndarray:
 
 
 def fits(e: Experiment, x: np.ndarray) -> None:
-    """Refuse inputs that the models of a resolved experiment do not take."""
+    """Refuse inputs that the models of a resolved experiment do not accept."""
     shape = tuple(e.resolved["shape"])
     if x.shape[1:] != shape:
         raise Refusal(
@@ -91,7 +92,8 @@ ENDINGS = (".csv", ".csv.gz")
 def examples(e: Experiment, path: str) -> dict[str, np.ndarray]:
     """Return the arrays x and y of a CSV file, whose first line names the columns.
 
-    The experiment says by `deployment.features`, `label` and `labels` what they are.
+    The keys `features`, `label` and `labels` of the section `deployment` describe the
+    columns.
     """
     own = e.deployment
     if not own.features or not own.label:
@@ -106,7 +108,7 @@ def examples(e: Experiment, path: str) -> dict[str, np.ndarray]:
 
 
 def _labels(path: str, label: str, names: list[str]) -> np.ndarray:
-    """Return what is to be predicted: names of classes, or numbers."""
+    """Return the column to predict: names of classes, or numbers."""
 
     def plan(header: list[str]) -> dict[str, list[str]]:
         if label not in header:
@@ -134,13 +136,19 @@ def _labels(path: str, label: str, names: list[str]) -> np.ndarray:
 def encode(
     path: Path, features: Sequence[str], options: Mapping[str, Any], *, gaps: bool
 ) -> np.ndarray:
-    """Return the inputs x [m, features] in float32, feature by feature as it is called.
+    """Return the inputs x [m, features] in float32, encoded by the features' names.
 
-    "age" is the number in column `age` (true and false are 1 and 0), NaN where it is
-    missing; "sex=f" is 1 where column `sex` holds `f`, else 0. So a category that was
-    not trained on, like a missing one, is 0 in all features of its column. Columns that
-    are no features need not be there and are not looked at; order does not matter.
-    `options` are those of the data trained on; with `gaps` numbers may be missing.
+    The feature "age" is the number in the column `age`, where true and false are 1 and
+    0. It is NaN if it is missing. The feature "sex=f" is 1 if the column `sex` holds
+    `f`, and 0 otherwise. A category that was not in the training data is therefore 0 in
+    all features of its column, as is a missing one. Other columns are ignored, and the
+    order of columns does not matter.
+
+    Args:
+        path: the CSV file.
+        features: names of the features, in order.
+        options: options of the data set that the run was trained on.
+        gaps: whether numbers may be missing.
     """
     label = options.get("label", [])
     labels = [label] if isinstance(label, str) else label
@@ -166,7 +174,7 @@ def encode(
 
 
 def _source(path: Path, header: Counter[str], feature: str) -> tuple[str, str | None]:
-    """Return a feature's column, and its category or None; both may hold a "="."""
+    """Return a feature's column, and its category or `None`; both may hold a "="."""
     parts = feature.split("=")
     cuts = [("=".join(parts[:i]), "=".join(parts[i:])) for i in range(1, len(parts))]
     ways: list[tuple[str, str | None]] = [*cuts, (feature, None)]
@@ -187,11 +195,11 @@ def _source(path: Path, header: Counter[str], feature: str) -> tuple[str, str | 
 
 
 def _numbers(column: Column, gaps: bool) -> np.ndarray:
-    """Return a column [m] of numbers or truths, NaN where it is missing."""
+    """Return a column [m] of numbers or of true and false; missing values are NaN."""
     short = _table.float32([TRUTH.get(t.lower(), number(t)) for t in column.texts])
     if (bad := ~np.isfinite(short[:-1])).any():
         raise Refusal(
-            f"{column.holds(int(bad.argmax()))}, and this run takes a finite number "
+            f"{column.holds(int(bad.argmax()))}, and this run needs a finite number "
             "there: correct it"
         )
     if not gaps:

@@ -1,7 +1,7 @@
-"""The same federation between real machines.
+"""Run the federation of an experiment between real machines.
 
-`site` does a client's work on its own data, `server` runs the rounds, `protocol` checks
-what arrives, `state` keeps what must survive a restart, `log` records rounds,
-`processes` starts what ends with it. Only `flower` knows Flower, which carries the
-messages.
+`site` does a client's work on the site's own data. `server` holds the shared model and
+combines updates. `protocol` checks the replies of sites. `state` stores a site's
+personal state on disk. `log` records rounds. `processes` starts child processes that
+end with this process. Only `flower` uses Flower, the library that carries the messages.
 """

@@ -1,4 +1,4 @@
-"""What a server records: one line per round, and the files of a finished run."""
+"""Record what happens at the server: one line per round, and the final files."""
 
 import math
 from collections.abc import Mapping
@@ -23,7 +23,16 @@ def noted(
     served: Served,
     far: Mapping[int, float],
 ) -> dict[str, Any]:
-    """Make the line of `rounds.jsonl` of the round that is just over."""
+    """Return the line of `rounds.jsonl` for the round that has just ended.
+
+    Args:
+        hub: The server's state, after the round.
+        asked: Clients that were selected.
+        answers: Counted replies, by client.
+        refused: Reasons of refused replies, by site name.
+        served: What the rules did with the updates.
+        far: Relative distance of each site's update from the aggregate, by client.
+    """
     names = hub.names
     distance = {names[k]: v for k, v in sorted(far.items(), key=lambda kv: -kv[1])}
     absent = [k for k in asked if k not in answers and names[k] not in refused]
@@ -41,27 +50,28 @@ def noted(
     if served.why:
         line["why"] = served.why
     cards = {k: a.card for k, a in answers.items() if a.card}
-    if cards:  # of what the round began with
+    if cards:  # they score the models that the round began with
         line["evaluation"] = {"round": hub.round - 2, **summarized(cards)}
     return line
 
 
 def spoken(hub: Hub, line: Mapping[str, Any]) -> str:
-    """Write that line for people."""
+    """Write the line of a round, as `noted` returns it, as text for people."""
     names, distance = hub.names, line["distance"]
     text = f"round {hub.round} of {hub.rounds}: {len(distance)} replies"
-    text += f", farthest {next(iter(distance))}" if distance else ""
+    text += f", {next(iter(distance))} farthest from the aggregate" if distance else ""
     found = line.get("evaluation", {}).get("personal", {})
     for key in ("accuracy_weighted", "error_weighted"):
-        text += f", {key[:-9]} before {found[key]:.3f}" if key in found else ""
+        text += f", {key[:-9]} at the start {found[key]:.3f}" if key in found else ""
     text += "".join(f"; {n} is not counted: {w}" for n, w in line["refused"].items())
     absent = ", ".join(names[k] for k in line["absent"])
-    text += f"; missing {absent}" if absent else ""
-    return text + (f"; the shared model stays: {line['why']}" if "why" in line else "")
+    text += f"; no reply from {absent}" if absent else ""
+    why = f"; the shared model does not change: {line.get('why')}"
+    return text + (why if "why" in line else "")
 
 
 def summarized(cards: Mapping[int, Card]) -> dict[str, Any]:
-    """Summarize the numbers of all sites, of own models and of the shared one."""
+    """Summarize the scores of all sites' personal models and of the shared model."""
     table = _table(cards)
     size = table.pop("test")
     found: dict[str, dict[str, np.ndarray]] = {"personal": {}, "shared": {}}
@@ -74,14 +84,20 @@ def summarized(cards: Mapping[int, Card]) -> dict[str, Any]:
 
 
 def _table(cards: Mapping[int, Card]) -> dict[str, np.ndarray]:
-    """Column → [sites], in the order of the clients."""
+    """Return the cards as columns, in the order of the clients.
+
+    A score that a card lacks is NaN.
+    """
     keys = sorted({key for card in cards.values() for key in card})
     order = [cards[k] for k in sorted(cards)]
     return {key: np.array([card.get(key, math.nan) for card in order]) for key in keys}
 
 
 def conclude(hub: Hub, path: Path, cards: Mapping[int, Card]) -> None:
-    """Write the files of a finished run; the summary last, since it says so."""
+    """Write the files of a finished run.
+
+    The summary is written last, because it marks the run as finished.
+    """
     ids = sorted(cards)
     names = [hub.names[k] for k in ids]
     columns: dict[str, Any] = {"client": np.array(ids), "name": names, **_table(cards)}

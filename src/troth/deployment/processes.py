@@ -1,4 +1,4 @@
-"""Processes that end with this one."""
+"""Start processes that end when this process ends."""
 
 import contextlib
 import ctypes
@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-_PATIENCE = 10.0  # seconds that a process has to end when it is told to
+_PATIENCE = 10.0  # seconds between asking a process to end and killing it
 
 
 @contextlib.contextmanager
@@ -19,13 +19,18 @@ def child(
     orphaned: signal.Signals = signal.SIGTERM,
     **how: Any,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that ends with the block, and on Linux if this one is killed.
+    """Start a child process that ends with the `with` block.
 
-    `environment` is what it has beside ours, `orphaned` the signal it gets when this
-    process is killed. Ctrl-C does not reach it.
+    On Linux the child also ends if this process is killed. Ctrl-C does not reach it.
+
+    Args:
+        command: Program and arguments.
+        environment: Variables to set in addition to those of this process.
+        orphaned: Signal that the child gets if this process is killed.
+        **how: Further arguments of `subprocess.Popen`.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: of threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: forks with threads
         made = subprocess.Popen(
             command,
             env={**os.environ, **environment},
@@ -44,8 +49,12 @@ def child(
 
 
 def _binding(orphaned: signal.Signals) -> Callable[[], None]:
-    """Return what a child does first; look all up before there is a second process."""
-    own = getattr(ctypes.CDLL(None), "prctl", None)  # Linux alone has it
+    """Return the function that the child runs first.
+
+    All names are resolved here, because the child should do as little as possible
+    between fork and exec.
+    """
+    own = getattr(ctypes.CDLL(None), "prctl", None)  # only Linux has prctl
 
     def bind() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

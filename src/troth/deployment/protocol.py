@@ -1,7 +1,7 @@
-"""What reaches a server from a site, checked before any rule sees it.
+"""Check the replies of sites before any rule of the server reads them.
 
-Nothing here trusts what it is given: a reply may be anybody's bytes. What does not fit
-is refused with a reason, and its numbers are never made into a tensor.
+A reply may hold arbitrary bytes, so nothing in it is trusted. A reply that does not fit
+is refused with a reason. A vector is read only if its type and its size are right.
 """
 
 import json
@@ -16,18 +16,18 @@ from torch import Tensor
 from troth.types import Refusal
 
 RAW = "troth.raw"
-"""How vectors travel: their numbers one after another, little-endian, no header."""
+"""Format of vectors in messages: the numbers in order, little-endian, no header."""
 
 _KINDS = {torch.float32: "float32", torch.float64: "float64"}
 _KEYS = {"round", "run", "name", "size", "loss", "card"}
 _CARD = 100_000  # characters
 
 Card = dict[str, float]
-"""The numbers that a site reports of its models."""
+"""The scores that a site reports for its personal model and for the shared model."""
 
 
 class Wired(Protocol):
-    """A vector as it comes from the wire."""
+    """A vector as it arrives over the network, unchecked."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -36,16 +36,16 @@ class Wired(Protocol):
 
 
 class Expected(NamedTuple):
-    """What a reply must be to count."""
+    """What a reply must contain to be counted."""
 
-    d: int
-    extra: int
+    d: int  # length of the update
+    extra: int  # length of the extra vector; 0: there is none
     dtype: torch.dtype
     round: int
     run: str  # token of the run
-    most: int  # examples that a site is believed to have
+    most: int  # a larger number of examples is reduced to this
     loss: bool  # whether a rule reads losses
-    card: bool = False  # whether the site says how good its models are
+    card: bool = False  # whether the site reports the scores of its models
 
 
 class Answer(NamedTuple):
@@ -59,14 +59,14 @@ class Answer(NamedTuple):
 
 
 def pack(vector: Tensor) -> tuple[str, tuple[int, ...], str, bytes]:
-    """Return a vector for the wire: the four fields of `Wired`."""
+    """Return a vector in the format of messages: the four fields of `Wired`."""
     flat = vector.detach().cpu().contiguous().numpy()
     kind = _KINDS[vector.dtype]
     return kind, (len(flat),), RAW, flat.astype(f"<f{flat.itemsize}").tobytes()
 
 
 def unpack(name: str, wired: Wired, count: int, dtype: torch.dtype) -> Tensor:
-    """Read a vector of so many finite numbers of a type; refuse anything else."""
+    """Read a vector of `count` finite numbers of type `dtype`; refuse anything else."""
     kind = _KINDS[dtype]
     if wired.stype != RAW or wired.dtype != kind:
         raise Refusal(
@@ -76,7 +76,7 @@ def unpack(name: str, wired: Wired, count: int, dtype: torch.dtype) -> Tensor:
     if not isinstance(wired.shape, tuple) or wired.shape != (count,):
         raise Refusal(f"{name} has shape {_short(wired.shape)}; it must be ({count},)")
     if not isinstance(wired.data, bytes) or len(wired.data) != count * dtype.itemsize:
-        raise Refusal(f"{name} does not hold the {count} numbers that it speaks of")
+        raise Refusal(f"{name} does not hold the {count} numbers of its shape")
     numbers = np.frombuffer(wired.data, f"<f{dtype.itemsize}")
     found = torch.from_numpy(numbers.astype(numbers.dtype.newbyteorder("=")))
     if not bool(found.isfinite().all()):
@@ -90,9 +90,13 @@ def check(
     about: Mapping[str, Any],
     vectors: Mapping[str, Wired],
 ) -> Answer:
-    """Return a reply that may count, or refuse it without naming the site."""
+    """Return the checked reply of the site `name`, or refuse it.
+
+    `about` holds the reply's scalars and texts, `vectors` its update and extra vector.
+    The text of a refusal calls the reply "it" and does not name the site.
+    """
     if set(about) != _KEYS:
-        raise Refusal(f"it says {_short(sorted(map(str, about)))} of itself")
+        raise Refusal(f"its fields are {_short(sorted(map(str, about)))}")
     if about["name"] != name or about["run"] != expected.run:
         raise Refusal("it is of another site or of another run")
     if type(about["round"]) is not int or about["round"] != expected.round:
@@ -103,10 +107,10 @@ def check(
     if type(size) is not int or size < 1:
         raise Refusal(f"it claims {_short(size)} examples")
     if type(loss) is not float or (expected.loss and not math.isfinite(loss)):
-        raise Refusal(f"its loss is {_short(loss)}, which is no number")
+        raise Refusal(f"its loss is {_short(loss)}, which is not a finite number")
     wanted = {"update"} | ({"extra"} if expected.extra else set())
     if set(vectors) != wanted:
-        raise Refusal(f"it holds {_short(sorted(map(str, vectors)))}")
+        raise Refusal(f"its vectors are {_short(sorted(map(str, vectors)))}")
     update = unpack("update", vectors["update"], expected.d, expected.dtype)
     extra = update[:0]
     if expected.extra:
@@ -117,7 +121,7 @@ def check(
 
 
 def card(text: object) -> Card:
-    """Return the numbers of a card, checked, or refuse it."""
+    """Read the scores of a card from JSON text; refuse a card that cannot be read."""
     try:
         short = isinstance(text, str) and len(text) < _CARD
         numbers = json.loads(str(text) if short else "")
@@ -130,5 +134,5 @@ def card(text: object) -> Card:
 
 
 def _short(value: object) -> str:
-    """Return a value of anybody's for a message: never long, at most a line."""
+    """Return an untrusted value as ASCII text of at most 60 characters."""
     return ascii(value)[:60]

@@ -1,6 +1,6 @@
-"""The server of a real federation: the shared model, the rules, and no data.
+"""The server of a real federation. It holds the shared model and the rules, no data.
 
-It serves messages by the same `Serving` as a simulation.
+Messages are processed by the same `Serving` as in a simulation.
 """
 
 import math
@@ -26,10 +26,15 @@ from troth.types import Arrays, Broadcast, Messages, Refusal, Shards
 
 
 class Hub:
-    """All that the server is at one moment: the shared model and its memories."""
+    """The state of the server: the shared model, the memory of rules, and the round."""
 
     def __init__(self, e: Experiment, run: str) -> None:
-        """Build the federation before its first round."""
+        """Build the server's state before the first round.
+
+        Args:
+            e: The experiment, as `site.agreed` returns it.
+            run: Token of the run, by which sites separate the runs of an experiment.
+        """
         self.e, self.run, self.round = e, run, 0
         self.names, self.rounds = e.deployment.sites, e.train.rounds
         n, where = len(self.names), build.device(e.engine.device)
@@ -45,25 +50,25 @@ class Hub:
         self.serving = Serving(rules, self.engine.task.tail, e.seed, where, n)
         self.broadcast = first(self.engine, w0)
         self.scale = build.schedule(e)
-        self.scale(0)  # refuses before the start
+        self.scale(0)  # a bad schedule is refused before the start
         how, cohort = e.train.sampling, e.train.cohort or n
         self.sample = sampling.named(how, e.seed, cohort, np.ones(n))
         self.identity = site.identity(e, self.engine, w0)
         self.every = e.evaluate.every or max(1, self.rounds // 20)
-        self.far = np.zeros((2, n))  # sums of relative distances, and of how many
+        self.far = np.zeros((2, n))  # sum of relative distances, and their number
 
     @property
     def over(self) -> bool:
-        """Whether all rounds are done."""
+        """True if all rounds are done."""
         return self.round >= self.rounds
 
     def outgoing(self) -> Broadcast:
-        """Return what the sites get: of this round, or after the last one."""
+        """Return the message to the sites for this round, or after the last round."""
         scale = 1.0 if self.over else self.scale(self.round)
         return outgoing(self.engine, self.broadcast, scale, self.round)
 
     def expected(self) -> Expected:
-        """Return what a reply of this round must be."""
+        """Return what a reply of this round must contain."""
         w, extra = self.broadcast.w, self.broadcast.extra
         most, loss = self.e.deployment.most_examples, self.serving.asks_loss
         shape = len(w), len(extra), w.dtype
@@ -71,7 +76,10 @@ class Hub:
         return Expected(*shape, self.round, self.run, most, loss, card)
 
     def welcome(self, about: Mapping[str, Any]) -> int:
-        """Return the client that a site says it is; refuse one that does not agree."""
+        """Return the client number of a site that introduces itself by `about`.
+
+        Refuse a site with another experiment, model or version, or an unknown name.
+        """
         mine = {**self.identity, "version": troth.__version__}
         for word, value in mine.items():
             if about.get(word) != value:
@@ -86,7 +94,14 @@ class Hub:
 
     @torch.no_grad()
     def serve(self, answers: Mapping[int, Answer]) -> tuple[Served, dict[int, float]]:
-        """Take the replies of a round; return also how far each was from the result."""
+        """Apply the rules to the replies of a round, and move to the next round.
+
+        With fewer than `deployment.least` replies, the shared model does not change.
+
+        Returns:
+            What the rules did, and the relative distance of each site's update from
+            the aggregate, by client.
+        """
         before, r = self.outgoing(), self.round
         messages = _stacked(dict(sorted(answers.items())), before)
         few = len(answers) < self.e.deployment.least
@@ -100,7 +115,7 @@ class Hub:
         return served, far
 
     def _distances(self, messages: Messages) -> dict[int, float]:
-        """‖u − step‖ of every site that was heard, in units of the median one."""
+        """Return ‖u − step‖ of every site that replied, divided by the median."""
         step, head = self.serving.aggregated, len(self.broadcast.w)
         head -= self.engine.task.tail
         if step is None or not len(messages.client):
@@ -113,21 +128,27 @@ class Hub:
         return far
 
     def ranking(self) -> list[tuple[str, float]]:
-        """Sites by mean relative distance from what was aggregated, farthest first."""
+        """Return sites and their mean relative distances from the aggregate.
+
+        The farthest site is first. A site that never replied has NaN.
+        """
         total, count = self.far
         mean = np.where(count > 0, total / np.maximum(count, 1), math.nan)
         order = np.argsort(-np.nan_to_num(mean, nan=-1.0), kind="stable")
         return [(self.names[k], float(mean[k])) for k in order]
 
     def save(self, path: Path, **facts: Any) -> None:
-        """Everything needed to go on from here."""
+        """Write a checkpoint with everything that is needed to continue the run."""
         tensors = dumped(self.serving, self.broadcast)
         tensors["far"] = torch.from_numpy(self.far)
         everything = {"round": self.round, "run": self.run, **self.identity, **facts}
         files.save(path / files.CHECKPOINT, tensors, **everything)
 
     def restore(self, path: Path) -> dict[str, Any]:
-        """Go on from a folder's checkpoint, and return its facts; refuse another's."""
+        """Continue from the checkpoint in a folder, and return the facts stored in it.
+
+        Refuse a checkpoint of another experiment.
+        """
         tensors, facts = files.load(path / files.CHECKPOINT)
         for key, value in self.identity.items():
             if facts.get(key) != value:
@@ -142,11 +163,12 @@ class Hub:
 
 
 def _stacked(answers: Mapping[int, Answer], sent: Broadcast) -> Messages:
-    """Stack replies, one row per site, in the order of the clients."""
+    """Stack replies as messages with one row per site, in the order of `answers`."""
     w, extra = sent.w, sent.extra
     each = list(answers.values())
+    # w and extra are cut off again: they only give the shapes if there are no replies
     return Messages(
-        torch.stack([*(a.update.to(w) for a in each), w])[:-1],  # w: of the shape
+        torch.stack([*(a.update.to(w) for a in each), w])[:-1],
         torch.stack([*(a.extra.to(extra) for a in each), extra])[:-1],
         torch.tensor([a.loss for a in each], dtype=w.dtype, device=w.device),
         torch.tensor([a.size for a in each], dtype=torch.long, device=w.device),
@@ -155,7 +177,10 @@ def _stacked(answers: Mapping[int, Answer], sent: Broadcast) -> Messages:
 
 
 def _blank(e: Experiment) -> tuple[Arrays, Shards]:
-    """Two made-up examples: the server has no data, and its model must be tried."""
+    """Return two made-up examples.
+
+    The server has no data, but building its network needs inputs to try.
+    """
     own = e.deployment
     x, classes = np.zeros((2, *own.shape), np.float32), own.classes or 0
     y = np.array([0, min(1, classes - 1)]) if classes else np.zeros(2, np.float32)

@@ -1,7 +1,7 @@
 """One client of a real federation: an experiment, a name, and the site's own data.
 
-The site holds the same `Client`, engine and draws as a simulation of all sites does:
-it is client k of n, and the others have no example here.
+A site uses the same `Client`, engine and random draws as a simulation of all sites. It
+is client k of n, and the other clients have no examples at this site.
 """
 
 import copy
@@ -32,13 +32,15 @@ from troth.server.server import Serving
 from troth.types import Arrays, Broadcast, Data, Messages, Refusal, Shards
 
 SIMULATED = "experiment"
-"""In place of a file: the data that this client has in a simulation."""
+"""Value of `data` that selects the data of this client in a simulation, not a file."""
 
 
 def agreed(e: Experiment) -> Experiment:
-    """Resolve the experiment to what server and sites must know before round 1.
+    """Return the experiment with the facts that server and sites must share.
 
-    Refuse what `[deployment]` leaves open, or what needs all data in one place.
+    The facts, such as input shape and classes, come from `[deployment]`. Refuse an
+    experiment in which `[deployment]` lacks a required key, or that needs the data of
+    all sites in one place.
     """
     own, draw = e.deployment, e.train.sampling
     for key, example in (("sites", '["a", "b"]'), ("shape", "[22]"), ("classes", "2")):
@@ -74,9 +76,9 @@ def agreed(e: Experiment) -> Experiment:
 
 
 def fingerprint(e: Experiment) -> str:
-    """Twelve hex digits of all that server and sites must agree on.
+    """Return a hash, 12 hex digits, of all that server and sites must agree on.
 
-    Where the data lie, and how long a round may take, are not part of it.
+    The place of the data and the duration of a round are not part of it.
     """
     own = e.deployment
     facts = repr((own.sites, own.shape, own.classes, own.scale, own.several))
@@ -87,9 +89,10 @@ def fingerprint(e: Experiment) -> str:
 
 
 def own_data(e: Experiment, client: int, data: str) -> tuple[Arrays, Shards]:
-    """Read a site's examples, and divide them as a simulation divides this client's.
+    """Read a site's examples, and split them as a simulation splits this client's.
 
-    `data` is an .npz or .csv file, or `experiment`: what a simulation gives the client.
+    `data` is an .npz or .csv file, or `experiment` for the data that the client has in
+    a simulation.
     """
     n = len(e.deployment.sites)
     if data == SIMULATED:
@@ -111,7 +114,7 @@ def own_data(e: Experiment, client: int, data: str) -> tuple[Arrays, Shards]:
 
 
 def _check_simulated(e: Experiment, arrays: Arrays, n: int) -> None:
-    """Refuse `[deployment]` where it is not about the data of the experiment."""
+    """Refuse facts in `[deployment]` that differ from the data of the experiment."""
     own = e.deployment
     here = (list(arrays.x.shape[1:]), arrays.classes, arrays.scale, n)
     said = (own.shape, own.classes, own.scale, len(own.sites))
@@ -125,7 +128,7 @@ def _check_simulated(e: Experiment, arrays: Arrays, n: int) -> None:
 
 
 class Site:
-    """Client k of n, with its own data and nobody else's."""
+    """Client k of n, with its own data only."""
 
     def __init__(self, e: Experiment, name: str, data: str) -> None:
         """Prepare the rounds; refuse a name no site has, and data that do not fit."""
@@ -154,14 +157,24 @@ class Site:
 
     @property
     def size(self) -> int:
-        """How many examples it trains on."""
+        """Number of training examples."""
         return int(self.data.train.size[self.client])
 
     @torch.no_grad()
     def local(
         self, sent: Broadcast, row: Tensor, round_: int, loss: bool
     ) -> tuple[Messages, Tensor]:
-        """Train a round: what the site sends, and its state after it, [1, width]."""
+        """Train one round.
+
+        Args:
+            sent: The server's message.
+            row: The client's state before the round, [1, width].
+            round_: The round, from 0.
+            loss: Whether to report the loss of the shared model.
+
+        Returns:
+            The message to the server, and the state after the round, [1, width].
+        """
         if self.redraw is not None:
             self.redraw(round_, self.ids)
         messages, row = answer(self.engine, sent, row, self.ids, round_, loss)
@@ -170,7 +183,10 @@ class Site:
         return messages, row
 
     def _attacked(self, sent: Broadcast, own: Messages, round_: int) -> Messages:
-        """Attack, in a drill, as if all other sites were like this one."""
+        """Falsify the message of a malicious site, to test a deployment.
+
+        In place of the other sites' messages, the attack sees copies of this site's.
+        """
         n, tail = len(self.e.deployment.sites), self.engine.task.tail
         rows = server.cut(own, tail)
         crowd = Messages(*(field.expand(n, *field.shape[1:]) for field in rows))
@@ -185,7 +201,7 @@ class Site:
 
     @torch.no_grad()
     def finish(self, sent: Broadcast, row: Tensor) -> Tensor:
-        """Return what its personalizer does after the last round: its last state."""
+        """Return the state after the personalizer's work after the last round."""
         if self.engine.client.finish is None:
             return row
         rounds = self.e.train.rounds
@@ -195,11 +211,14 @@ class Site:
 
     @torch.no_grad()
     def model(self, w: Tensor, row: Tensor) -> Tensor:
-        """Return what the site predicts with, [d]."""
+        """Return the model that the site predicts with, [d]."""
         return self.engine.models(w, self.engine.settled(row, self.ids))[0]
 
     def scores(self, w: Tensor, row: Tensor) -> dict[str, float]:
-        """Return the numbers of its card: of its own model and of the shared one."""
+        """Return the test scores of its personal model and of the shared model.
+
+        The key `test` has the number of test examples.
+        """
         models = {"personal": self.model(w, row), "shared": w}
         found: dict[str, float] = {}
         for kind, model in models.items():
@@ -210,7 +229,7 @@ class Site:
 
 
 def engine(e: Experiment, arrays: Arrays, data: Data, where: torch.device) -> Engine:
-    """Return what steps a site of an experiment, one client at a time."""
+    """Return the engine of a site or server; it trains one client at a time."""
     shape = arrays.x.shape[1:]
     net = networks.network(e, shape, arrays.classes, arrays.x[:0], arrays.scale)
     net = net.to(where, build.precision(e))
@@ -219,7 +238,10 @@ def engine(e: Experiment, arrays: Arrays, data: Data, where: torch.device) -> En
 
 
 def identity(e: Experiment, made: Engine, w0: Tensor) -> dict[str, Any]:
-    """Return what server and site compare before round 1; equal where they agree."""
+    """Return the facts that server and site compare before the first round.
+
+    They are equal if both have the same experiment, model and initial parameters.
+    """
     digest = hashlib.sha256(w0.cpu().float().numpy().tobytes()).hexdigest()
     return {
         "experiment": fingerprint(e),
@@ -230,36 +252,39 @@ def identity(e: Experiment, made: Engine, w0: Tensor) -> dict[str, Any]:
 
 
 def read(path: str | Path) -> Experiment:
-    """Return the experiment of a file, agreed on."""
+    """Read the experiment from a file and resolve it by `agreed`."""
     return agreed(reader.from_dict(reader.read(Path(path))))
 
 
 class Asked(NamedTuple):
-    """What the server says beside the model."""
+    """The part of the server's message that is not the model."""
 
     round: int
     run: str  # token of the run
     loss: bool  # whether a rule reads losses
-    card: bool  # whether the site reports how good the models are that it begins with
+    card: bool  # whether to report scores of the models before this round's training
 
 
 def train(
     site: Site, state: Path, sent: Broadcast, asked: Asked
 ) -> tuple[Messages, str]:
-    """Train a round from the state before it, and keep the state after it.
+    """Train a round from the stored state before it, and store the state after it.
 
-    Return what the site sends, and the numbers of its card if they are asked for.
+    Return the message to the server, and the card as JSON text if it is requested.
     """
     keeper, row = _before(site, state, asked)
     card = written(site.scores(sent.w, row)) if asked.card else ""
     messages, row = site.local(sent, row, asked.round, asked.loss)
-    if row.shape[1]:  # there is something to keep
+    if row.shape[1]:  # clients of some methods have no state
         keeper.keep(asked.round, row)
     return messages, card
 
 
 def finish(site: Site, state: Path, sent: Broadcast, asked: Asked) -> str:
-    """Finish after the last round: write own model and card, return its numbers."""
+    """Finish after the last round: write the site's model and card.
+
+    Return the scores of the card as JSON text.
+    """
     keeper, row = _before(site, state, asked)
     row = site.finish(sent, row)
     scores = site.scores(sent.w, row)
@@ -275,12 +300,12 @@ def finish(site: Site, state: Path, sent: Broadcast, asked: Asked) -> str:
 
 
 def written(scores: dict[str, float]) -> str:
-    """Return the numbers of a card, as they cross the wire."""
+    """Write the scores of a card as JSON text."""
     return json.dumps(files.plain(scores))
 
 
 def _before(site: Site, state: Path, asked: Asked) -> tuple[Keeper, Tensor]:
-    """Where the states of a run lie, and the one that a round begins with."""
+    """Return the store of a run's states, and the state that a round begins with."""
     if not re.fullmatch(r"[0-9a-f]{8,32}", asked.run) or asked.round < 0:
         raise Refusal("the server's message is of no run or round")
     keeper, start = Keeper(state / asked.run), site.start
@@ -288,7 +313,7 @@ def _before(site: Site, state: Path, asked: Asked) -> tuple[Keeper, Tensor]:
 
 
 def named(made: Engine, model: Tensor) -> dict[str, Tensor]:
-    """Return a model by the names of the engine's network."""
+    """Return a flat model as tensors, by the names in the engine's network."""
     net = copy.deepcopy(made.objective.net)
     task.assign(net, model)
     return {k: t for k, t in net.state_dict().items() if isinstance(t, Tensor)}

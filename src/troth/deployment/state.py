@@ -1,4 +1,7 @@
-"""A site's personal state on its own disk, kept per round; it never leaves the site."""
+"""Store a site's personal state on its own disk, for each of the last rounds.
+
+The state never leaves the site.
+"""
 
 import re
 from pathlib import Path
@@ -9,14 +12,14 @@ from troth import files
 from troth.types import Refusal
 
 _FILE = re.compile(r"(\d{8})\.safetensors")
-_KEPT = 8  # rounds
+_KEPT = 8  # rounds whose states are kept
 
 
 class Keeper:
-    """The states of one client before some rounds of one run.
+    """The stored states of one client in one run: the state before each of some rounds.
 
-    A round that is asked for again starts from the state before it; whatever came
-    after that is forgotten, for it belongs to rounds that the server has taken back.
+    If the server repeats a round, the client starts from the state before that round.
+    Later states are deleted, because they belong to rounds that the server discarded.
     """
 
     def __init__(self, path: Path) -> None:
@@ -25,8 +28,8 @@ class Keeper:
     def before(self, round_: int, start: Tensor) -> Tensor:
         """Return the state that a round begins with, [1, width].
 
-        `start` is that of a client that was never asked. Refuse a state that was kept
-        once and is gone, or is of another model.
+        `start` is the state of a client that was never selected. Refuse if all states
+        before this round were deleted, or if the state belongs to another model.
         """
         there = self._there()
         known = [r for r in there if r <= round_]
@@ -36,7 +39,7 @@ class Keeper:
                     f"{self.path} keeps no state from before round {round_ + 1}, only "
                     f"from before round {min(there) + 1} on; start the run anew"
                 )
-            self.keep(-1, start)  # round 1 may be asked for again too
+            self.keep(-1, start)  # the first round may be repeated too
             return start
         file = self._file(max(known))
         try:
@@ -54,7 +57,7 @@ class Keeper:
         return row.to(start.device)
 
     def keep(self, round_: int, row: Tensor) -> None:
-        """Keep the state after a round; what is on disk is whole at any moment."""
+        """Store the state after a round. The file is written atomically."""
         self.make()
         files.save(self._file(round_ + 1), {"row": row})
         for r in self._there():
@@ -62,7 +65,7 @@ class Keeper:
                 self._file(r).unlink(missing_ok=True)
 
     def make(self) -> None:
-        """Make the folder, if it is not there."""
+        """Make the folder, if it does not exist."""
         with files.refused(self.path, "give another --state, or make room"):
             self.path.mkdir(parents=True, exist_ok=True)
 

@@ -13,15 +13,15 @@ from torch import Tensor
 from troth import devices, seeding
 from troth.types import Batch, Data, Groups, Split
 
-_BYTES = {"cuda": 2**28, "cpu": 2**22}  # gathered at once: few launches, or in cache
+_BYTES = {"cuda": 2**28, "cpu": 2**22}  # gathered at once; on a CPU they fit in cache
 
 
 class _Piles(NamedTuple):
-    """Training slots sorted by client, then by group."""
+    """Training slots sorted by client, then by group: one pile per client and group."""
 
     slot: np.ndarray  # [slots]
     first: np.ndarray  # [n] each client's first pile
-    start: np.ndarray  # [piles] where it begins in `slot`
+    start: np.ndarray  # [piles] where each pile begins in `slot`
     size: np.ndarray  # [piles]
 
 
@@ -30,21 +30,21 @@ class Drawn(NamedTuple):
 
     slots: Tensor  # [steps, clients, batch]
     weight: Tensor  # [steps, clients, batch]
-    step: Tensor  # [steps] their numbers
+    step: Tensor  # [steps] numbers of the steps in the round
     per_epoch: Tensor  # [clients]
     key: Tensor  # [clients]
-    group: Tensor  # [steps, clients, batch], or no columns
+    group: Tensor  # [steps, clients, batch], or [steps, clients, 0] without groups
 
 
 class Feed:
-    """Batches of many clients, keyed by (seed, round, client, epoch).
+    """Batches of many clients, drawn by keys from (seed, round, client, epoch).
 
-    An epoch of a client is a fresh random order of its examples, cut into batches. The
-    last batch is padded with weight 0, or left out with `drop_last`. A client with
-    fewer examples than a batch sees all of them in every step.
+    In each epoch, a client's examples are shuffled anew and cut into batches. The last
+    batch is padded with examples of weight 0, or left out if `drop_last`. A client with
+    fewer examples than a batch trains on all of them in every step.
 
-    Departs: the authors' generators continue one order over the rounds; here every
-    round starts a new order, so that it depends on the round number alone.
+    Departs: the authors' generators continue one order over the rounds. Here every
+    round starts a new order, so that the order depends on the round number alone.
     """
 
     def __init__(
@@ -64,7 +64,10 @@ class Feed:
         self._code, self.groups = self._grouped()
 
     def _grouped(self) -> tuple[np.ndarray, Groups]:
-        """Return the groups of training slots, from 0 on, and each client's count."""
+        """Return each training slot's group and each client's number of groups.
+
+        Groups are numbered from 0.
+        """
         train, marks = self.data.train, self.data.group
         if not len(marks):
             return np.zeros(0, np.int64), Groups(0, np.zeros(len(self.sizes), np.int64))
@@ -75,7 +78,7 @@ class Feed:
 
     @cached_property
     def _piles(self) -> _Piles:
-        """Return the training slots of every client, one pile per group."""
+        """Return the training slots of every client, in one pile per group."""
         owner = np.repeat(np.arange(len(self.sizes)), self._sizes)
         slot = np.lexsort((self._code, owner))
         _, size = np.unique(
@@ -96,17 +99,17 @@ class Feed:
         """Draw slots and weights of every step on the host: [steps, clients, batch].
 
         With `by_group`, clients with examples of several groups draw with replacement:
-        first a group, all equally likely, then one of its examples.
+        first a group, all of the client's equally likely, then one of its examples.
 
-        In numpy on one thread: the arrays are small, and waking a pool of threads for
-        each operation costs more than it saves.
+        This runs in numpy on one thread. The arrays are small, and waking a pool of
+        threads for each operation costs more than it saves.
         """
         each = (steps, len(ids))
         size = np.broadcast_to(self._sizes[ids], each).copy()
         per_epoch = np.broadcast_to(self._per_epoch[ids], each).copy()
         epoch, within = np.divmod(np.arange(steps)[:, None], per_epoch)
         position = within * self.batch + np.arange(self.batch)[:, None, None]
-        inside = position < size  # [batch, steps, clients], so that numpy runs long
+        inside = position < size  # [batch, steps, clients]: long inner loops in numpy
         order = position % np.maximum(size, 1)
         if (size > self.batch).any():
             key = seeding.keys(self.seed, "batch", round_, torch.from_numpy(ids))
@@ -128,9 +131,9 @@ class Feed:
     def drawn(
         self, ids: np.ndarray, steps: int, round_: int, by_group: bool, alone: bool
     ) -> Drawn:
-        """Move `draw` to the device, with keys and groups.
+        """Move the result of `draw` to the device, with keys and groups.
 
-        With `alone` there is a single client, whose padding is cut off.
+        With `alone` there is a single client, and its padding is cut off.
         """
         slots, weight = self.draw(ids, steps, round_, by_group)
         if alone:
@@ -148,7 +151,10 @@ class Feed:
         )
 
     def gathered(self, drawn: Drawn) -> Iterator[tuple[int, Batch]]:
-        """Yield the batch of every step, [clients, batch, …]; gather some at a time."""
+        """Yield the number and the batch of every step; a batch is [clients, batch, …].
+
+        Several steps are gathered at once.
+        """
         steps, clients = drawn.slots.shape[:2]
         some = self.block(clients)
         for first in range(0, steps, some):
@@ -159,10 +165,10 @@ class Feed:
                 yield t, Batch(x[k], y[k], *known, *shared)
 
     def _balanced(self, key: Tensor, ids: np.ndarray, steps: int) -> np.ndarray:
-        """Draw slots [batch, steps, clients], all groups of a client equally often."""
+        """Draw slots [batch, steps, clients], with all groups equally often."""
         some, held = self._piles, np.maximum(self.groups.held[ids], 1)[:, None]
         random = seeding.bits(key, 2 * steps * self.batch)
-        first, second = random[:, ::2], random[:, 1::2]  # more steps begin the same
+        first, second = random[:, ::2], random[:, 1::2]  # fewer steps: a prefix
         pile = seeding.below(first, torch.from_numpy(held)).numpy()
         pile += some.first[ids][:, None]
         size = torch.from_numpy(some.size[pile])
@@ -171,17 +177,21 @@ class Feed:
         return shaped.transpose(2, 1, 0)
 
     def group(self, slots: Tensor, asked: bool) -> Tensor:
-        """Return the groups of training slots, from 0 on; empty unless `asked`."""
+        """Return the groups of training slots, from 0 on; empty if not `asked`."""
         if not asked or not len(self._code):
             slots = slots[..., :0]
         return torch.from_numpy(self._code[slots.numpy()])
 
     def keys(self, ids: np.ndarray, round_: int) -> Tensor:
-        """Return one key per client for all draws of this round except its batches."""
+        """Return one key per client for this round.
+
+        All random numbers of a client in the round derive from it, except those of its
+        batches.
+        """
         return seeding.keys(self.seed, "noise", round_, torch.from_numpy(ids))
 
     def common(self, round_: int) -> Tensor:
-        """Return the key of what all clients draw alike in this round."""
+        """Return the key of this round's random numbers that all clients share."""
         return seeding.key(self.seed, "common", round_, device=self.data.x.device)
 
     def block(self, clients: int) -> int:
@@ -196,10 +206,10 @@ class Feed:
         return self.data.x[split.row[slots]], split.y[slots]
 
     def whole(self, ids: np.ndarray, split: Split, few_shapes: bool = False) -> Batch:
-        """Return a whole split of each client as one padded batch: [clients, most, …].
+        """Return a whole split of each client as a padded batch, [clients, longest, …].
 
-        With `few_shapes` pad to a power of two (at most the largest client's size),
-        because every new shape costs a trace.
+        With `few_shapes`, the length is padded to a power of two (at most the largest
+        client's size), because every new shape costs a trace.
         """
         clients = torch.from_numpy(ids).to(split.size.device)
         size, start = split.size[clients].cpu(), split.start[clients].cpu()
@@ -217,11 +227,11 @@ class Feed:
         return _of_all_steps(x, y, weight.to(x.device, self.dtype))
 
     def places(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return each client's first training slot and number of slots, two [n]."""
+        """Return each client's first training slot and number of slots, both [n]."""
         return self._starts[ids], self._sizes[ids]
 
     def first(self) -> Batch:
-        """Return at most two examples as a batch of one client, for trial calls."""
+        """Return up to two examples as a batch of one client, for trial calls."""
         train = self.data.train
         x, y = self.gather(torch.arange(min(2, len(train.y))), train)
         zero = x.new_zeros((), dtype=torch.long)
@@ -229,7 +239,7 @@ class Feed:
         return Batch(x, y, weight, zero, zero + 1, zero)
 
     def nothing(self, clients: int) -> Batch:
-        """Return an empty batch per client, for phases that use no validation data."""
+        """Return an empty batch per client, for phases without validation data."""
         x, y = (
             t.new_zeros(clients, 0, *t.shape[1:])
             for t in (self.data.x, self.data.train.y)
@@ -238,6 +248,6 @@ class Feed:
 
 
 def _of_all_steps(x: Tensor, y: Tensor, weight: Tensor) -> Batch:
-    """Return a batch of every client that belongs to no step and has no groups."""
+    """Return one batch per client, without a step number and without groups."""
     zero = x.new_zeros(len(x), dtype=torch.long)
     return Batch(x, y, weight, zero[0], zero, zero, zero[:, None][:, :0])

@@ -1,10 +1,10 @@
-"""Take clients through a phase: in lifted chunks, or one by one on threads.
+"""Take clients through a phase, in lifted chunks or one by one on threads.
 
-A phase is a client's functions (begin, step per batch, end); the engine owns the loop
-over batches. `vmap` steps a chunk of clients as one matrix; `compiled` compiles that.
-Where computing outweighs the cost of calls, clients step one by one, each thread with a
-module whose parameters are views of the client's row (`threads`). `loop` is the plain
-specification that all others are tested against.
+A phase consists of a client's functions (begin, step per batch, end); the engine owns
+the loop over batches. The plan `vmap` steps a chunk of clients as one matrix, and
+`compiled` compiles this. If computing takes longer than the overhead of calls, clients
+step one by one (`threads`): each thread has a module whose parameters are views of the
+client's model. `loop` is the plain specification that all others are tested against.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,11 +30,11 @@ _EACH = Batch(0, 0, 0, None, 0, 0, 0)  # type: ignore[arg-type]
 
 
 def function(client: Client, task: Task, name: str) -> Liftable:
-    """Return a client function and its batched axes.
+    """Return a client function and the client axes of its arguments.
 
     `name` is `predict`, `model`, `tell`, `settle`, or a phase and its part, such as
-    `local.step`; `last` is a step that only some clients take. Functions without a
-    batched argument get `i`, the row's number.
+    `local.step`. The part `last` is a step that only some clients take. Functions
+    without an argument that differs between clients get `i`, the row's number.
     """
     settle = client.settle
     whole: dict[str, Liftable] = {
@@ -53,7 +53,7 @@ def _part(phase: Phase, part: str) -> Liftable:
 
     def prepare(broadcast: Broadcast, valid: Batch) -> Any:
         assert phase.prepare is not None
-        return phase.prepare(broadcast, valid)[:3]  # the rest stays as it was
+        return phase.prepare(broadcast, valid)[:3]  # x, y, weight: the rest stays
 
     parts: dict[str, Liftable] = {
         "prepare": (prepare, (None, _EACH)),
@@ -76,10 +76,18 @@ def through(
     counts: Tensor,
     batches: Iterable[tuple[int, Batch]],
 ) -> tuple[Reply, Tensor]:
-    """Take some clients through a phase as one matrix: replies and new states.
+    """Take some clients through a phase as one matrix; return replies and new states.
 
-    `lift` lifts a client function by name. `counts` are the steps of each client, of
-    whose states `rows` has one row each; so has the broadcast where these differ.
+    Args:
+        lift: Function that lifts a client function, given its name.
+        name: Name of the phase.
+        phase: Functions of the phase.
+        packing: Layout of a client's state as a row.
+        broadcast: What the server sends, the same for all clients or one per client.
+        rows: [c, width] states of the clients.
+        valid: Validation data of the clients.
+        counts: [c] number of steps of each client.
+        batches: Number and batch of every step.
     """
     n, device = len(rows), broadcast.w.device
     index = torch.arange(n, device=device)
@@ -88,7 +96,7 @@ def through(
         x, y, weight = lift(f"{name}.prepare").once(broadcast, valid)
         valid = valid._replace(x=x, y=y, weight=weight)
     carry = lift(f"{name}.begin")(index, broadcast, state)
-    if not vmap.captures(broadcast.w):  # a captured step copies what it writes over
+    if not vmap.captures(broadcast.w):  # a captured step writes into its own copies
         carry = trees.mapped(Tensor.clone, carry)
     ahead = int(counts.min())
     for t, batch in batches:
@@ -103,9 +111,10 @@ def through(
 
 
 def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
-    """Compute `one(worker, k)` for k < n, in order, on several threads.
+    """Compute `one(worker, k)` for k = 0 … n − 1 on several threads, and return a list.
 
-    What belongs to a worker is used by its thread alone; torch uses one core in each.
+    Everything that belongs to a worker is used by its thread alone. In each thread,
+    torch uses one core.
     """
     workers = min(workers, n)
     if workers <= 1:
@@ -126,11 +135,11 @@ def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
 
 
 class Plan(NamedTuple):
-    """How clients step: measured, recorded, and reused by a resumed run."""
+    """How clients step. A plan is measured, recorded and reused by a resumed run."""
 
     how: str  # loop, vmap, compiled or threads
-    chunk: int  # clients that step together
-    workers: int = 1  # threads that step clients apart
+    chunk: int  # number of clients that step together
+    workers: int = 1  # number of threads, each with its own clients
 
     @property
     def apart(self) -> bool:
@@ -139,18 +148,18 @@ class Plan(NamedTuple):
 
 
 class _Work(NamedTuple):
-    """Clients to be taken through a phase."""
+    """A phase and the clients that are to go through it."""
 
     name: str  # of the phase
     broadcast: Broadcast
-    rows: Tensor  # [c, width] their states
+    rows: Tensor  # [c, width] states of the clients
     ids: np.ndarray  # [c]
     round_: int
-    counts: Tensor  # [c] how many steps each takes
+    counts: Tensor  # [c] number of steps of each client
 
 
 class Engine:
-    """Step any number of clients through a phase, by a plan."""
+    """Take any number of clients through a phase, according to a plan."""
 
     def __init__(
         self,
@@ -189,7 +198,7 @@ class Engine:
         return digits.products(self._precision, self.device)
 
     def start(self, w0: Tensor) -> Tensor:
-        """Return the row of a client that was never asked."""
+        """Return the row of a client that never took part."""
         return self.packing.pack(self.client.init(w0), 1)[0].to(w0.device, w0.dtype)
 
     @torch.no_grad()
@@ -204,8 +213,17 @@ class Engine:
     ) -> tuple[Messages, Tensor]:
         """Take clients through a phase; halve the chunk when memory runs out.
 
-        The phase is `local` or `finish`. `rows` are the states of the clients `ids`,
-        `limit` is at most this many steps, for all or for each client.
+        Args:
+            name: Name of the phase: `local` or `finish`.
+            broadcast: What the server sends.
+            rows: [c, width] states of the clients.
+            ids: [c] ids of the clients.
+            round_: Number of the round.
+            limit: Largest number of steps, for all clients or for each client; None: no
+                limit.
+
+        Returns:
+            The messages of the clients and their new states.
         """
         _, counts = self.steps(name, ids, limit)
         work = _Work(name, broadcast, rows, ids, round_, counts)
@@ -220,7 +238,7 @@ class Engine:
                 self.use(self.plan._replace(chunk=(self.plan.chunk + 1) // 2))
 
     def messages(self, reply: Reply, ids: np.ndarray) -> Messages:
-        """Return the clients' messages, with what the server knows of each client."""
+        """Return the clients' messages: their replies, with sizes and ids."""
         clients = devices.sent(torch.from_numpy(ids), self.device)
         size = self.feed.data.train.size[clients]
         loss = torch.full((len(ids),), torch.nan, device=self.device)
@@ -228,7 +246,7 @@ class Engine:
 
     def _run(self, work: _Work) -> tuple[Reply, Tensor]:
         n, chunk = len(work.ids), self.plan.chunk
-        while chunk > 1 and (chunk + 1) // 2 >= n:  # every shape costs a trace
+        while chunk > 1 and (chunk + 1) // 2 >= n:  # one shape, one trace
             chunk = (chunk + 1) // 2
 
         def some(worker: int, k: int) -> tuple[Reply, Tensor]:
@@ -254,7 +272,7 @@ class Engine:
     def steps(
         self, name: str, ids: np.ndarray, limit: int | np.ndarray | None
     ) -> tuple[Phase, Tensor]:
-        """Return a phase by name, and the number of steps of each client."""
+        """Return a phase by its name, and the number of steps of each client."""
         phase: Phase = getattr(self.client, name)
         per_epoch = self.feed.per_epoch[torch.from_numpy(ids)]
         counts = torch.stack([b.in_steps(per_epoch) for b in phase.budgets]).amax(0)
@@ -262,7 +280,7 @@ class Engine:
         return phase, most
 
     def _together(self, work: _Work) -> tuple[Reply, Tensor]:
-        """Step one lifted chunk."""
+        """Step one lifted chunk of clients."""
         phase: Phase = getattr(self.client, work.name)
         valid = self.valid(phase, work.ids, few_shapes=True)
         drawn = self.drawn(phase, work.ids, work.round_, int(work.counts.max()))
@@ -271,7 +289,7 @@ class Engine:
         return through(self._lift, work.name, phase, self.packing, *given)
 
     def _alone(self, work: _Work, worker: int) -> tuple[Reply, Tensor]:
-        """Step one client with the functions of a thread."""
+        """Step one client with the functions of one thread."""
         phase: Phase = getattr(self._clients[worker], work.name)
         broadcast = work.broadcast
         state = trees.first(self.packing.unpack(work.rows))
@@ -285,8 +303,8 @@ class Engine:
         return Reply(*(field[None] for field in reply)), self.packing.pack(state, 1)
 
     def drawn(self, phase: Phase, ids: np.ndarray, round_: int, steps: int) -> Drawn:
-        """Draw the examples that these clients see in a phase."""
-        alone = self.plan.apart and not phase.by_group  # nobody's padding
+        """Draw the examples that these clients train on in a phase."""
+        alone = self.plan.apart and not phase.by_group  # one client needs no padding
         return self.feed.drawn(ids, steps, round_, phase.by_group, alone)
 
     def valid(self, phase: Phase, ids: np.ndarray, few_shapes: bool = False) -> Batch:
@@ -296,14 +314,17 @@ class Engine:
         return self.feed.whole(ids, self.feed.data.valid, few_shapes)
 
     def function(self, name: str, alone: bool = False) -> Liftable:
-        """Return a client function and its axes, lifted or for one client alone."""
+        """Return a client function and its client axes.
+
+        With `alone`, it is the version for chunks of one client.
+        """
         client = self.client if alone else self._together_client
         return function(client, self._together_task, name)
 
     def _lift(self, name: str) -> Lifted:
-        """Lift a client function once and keep it."""
+        """Lift a client function once and keep the result."""
         if name not in self._lifted:
-            own = name.endswith(".step")  # of its carry, which `through` copied
+            own = name.endswith(".step")  # may overwrite its carry, which is a copy
             alone = "." in name and self.plan.chunk == 1
             function, dims = self.function(name, alone)
             self._lifted[name] = Lifted(function, dims, self.plan.how, own, alone)
@@ -311,7 +332,7 @@ class Engine:
 
     @torch.no_grad()
     def models(self, w: Tensor, rows: Tensor) -> Tensor:
-        """Return the parameters that clients predict with: [c, d]."""
+        """Return the parameters that clients predict with, [c, d]."""
         if self.packing.width == 0:
             return w.expand(len(rows), -1)
         index = torch.arange(len(rows), device=self.device)
@@ -319,7 +340,10 @@ class Engine:
 
     @torch.no_grad()
     def settled(self, rows: Tensor, ids: np.ndarray) -> Tensor:
-        """Apply to states [c, width] what clients decide when their model is read."""
+        """Apply to states [c, width] the choices that clients make when they are read.
+
+        Clients choose by their validation data, for example λ in `ditto`.
+        """
         settle, valid = self.client.settle, self.feed.data.valid
         if settle is None:
             return rows
@@ -339,16 +363,16 @@ class Engine:
 
     @torch.no_grad()
     def told(self, rows: Tensor) -> Tensor:
-        """Return the clients' own columns, `client.columns`: [c, columns].
+        """Return the values of the clients' own columns (`columns`): [c, columns].
 
-        On the host, because not every device has float64.
+        This runs on the host, because not every device has float64.
         """
         index, state = torch.arange(len(rows)), self.packing.unpack(rows.cpu())
         return self._lift("tell").once(index, state)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def predict(self, models: Tensor, x: Tensor) -> Tensor:
-        """Return the outputs of every client's model on its own examples: [c, b, k]."""
+        """Return the outputs of each client's model on its own examples, [c, b, k]."""
 
         def one(worker: int, k: int) -> Tensor:
             return self._tasks[worker].predict(models[k], x[k])

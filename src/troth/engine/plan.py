@@ -1,4 +1,4 @@
-"""Measure and choose how many clients step together, how, and where state lies."""
+"""Choose, by measurement, how clients step and where their state is stored."""
 
 import hashlib
 import os
@@ -18,8 +18,8 @@ from troth.engine.local_training import Engine, Plan
 from troth.engine.population import Population
 from troth.types import Broadcast, Refusal
 
-_WORTH_COMPILING = 90.0  # seconds of training below which no compiler is tried
-_BETTER = 0.95  # a later candidate must need at most this share of the time
+_WORTH_COMPILING = 90.0  # seconds of training; with less, no compiler is tried
+_BETTER = 0.95  # a later candidate must take less than this share of the best time
 _STEPS = 3
 
 
@@ -35,9 +35,19 @@ def choose(
 ) -> Plan:
     """Choose the fastest plan for this machine, model and cohort.
 
-    Settings that are not `auto` or 0 are kept. The others are measured on the cohort,
-    whose results are discarded. A compiler is tried only where the `client_steps` of
-    the whole run are enough to pay for it.
+    Settings other than "auto" and 0 are kept. The others are measured on the cohort,
+    and the results of the measurement are discarded. A compiler is tried only if the
+    run is long enough to make up for the time of compilation.
+
+    Args:
+        engine: Engine that executes the plans.
+        broadcast: What the server sends in the first round.
+        population: States of the clients.
+        cohort: Ids of the clients that step in the measurement.
+        client_steps: Number of steps of the whole run, summed over clients.
+        how: "auto", or the way in which clients step (see `Plan`).
+        chunk: Number of clients that step together; 0 is measured.
+        workers: Number of threads; 0 is measured.
     """
     best, best_time, rows = None, float("inf"), population.read(cohort)
     given = how != "auto" and (chunk > 0 or how in ("loop", "threads"))
@@ -61,10 +71,11 @@ def choose(
 
 
 def after(plan: Plan, engine: Engine, n: int, given: int = 0) -> Plan:
-    """Choose how all n clients step after the last round; keep a chunk that is given.
+    """Choose how all n clients step after the last round; keep a given chunk.
 
-    On a GPU a step of many clients takes hardly longer than one of few: take as many as
-    memory holds, unless a single one was measured to fill the GPU.
+    On a GPU, a step of many clients takes hardly longer than a step of few. So the
+    chunk is as large as memory allows, unless the measurement found that a single
+    client fills the GPU.
     """
     if given or plan.apart or plan.chunk == 1 or engine.device.type != "cuda":
         return plan
@@ -74,11 +85,11 @@ def after(plan: Plan, engine: Engine, n: int, given: int = 0) -> Plan:
 def _candidates(
     engine: Engine, n: int, how: str, chunk: int, workers: int
 ) -> Iterator[Plan]:
-    """Yield lifted plans, largest chunks first, then threads."""
+    """Yield lifted plans, with the largest chunks first, then threads."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
     fits = _fits(engine, n)
     shares = {-(-fits // k) for k in (1, 2, 4)}
-    if engine.device.type == "cuda":  # large networks fill it one by one
+    if engine.device.type == "cuda":  # one client with a large network fills it
         shares |= {1}
     sizes = [chunk] if chunk else sorted(shares, reverse=True)
     if how in ("auto", "vmap", "compiled"):
@@ -94,7 +105,7 @@ def _candidates(
 
 
 def _fits(engine: Engine, n: int) -> int:
-    """Return how many clients' working rows fit into half of the free memory."""
+    """Return how many clients' working memory fits into half of the free memory."""
     rows = 8 * engine.task.d + 2 * engine.packing.width
     one = rows * engine.feed.dtype.itemsize + 1
     return int(max(1, min(n, devices.free(engine.device) // 2 // one)))
@@ -103,7 +114,7 @@ def _fits(engine: Engine, n: int) -> int:
 def _time(
     engine: Engine, plan: Plan, broadcast: Broadcast, rows: Tensor, cohort: np.ndarray
 ) -> float:
-    """Measure seconds per client step; infinite where the plan does not run here."""
+    """Measure seconds per client step; infinite if the plan does not run here."""
     engine.use(plan)
 
     def once() -> float:
@@ -116,38 +127,44 @@ def _time(
     try:
         once()
         took = sorted(once() for _ in range(3))[1]
-    except Exception:  # no compiler here, or one that fails: not a candidate
+    except Exception:  # no compiler, or a compiler that fails
         if plan.how != "compiled":
             raise
         return float("inf")
     return took / (_STEPS * len(cohort))
 
 
-FILE = "state/rows.bin"  # in the folder of a run
+FILE = "state/rows.bin"  # path in the folder of a run
 
 
 class Need(NamedTuple):
-    """Bytes that the client state of a run takes at most."""
+    """Upper bounds on the bytes that the client state of a run takes."""
 
-    rows: int  # of all clients that will ever be asked
-    shadow: int  # further slots of rows that a checkpoint still needs, on disk
-    models: int  # the file of the clients' own models
+    rows: int  # states of all clients that will ever take part
+    shadow: int  # on disk: older states that the last checkpoint still needs
+    models: int  # file of the clients' own models
 
     @property
     def disk(self) -> int:
-        """Size of the state file at most."""
+        """Upper bound on the size of the state file."""
         return self.rows + self.shadow
 
 
 def need(e: Experiment, n: int, row: int, model: int, finishes: bool) -> Need:
     """Compute the bytes that the state of n clients takes.
 
-    A row is a client's state; clients that are never asked take nothing. With
-    `finishes` every client works once more after the last round.
+    A client that never takes part takes none.
+
+    Args:
+        e: Experiment of the run.
+        n: Number of clients.
+        row: Bytes of the state of one client.
+        model: Bytes of one model.
+        finishes: Whether every client works once more after the last round.
     """
     cohort = e.train.cohort or n
     visited = n if finishes else min(n, e.train.rounds * cohort)
-    moved = visited  # since the last checkpoint
+    moved = visited  # clients that step between two checkpoints
     if e.checkpoint.every and not finishes:
         moved = min(visited, e.checkpoint.every * cohort)
     shadow = moved * row if e.output.checkpoint else 0
@@ -156,7 +173,11 @@ def need(e: Experiment, n: int, row: int, model: int, finishes: bool) -> Need:
 
 
 def settled(wish: str, rows: int, where: torch.device) -> str:
-    """Choose `device`, `host` or `disk`; `auto`: the first with twice the room."""
+    """Choose `device`, `host` or `disk` for the client state.
+
+    "auto" is the first of `device` and `host` with twice the room that the rows need,
+    else `disk`.
+    """
     if wish != "auto":
         return wish
     host = torch.device("cpu")
@@ -172,25 +193,26 @@ def place(name: str, where: torch.device) -> torch.device | None:
 
 
 def file(path: Path, state_dir: str) -> Path:
-    """Return the path of a run's state file: in its folder, or in `state_dir`."""
+    """Return the path of a run's state file, in the run's folder or in `state_dir`."""
     if not state_dir:
         return path / FILE
-    whole = str(path.absolute()).encode()  # runs of the same name lie side by side
+    whole = str(path.absolute()).encode()  # names of runs may be equal
     name = f"{path.name}-{hashlib.blake2b(whole, digest_size=6).hexdigest()}.rows"
     return Path(state_dir).expanduser().absolute() / name
 
 
 def check(need: Need, rows: Path, path: Path) -> None:
-    """Refuse, before any work, what the disk has no room for.
+    """Refuse a run, before any work, if the disk has too little room for its state.
 
-    The present size of the state file `rows` counts; models are written to `path`.
+    The present size of the state file `rows` counts as room. The clients' models are
+    written to `path`.
     """
     there = rows.stat().st_size if rows.exists() else 0
     state, models = files.above(rows), files.above(path)
     if not state.is_dir() or not os.access(state, os.W_OK):
         raise Refusal(
-            f"the state file {rows} cannot be made, for {state} is not a folder you "
-            "may write to; set engine.state_dir to one"
+            f"the state file {rows} cannot be created, because {state} is not a folder "
+            "that you may write to; set engine.state_dir to such a folder"
         )
     together = state.stat().st_dev == models.stat().st_dev
     wanted = need.disk - there + (need.models if together else 0)
@@ -205,14 +227,14 @@ def _room(folder: Path, wanted: int, need: Need, remedy: str) -> None:
         more = f", the clients' models another {size(need.models)}"
         more = more if need.models else ""
         raise Refusal(
-            f"personal state on disk may take {size(need.disk)}{more}, and of that the "
-            f"disk of {folder} would have to take {size(wanted)} and has "
-            f"{size(free)} free; make room, or set {remedy}"
+            f"client state on disk may take {size(need.disk)}{more}; {size(wanted)} of "
+            f"this would be on the disk of {folder}, which has {size(free)} free; "
+            f"make room, or set {remedy}"
         )
 
 
 def size(count: int) -> str:
-    """Format bytes for people: `8.9 GB`."""
+    """Format a number of bytes for people, such as `8.9 GB`."""
     value, units = float(count), ["kB", "MB", "GB", "TB"]
     if value < 1000:
         return f"{count} bytes"

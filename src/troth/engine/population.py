@@ -1,8 +1,8 @@
 """Client state, one row per client, in memory or in a file.
 
 Rows in a file are read and written in place (`preadv`, `pwritev`), because a mapped
-file would count as memory of the process. One background thread writes rows and reads
-ahead, in the order of the requests, while the clients step.
+file would count as memory of the process. While clients step, one background thread
+writes rows and reads rows ahead, in the order of the requests.
 """
 
 import errno
@@ -22,15 +22,15 @@ from troth.types import Refusal
 
 
 class Held(NamedTuple):
-    """Rows in memory that are being written to the file or read ahead from it."""
+    """Rows in memory that are being written to the file, or read ahead from it."""
 
     slots: np.ndarray  # ascending
-    place: np.ndarray  # of each in rows
+    place: np.ndarray  # index of each slot in `rows`
     rows: Tensor  # [c, width]
-    work: Future[None]  # what writes or reads them
+    work: Future[None]  # the write or read in the background
 
     def find(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which of some slots are held, and their places in `rows`."""
+        """Return which of the given slots are held, and their places in `rows`."""
         if len(self.slots) == 0:
             return self.slots, self.slots
         near = np.searchsorted(self.slots, slots).clip(max=len(self.slots) - 1)
@@ -39,20 +39,23 @@ class Held(NamedTuple):
 
 
 class RowFile:
-    """Rows in a file, numbered by slots; for CUDA they pass through pinned memory."""
+    """Rows in a file, numbered by slots.
 
-    shadow = True  # rows survive the process: see `Slots`
+    For CUDA, rows pass through pinned memory.
+    """
+
+    shadow = True  # rows outlive the process, see `Slots`
 
     def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
         self.width, self.stride = width, width * dtype.itemsize
         self._dtype, self._pinned = dtype, device.type == "cuda"
         self._path, self._descriptor = Path(), -1
         self._thread = ThreadPoolExecutor(1, "rows")
-        self._written: Held | None = None  # the last rows given
+        self._written: Held | None = None  # rows of the last `put`
         self._ahead: Held | None = None
 
     def open(self, path: Path) -> None:
-        """Open this file, or create it."""
+        """Open the file, or create it."""
         if not hasattr(os, "preadv"):
             raise Refusal(
                 "engine.store = 'disk' needs a system that reads files at any place, "
@@ -74,14 +77,14 @@ class RowFile:
         self._path = path
 
     def close(self) -> None:
-        """Finish pending writes and close the file; it stays on disk."""
+        """Finish pending writes and close the file, which stays on disk."""
         self._thread.shutdown()
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor, self._written, self._ahead = -1, None, None
 
     def get(self, slots: np.ndarray) -> Tensor:
-        """Return the rows in some slots, [c, width], on the host."""
+        """Return the rows in the given slots, [c, width], on the host."""
         out, left = self._empty(len(slots)), np.arange(len(slots))
         if self._written is not None:
             mine, where = self._written.find(slots)
@@ -101,7 +104,10 @@ class RowFile:
         return out
 
     def put(self, slots: np.ndarray, rows: Tensor) -> None:
-        """Write rows in the background, each slot once, after the previous write."""
+        """Write rows in the background, after the previous write has ended.
+
+        Every slot may occur only once.
+        """
         assert self._descriptor >= 0, "open a file first"
         self._settle()
         order = np.argsort(slots)
@@ -114,7 +120,7 @@ class RowFile:
         self._written = self._held(os.pwritev, mine, held)
 
     def fetch(self, slots: np.ndarray) -> None:
-        """Read rows ahead in the background and forget those read ahead before."""
+        """Read rows ahead in the background, and drop rows read ahead before."""
         self._ahead = None
         rows = self._empty(len(slots))
         self._ahead = self._held(os.preadv, np.sort(slots), rows)
@@ -124,7 +130,7 @@ class RowFile:
         return Held(slots, np.arange(len(slots)), rows, started)
 
     def sync(self) -> None:
-        """Wait until all rows are safe on the disk."""
+        """Wait until all rows are safely on the disk."""
         if self._descriptor >= 0:
             self._settle()
             flush = getattr(os, "fdatasync", os.fsync)
@@ -135,14 +141,14 @@ class RowFile:
         return {}
 
     def load(self, tensors: dict[str, Tensor], used: int) -> None:
-        """Go back to this many slots, and cut off what lies behind them."""
+        """Return to a file with `used` slots: cut off all slots behind them."""
         self._settle()
         self._written = self._ahead = None
         has, needs = os.fstat(self._descriptor).st_size, used * self.stride
         if has < needs:
             raise Refusal(
                 f"the state file {self._path} has {has:,} bytes and the checkpoint "
-                f"speaks of {needs:,}, so it was lost or changed; put the right one "
+                f"needs {needs:,}, so the file was lost or changed; put the right file "
                 "there, or run the experiment again"
             )
         os.ftruncate(self._descriptor, needs)
@@ -152,23 +158,23 @@ class RowFile:
         return torch.empty(shape, dtype=self._dtype, pin_memory=self._pinned)
 
     def _settle(self) -> None:
-        """Wait for the last write, and so for all before it."""
+        """Wait for the last write, and thus for all writes before it."""
         if self._written is not None:
             self._call(self._written.work.result)
 
     def _call(self, work: Callable[[], Any]) -> None:
-        """Do the work; report an error of the system as a sentence."""
+        """Do the work, and turn an error of the operating system into a refusal."""
         try:
             work()
         except OSError as error:
             raise Refusal(
                 f"the state file {self._path} cannot be read or written "
-                f"({error.strerror}); make room if its disk is full: the run can go "
-                "on from its last checkpoint by troth resume"
+                f"({error.strerror}); if its disk is full, make room and continue the "
+                "run from its last checkpoint by troth resume"
             ) from None
 
     def _each(self, call: Any, slots: np.ndarray, rows: Tensor) -> None:
-        """Repeat a read or write of every row until all of it is done."""
+        """Read or write every row, and repeat the call until all bytes are done."""
         memory = rows.view(torch.uint8).numpy()
         for slot, row in zip(slots.tolist(), memory, strict=True):
             left, offset = memoryview(row), slot * self.stride
@@ -180,19 +186,24 @@ class RowFile:
 
 
 class Slots:
-    """A table of n clients; one that was never written has no slot."""
+    """Table from n clients to slots; a client that was never written has no slot."""
 
     def __init__(self, n: int, shadow: bool) -> None:
-        """Keep slots that `saved` has seen if `shadow`, else one slot for good."""
-        self.table = np.full(n, -1, dtype=np.int64)  # of each client; −1: none yet
-        self.used = 0  # all slots are below
+        """Start with an empty table.
+
+        If `shadow`, slots in the last checkpoint are not overwritten until the next
+        one: a client's next write goes to another slot. If not, a client keeps its
+        first slot.
+        """
+        self.table = np.full(n, -1, dtype=np.int64)  # slot of each client; −1: none
+        self.used = 0  # one more than the largest slot in use
         self._shadow = shadow
-        self._settled = np.zeros(n, dtype=bool)  # may be written where they are
+        self._settled = np.zeros(n, dtype=bool)  # clients whose slot may be overwritten
         self._free = np.zeros(0, dtype=np.int64)
-        self._left: list[np.ndarray] = []  # by clients that moved since `saved`
+        self._left: list[np.ndarray] = []  # slots that clients left since `saved`
 
     def take(self, clients: np.ndarray) -> np.ndarray:
-        """Assign slots to which these clients may be written."""
+        """Assign the slots to which these clients may be written, and return them."""
         moving = np.unique(clients[~self._settled[clients]])
         before = self.table[moving]
         if (before >= 0).any():
@@ -204,14 +215,18 @@ class Slots:
         return self.table[clients]  # type: ignore[no-any-return]
 
     def saved(self) -> None:
-        """Mark the table as safe: slots that it does not name may be used again."""
+        """Note that the table is in a checkpoint.
+
+        From now on, these slots are not overwritten. Slots that are no longer in the
+        table can be used again.
+        """
         if self._shadow:
             self._free = np.sort(np.concatenate([self._free, *self._left]))
             self._left = []
             self._settled[:] = False
 
     def load(self, table: np.ndarray) -> None:
-        """Go back to a table that was saved."""
+        """Return to a table from a checkpoint."""
         self.table = table.copy()
         taken = self.table[self.table >= 0]
         self.used = int(taken.max(initial=-1)) + 1
@@ -221,25 +236,25 @@ class Slots:
 
 
 _BLOCK = {"cpu": 2**25, "cuda": 2**28}
-"""Numbers a block: growing never copies what is there. On a GPU blocks are larger, for
-each costs a round some launches."""
+"""Numbers in a block. Because of blocks, growing never copies rows. On a GPU blocks are
+larger, because each block costs some kernel launches per round."""
 
 
 class Population:
-    """The rows of all clients; a client that was never asked costs nothing.
+    """The states of all clients, one row per client.
 
-    A row never written is `start`: the state that a client makes of the *first* shared
-    model, whenever it first takes part.
+    A client that never took part needs no memory. Its row is `start`, the state that a
+    client makes from the *first* shared model, whenever the client first takes part.
     """
 
     def __init__(
         self,
         n: int,
-        start: Tensor,  # [width] the row of a client that was never asked
-        store: torch.device | None,  # where rows are; None: in a file that `open` names
-        others: tuple[np.ndarray, Tensor] | None = None,  # who starts elsewhere, where
+        start: Tensor,  # [width] row of a client that never took part
+        store: torch.device | None,  # device of rows; None: a file that `open` names
+        others: tuple[np.ndarray, Tensor] | None = None,  # ids with another start row
     ) -> None:
-        """Allocate nothing yet."""
+        """Set up the store, without allocating rows yet."""
         self._others = others
         self.n, self.width, self.start = n, start.shape[0], start
         self._rows: Blocks | RowFile
@@ -249,7 +264,7 @@ class Population:
             store = store or torch.device("cpu")
             self._rows = Blocks(n, self.width, start.dtype, store)
         self._slots = Slots(n, self._rows.shadow)
-        self._asked = np.zeros(0, dtype=np.int64)  # whose rows were read last
+        self._asked = np.zeros(0, dtype=np.int64)  # clients whose rows were read last
 
     @property
     def on_disk(self) -> bool:
@@ -257,12 +272,12 @@ class Population:
         return isinstance(self._rows, RowFile)
 
     def open(self, path: Path) -> None:
-        """Store the rows in this file, if they belong in one."""
+        """Store the rows in this file, if they belong into a file."""
         if isinstance(self._rows, RowFile):
             self._rows.open(path)
 
     def close(self) -> None:
-        """End all reading and writing."""
+        """Finish all reading and writing."""
         self._rows.close()
 
     def read(self, clients: np.ndarray) -> Tensor:
@@ -282,18 +297,18 @@ class Population:
         return out
 
     def write(self, clients: np.ndarray, rows: Tensor) -> None:
-        """Store the rows of some clients, each named once."""
+        """Store the rows of some clients; no client may occur twice."""
         if self.width and len(clients):
             self._rows.put(self._slots.take(clients), rows)
 
     def prefetch(self, clients: np.ndarray) -> None:
-        """Read rows ahead that are needed next, except those read last."""
+        """Read the rows needed next ahead of time, except those read last."""
         if isinstance(self._rows, RowFile):
             slots = self._slots.table[clients[~np.isin(clients, self._asked)]]
             self._rows.fetch(slots[slots >= 0])
 
     def each(self, groups: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, Tensor]]:
-        """Yield groups of clients with their rows, and read the next group ahead."""
+        """Yield groups of clients with their rows; read the next group ahead."""
         for clients, coming in pairwise([*groups, None]):
             assert clients is not None
             rows = self.read(clients)
@@ -307,20 +322,21 @@ class Population:
         return np.flatnonzero(self._slots.table >= 0)
 
     def dump(self) -> dict[str, Tensor]:
-        """Return all that a checkpoint must hold; of rows in a file, only their slots.
+        """Return all tensors that a checkpoint must hold.
 
-        Until `saved` or `load`, the file keeps these rows.
+        For rows in a file, these are only their slots. The file keeps these rows until
+        `saved` or `load` is called.
         """
         self._rows.sync()
         table = torch.from_numpy(self._slots.table.copy())
         return {"slot": table, **self._rows.dump(self._slots.used)}
 
     def saved(self) -> None:
-        """Mark the last `dump` as safe on disk."""
+        """Note that the last `dump` is safely on disk."""
         self._slots.saved()
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `dump` returned."""
+        """Restore the state from the tensors that `dump` returned."""
         self._slots.load(tensors["slot"].numpy())
         self._rows.load(tensors, self._slots.used)
 
@@ -339,7 +355,7 @@ class Blocks:
         self._blocks: list[Tensor] = []
 
     def get(self, slots: np.ndarray) -> Tensor:
-        """Return the rows in some slots, [c, width]."""
+        """Return the rows in the given slots, [c, width]."""
         found = self._places(slots)
         if len(found) == 1:
             return found[0][0][found[0][2]]
@@ -350,7 +366,7 @@ class Blocks:
         return out
 
     def put(self, slots: np.ndarray, rows: Tensor) -> None:
-        """Store rows."""
+        """Store rows in the given slots."""
         self._grow(int(slots.max()) + 1)
         found = self._places(slots)
         for block, places, offsets in found:
@@ -365,7 +381,10 @@ class Blocks:
             self._blocks.append(empty)
 
     def _places(self, slots: np.ndarray) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """For each block that holds some: (block, which were asked, their offsets)."""
+        """List the blocks that hold some of the slots.
+
+        An entry is (block, indices of the slots in it, their offsets in the block).
+        """
         found, length = [], self._shape[0]
         for b in np.unique(slots // length):
             where = np.flatnonzero(slots // length == b)
@@ -375,25 +394,25 @@ class Blocks:
         return found
 
     def sync(self) -> None:
-        """Do nothing: memory is always up to date."""
+        """Do nothing, because memory is always up to date."""
 
     def close(self) -> None:
-        """Do nothing: memory is freed when it is no longer used."""
+        """Do nothing, because memory is freed when it is no longer used."""
 
     def dump(self, used: int) -> dict[str, Tensor]:
-        """Copy all rows."""
+        """Return copies of all rows, on the host."""
         blocks, length = {}, self._shape[0]
         for i, block in enumerate(self._blocks):
             blocks[f"block{i}"] = block[: used - i * length].to("cpu", copy=True)
         return blocks
 
     def load(self, tensors: dict[str, Tensor], used: int) -> None:
-        """Restore what `dump` returned."""
+        """Restore the rows from the tensors that `dump` returned."""
         self._blocks, length = [], self._shape[0]
         self._grow(used)
         first = 0
         for i in range(sum(name.startswith("block") for name in tensors)):
-            rows = tensors[f"block{i}"]  # as long as blocks were where it was written
+            rows = tensors[f"block{i}"]  # its length may differ from ours
             while len(rows):
                 block, at = divmod(first, length)
                 some, rows = rows.tensor_split([length - at])

@@ -1,4 +1,7 @@
-"""Change a trace before it is replayed: less work for the same numbers."""
+"""Change a trace before it is replayed, so that it does less work for the same numbers.
+
+A trace is a graph of tensor operations (torch.fx). Its nodes are the operations.
+"""
 
 import math
 import operator
@@ -12,11 +15,11 @@ _ATEN = torch.ops.aten
 
 
 def compute_once(graph: Any) -> None:
-    """Change a trace: compute once what is computed twice from the same tensors.
+    """Compute once the operations that occur twice with the same inputs.
 
-    Several models of a client prepare the same batch. What goes into an output stays
-    apart, because outputs may be overwritten one by one. A trace that writes into its
-    tensors is left alone.
+    For example, several models of a client prepare the same batch. Nodes whose tensors
+    are outputs are not merged, because outputs may be overwritten one by one. A trace
+    that writes into its tensors is left unchanged.
     """
     nodes = list(graph.graph.nodes)
     if any(_writes(node) for node in nodes):
@@ -26,7 +29,7 @@ def compute_once(graph: Any) -> None:
     for node in nodes:
         if node.op not in ("call_function", "get_attr") or _aliases(node) & outputs:
             continue
-        key = node.target, repr((node.args, node.kwargs))  # nodes by name
+        key = node.target, repr((node.args, node.kwargs))  # by names of nodes
         if key in seen:
             node.replace_all_uses_with(seen[key])
             graph.graph.erase_node(node)
@@ -36,7 +39,7 @@ def compute_once(graph: Any) -> None:
 
 
 def _writes(node: Any) -> bool:
-    """Return whether a node changes a tensor or returns another result every time."""
+    """Return whether a node changes a tensor or gives another result in each call."""
     target = node.target
     schema, tags = getattr(target, "_schema", None), getattr(target, "tags", ())
     mutable = schema is not None and schema.is_mutable
@@ -44,11 +47,12 @@ def _writes(node: Any) -> bool:
 
 
 def update_in_place(graph: Any, in_pieces: bool) -> None:
-    """Let v ← v − lr·g happen in v's own memory: no gathered g, no copy of v.
+    """Let updates v ← v − lr·g happen in the memory of v, without a copy of v.
 
-    Also for several such steps in a row; only where each is the last use of its v. With
-    `in_pieces` update parameter by parameter, which saves gathering g; a compiler fuses
-    the gathering and does better with the whole.
+    This also holds for several such updates in a row. It is done only if each update is
+    the last use of its v. With `in_pieces`, v is updated parameter by parameter, so
+    that the pieces of g need not be gathered into one tensor. A compiler fuses the
+    gathering, and is faster without `in_pieces`.
     """
     for node in _updates(graph):
         v, g, rate = node.args
@@ -65,12 +69,15 @@ def update_in_place(graph: Any, in_pieces: bool) -> None:
                 call(_ATEN.lerp_.Tensor, (v, w, weight))
             _add(graph.graph, v, pieces, own)
         node.replace_all_uses_with(v)
-        graph.graph.eliminate_dead_code()  # the gradient, where its pieces are enough
+        graph.graph.eliminate_dead_code()  # the gathered gradient, if no longer used
     graph.recompile()
 
 
 def _updates(graph: Any) -> list[Any]:
-    """List steps v + g·rate that end in an output, in order; all or none of a chain."""
+    """List the updates v + g·rate that end in an output, in order.
+
+    Of a chain of updates, all or none are listed.
+    """
     outputs = graph.graph.output_node().args[0]
     order = {n: i for i, n in enumerate(graph.graph.nodes)}
     found: set[Any] = set()
@@ -86,7 +93,10 @@ def _updates(graph: Any) -> list[Any]:
 
 
 def _pieces(graph: Any, v: Any, g: Any, apart: bool) -> list[Any]:
-    """Return the tensors that make up a gradient of v, or itself; no views of v."""
+    """Return the tensors that make up a gradient g of v, or [g]; none is a view of v.
+
+    `apart` says whether g may be returned in pieces.
+    """
     if apart and g.target is _ATEN.cat.default and g.args[1:] == (1,):
         pieces = list(g.args[0])
         if not ({*pieces} & _aliases(v) or _changed(graph, pieces, g)):
@@ -98,7 +108,7 @@ def _pieces(graph: Any, v: Any, g: Any, apart: bool) -> list[Any]:
 
 
 def _add(graph: Any, v: Any, pieces: list[Any], rate: Any) -> None:
-    """Add a gradient times the rate to v in v's own memory, piece by piece."""
+    """Add a gradient times the rate to v in the memory of v, piece by piece."""
     first = 0
     for piece in pieces:
         last = first + piece.meta["val"].shape[1]
@@ -106,7 +116,7 @@ def _add(graph: Any, v: Any, pieces: list[Any], rate: Any) -> None:
         product = _product(piece)
         if product is None:
             graph.call_function(_ATEN.addcmul_.default, (part, piece, rate))
-        else:  # without laying it down first
+        else:  # without storing the product first
             shape = list(product.meta["val"].shape)
             part = graph.call_function(_ATEN.view.default, (part, shape))
             given = (part, *product.args[:2], rate)
@@ -121,14 +131,15 @@ _SAME = (
     _ATEN.permute.default,
     _ATEN.unsqueeze.default,
 )
-"""What gives the same numbers another shape."""
+"""Operations that give the same numbers in another shape."""
 
 
 def _product(piece: Any) -> Any:
-    """Return the product of activations and slopes that equals a whole piece, in order.
+    """Return the node of the matrix product that a whole piece of the gradient equals.
 
-    None where the piece is something else, or where the product is better stored first:
-    it has other uses, or sums many examples, which are summed side by side.
+    Return None if the piece is no such product, or if the product is better stored
+    first. A product is better stored if it has other uses, or if it sums over so many
+    examples that its sum is computed in parallel pieces.
     """
     node = piece
     while node.target in _SAME and len(node.users) == 1:
@@ -136,7 +147,7 @@ def _product(piece: Any) -> Any:
     if node.target is not convolution.PRODUCT or len(node.users) != 1:
         return None
     values = [part.meta.get("val") for part in (node, piece, node.args[0])]
-    if any(value is None for value in values):  # a sum over examples
+    if any(value is None for value in values):  # made by `_sum`, over examples
         return None
     product, whole, left = values
     same = product.is_contiguous() and whole.is_contiguous()
@@ -149,7 +160,10 @@ _EXAMPLES = 512
 
 
 def _pull(graph: Any, v: Any, g: Any) -> tuple[Any, Any, float] | None:
-    """Split a gradient rest + λ(v − w) into (rest, w, λ), if w is then unchanged."""
+    """Split a gradient rest + λ(v − w) into (rest, w, λ).
+
+    Return None if it has another form, or if w or rest is overwritten before its use.
+    """
     if g.target is not _ATEN.add.Tensor or len(g.users) != 1:
         return None
     rest, away = g.args
@@ -164,7 +178,10 @@ def _pull(graph: Any, v: Any, g: Any) -> tuple[Any, Any, float] | None:
 
 
 def _share(graph: Any, v: Any, g: Any) -> tuple[Any, Any] | None:
-    """Split a gradient factor·rest: (rest, factor of each client), if both last."""
+    """Split a gradient factor·rest into (rest, factor of each client).
+
+    Return None if it has another form, or if a factor is overwritten before its use.
+    """
     if g.target is not _ATEN.mul.Tensor or len(g.users) != 1:
         return None
     clients, wide = v.meta["val"].shape
@@ -178,7 +195,10 @@ def _share(graph: Any, v: Any, g: Any) -> tuple[Any, Any] | None:
 
 
 def _last_use(graph: Any, node: Any) -> bool:
-    """Return whether v + g·rate, with one row of v per client, is the last use of v."""
+    """Return whether a node v + g·rate is the last use of v.
+
+    v must have one row per client.
+    """
     if node.kwargs or len(node.args) != 3:
         return False
     v, g, rate = (argument.meta["val"] for argument in node.args)
@@ -190,7 +210,7 @@ def _last_use(graph: Any, node: Any) -> bool:
 
 
 def _changed(graph: Any, tensors: list[Any], since: Any) -> bool:
-    """Return whether the memory of one of these tensors is overwritten after a node."""
+    """Return whether the memory of one of the tensors is overwritten after a node."""
     order = {n: i for i, n in enumerate(graph.graph.nodes)}
     held = {alias for tensor in tensors for alias in _aliases(_root(tensor))}
     later = (user for alias in held for user in alias.users)
@@ -232,10 +252,10 @@ _UNPOOL = _ATEN.max_pool2d_with_indices_backward.default
 
 
 def by_kernels(graph: Any) -> None:
-    """Change a trace: the order of a sum must not depend on the number of clients.
+    """Make the order of sums in a trace independent of the number of clients.
 
     Matrix products become those of `troth.networks.convolution`, and sums become
-    products with ones. Pooling reads its indices in place.
+    products with ones. The gradient of pooling reads its indices without a copy.
     """
     for node in list(graph.graph.nodes):
         if node.target is _ATEN.bmm.default:
@@ -244,7 +264,7 @@ def by_kernels(graph: Any) -> None:
             _sum(graph.graph, node)
         elif node.target is _ATEN.clone.default:
             pooled = (user.target is _UNPOOL for user in node.users)
-            if node.users and all(pooled):  # the kernel lays them out itself
+            if node.users and all(pooled):  # the kernel arranges indices itself
                 node.replace_all_uses_with(node.args[0])
     graph.graph.eliminate_dead_code()
     graph.recompile()

@@ -1,9 +1,9 @@
-"""The only vmap and the only torch.compile: one-client functions over many clients.
+"""Lift functions of one client over many; the only use of vmap and torch.compile.
 
-`torch.func.vmap` lifts a function of one client over the rows of a chunk. The result is
-traced once per shape into plain tensor operations, which are replayed without the costs
-of vmap and autograd. The trace can be compiled; on CUDA it is captured as a graph,
-except for a few operations.
+`torch.func.vmap` lifts a function of one client over the clients of a chunk. The result
+is traced once per shape into plain tensor operations. These are replayed without the
+overhead of vmap and autograd. The trace can be compiled. On CUDA it is captured as a
+CUDA graph, except if it has only a few operations.
 """
 
 import threading
@@ -20,12 +20,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from troth.engine import trace
 from troth.networks import flat as trees
 
-_TRACING = threading.Lock()  # a thread at a time
-_FEW = 8  # operations that are not worth a graph of their own
+_TRACING = threading.Lock()  # only one thread traces at a time
+_FEW = 8  # up to so many operations are not worth a CUDA graph
 
 
 class Lifted:
-    """A one-client function over a chunk, replayed from one trace per shape."""
+    """A one-client function, lifted over a chunk and replayed from traces by shape."""
 
     def __init__(
         self,
@@ -35,11 +35,14 @@ class Lifted:
         in_place: bool = False,
         alone: bool = False,
     ) -> None:
-        """Trace nothing yet.
+        """Set up the function; tracing is done in the first call.
 
-        `dims` is the client axis of each argument, as vmap takes it. With `in_place`
-        the arguments may be overwritten; with `alone` the chunk is always one client,
-        for which plain operations do.
+        Args:
+            function: Function of one client.
+            dims: Client axis of each argument, as vmap takes it.
+            how: Way in which clients step (see `Plan`).
+            in_place: Whether the arguments may be overwritten.
+            alone: Whether the chunk is always one client; then vmap is not needed.
         """
         self._function = _one(function, dims) if alone else vmap(function, dims)
         self._how = how
@@ -47,7 +50,7 @@ class Lifted:
         self._traces: dict[Any, tuple[Callable[..., Any], Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it; tensors of a new shape are traced first."""
+        """Call the lifted function; it is traced first for tensors of new shapes."""
         flat = [t.contiguous() for t in trees.leaves(arguments)]
         key = tuple([(t.shape, t.dtype) for t in flat])
         if key not in self._traces:
@@ -58,7 +61,7 @@ class Lifted:
         return trees.like(example, replay(*flat))
 
     def once(self, *arguments: Any) -> Any:
-        """Call it without a trace, for shapes that rarely repeat."""
+        """Call the lifted function without a trace, for shapes that rarely repeat."""
         return self._function(*arguments)
 
     def _trace(
@@ -73,7 +76,7 @@ class Lifted:
 
         seen = {id(t): i for i, t in reversed([*enumerate(flat)])}
         apart = (t if seen[id(t)] == i else t.detach() for i, t in enumerate(flat))
-        graph: Any = make_fx(plain)(*apart)  # a tensor given twice is two inputs
+        graph: Any = make_fx(plain)(*apart)  # a tensor given twice makes two inputs
         empty = torch.empty(0)
         example = trees.like(made[0], [empty] * len(trees.leaves(made[0])))
         compiled = self._how == "compiled"
@@ -93,13 +96,13 @@ class Lifted:
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Compile a plain function of tensors as a whole, once per shape.
 
-    Kernels are not chosen by trial where that could change a sum's order, so that
-    another process computes the same.
+    Kernels are not chosen by measurement if this could change the order of a sum. So
+    another process computes the same numbers.
     """
     knows = hasattr(torch._inductor.config, "deterministic")
     options: Any = {"deterministic": True} if knows else {}
     whole: Any = function
-    # code of its own: of the same code torch compiles no more than eight variants
+    # A copy of the code: torch compiles at most eight variants of the same code.
     code = whole.__code__.replace(co_name=f"{whole.__name__}_compiled")
     named = whole.__globals__, whole.__name__, whole.__defaults__, whole.__closure__
     own = types.FunctionType(code, *named)
@@ -107,7 +110,7 @@ def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., Any]:
-    """Do for a single client what vmap does, without it."""
+    """Return what vmap would return for a chunk of one client, without vmap."""
 
     def picked(argument: Any, dim: Any) -> Any:
         if dim is None:
@@ -125,12 +128,15 @@ def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., A
 
 
 def captures(tensor: Tensor) -> bool:
-    """Return whether work on this tensor's device is captured as graphs."""
+    """Return whether work on this tensor's device is captured as CUDA graphs."""
     return tensor.is_cuda
 
 
 def _marked(graph: Callable[..., Any]) -> Callable[..., Any]:
-    """Replay few operations without capture, and mark outputs in reused memory."""
+    """Replay a few operations without capture.
+
+    Outputs that lie in memory which will be reused are marked `is_reused`.
+    """
 
     def replay(*tensors: Tensor) -> Any:
         out = graph(*tensors)
@@ -149,10 +155,11 @@ def _captured(
 ) -> Callable[..., Any]:
     """Give the graph its own memory, so that it is replayed in one launch.
 
-    Outputs lie in that memory and are valid until the next call. Inputs that the caller
-    keeps and refills (marked `is_kept`) are read in place; the same tensor given as
-    another input is copied, because that input may be overwritten. `record` takes
-    (graph, inputs) and returns (outputs, replay); by default it records a CUDA graph.
+    Outputs lie in that memory and are valid until the next call. Inputs marked
+    `is_kept`, which the caller keeps and refills, are read in place. If the same tensor
+    is given as another input too, that input is copied, because it may be overwritten.
+    `record` takes (graph, inputs) and returns (outputs, replay); by default it records
+    a CUDA graph.
     """
     kept = {id(t): i for i, t in reversed([*enumerate(flat)]) if hasattr(t, "is_kept")}
     held = [t if kept.get(id(t)) == i else t.clone() for i, t in enumerate(flat)]
@@ -187,9 +194,9 @@ def _cuda_graph(
 ) -> tuple[list[Any], Callable[[], None]]:
     """Record the graph after two warm-up runs.
 
-    Work with its own stream is recorded there: graphs recorded on one stream share
-    cuBLAS's working memory, and those of several streams would overwrite it when
-    replayed together.
+    If the caller has its own stream, the graph is recorded on that stream. Graphs
+    recorded on one stream share the working memory of cuBLAS. Several streams that
+    replay such graphs at the same time would overwrite this memory.
     """
     here = torch.cuda.current_stream()
     own = None if here == torch.cuda.default_stream() else here
@@ -201,7 +208,7 @@ def _cuda_graph(
     torch.cuda.current_stream().wait_stream(stream)
     recorded = torch.cuda.CUDAGraph()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # begin and end may have nothing to do
+        warnings.simplefilter("ignore")  # a graph may be empty
         with torch.cuda.graph(recorded, stream=own):
             out = graph(*held)
     return list(out), recorded.replay

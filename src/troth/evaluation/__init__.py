@@ -1,5 +1,5 @@
-"""What models are worth: scores per client, summaries over clients.
+"""Evaluation of models: scores per client, and summaries over clients.
 
-`evaluate` runs models on the clients' data, scores all clients at once and sums them up
-by the `metrics`.
+`evaluate` runs models on the clients' data, scores all clients at once and summarizes
+the scores with the `metrics`.
 """

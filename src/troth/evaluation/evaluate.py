@@ -1,7 +1,8 @@
-"""Models on the clients' data → numbers per client → the numbers of `summary.json`.
+"""Evaluate models on the clients' data and summarize the scores for `summary.json`.
 
-Examples stand client after client: first the size[0] of client 0, and so on. All
-clients are scored at once, by sums over their examples; no loop runs over clients.
+Examples are concatenated client by client: first the size[0] examples of client 0, then
+those of client 1, and so on. All clients are scored at once, by sums over their
+examples. No loop runs over clients.
 
 References: hanley1982meaning.
 """
@@ -22,20 +23,20 @@ from troth.networks.task import expect_outputs
 from troth.types import Aim, Refusal, Split
 
 LOWER_IS_BETTER = frozenset({"loss", "error", "attack_success"})
-"""Columns of which the highest value is the worst."""
+"""Names of the scores for which a higher value is worse."""
 
 Table = dict[str, np.ndarray]
 
 _Show = Callable[[Tensor, Tensor], Tensor]
-_EXAMPLES = 2048  # of the shared model at once
-_NUMBERS = 2**29  # of personal models; more at once are not faster
+_EXAMPLES = 2048  # examples that the shared model evaluates at once
+_NUMBERS = 2**29  # parameters of personal models evaluated at once; more is not faster
 
 
 class _Clients(NamedTuple):
-    """Whose the examples are."""
+    """The client of each example, and the number of examples of each client."""
 
     owner: np.ndarray  # [m] the client of each example
-    size: np.ndarray  # [n] how many examples each client has
+    size: np.ndarray  # [n] number of examples of each client
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self.owner, weights=values, minlength=len(self.size))
@@ -49,26 +50,31 @@ def score(
 ) -> Table:
     """Score each client.
 
-    Outputs that are not finite count as wrong: for the accuracies the example is
-    missed, for the AUROC it is ranked on the wrong end, and its squared error is
-    infinite. Otherwise a diverged model would drop out of the averages as undefined.
+    An output that is not finite counts as wrong. The accuracies count the example as
+    misclassified, the AUROC ranks it at the wrong end, and its squared error is
+    infinite. Otherwise a diverged model would have undefined scores, and the averages
+    would leave it out.
 
     Args:
-        outputs: [m, k] one logit per class; with two classes one column is a margin,
-            class 1 when > 0; for regression one column, the prediction.
-        y: [m] labels 0 … classes−1, or targets; [m, classes] of 0 and 1 where an
-            example may have several labels: predicted are those of a logit > 0.
-        loss: [m] the loss of each example.
-        size: [n] how many examples each client has; without any, all scores are NaN.
-        classes: how many classes; 0 is regression.
+        outputs: [m, k] outputs of the model. With several classes: one logit per class.
+            With two classes, a single column is a margin, and class 1 is predicted if
+            it is > 0. For regression: one column, the prediction.
+        y: [m] labels 0 … classes − 1, or the targets of a regression. If an example may
+            have several labels: [m, classes] of 0 and 1. Then every label with a logit
+            > 0 is predicted.
+        loss: [m] loss of each example.
+        size: [n] number of examples of each client. A client with 0 examples has only
+            NaN scores.
+        classes: Number of classes; 0 means regression.
 
     Returns:
-        Vectors [n]: always the mean `loss`. Classes: `accuracy`, `balanced_accuracy`
-        (mean recall over the classes that the client's examples have) and, with two
-        classes, `auroc` (NaN for a client with one class only). Regression: `error`
-        (mean squared error). Several labels: `accuracy` (1 − Hamming loss), `exact`
-        (share of examples with all labels right), `balanced_accuracy` (mean recall of
-        having and of lacking each label, over those that occur) and `auroc` (its mean
+        Score name → [n], one value per client. `loss`, the mean loss, is always there.
+        For classes: `accuracy`, `balanced_accuracy` (mean recall over the classes that
+        occur among the client's examples) and, with two classes, `auroc` (NaN if the
+        client has only one class). For regression: `error` (mean squared error). For
+        several labels per example: `accuracy` (1 − Hamming loss), `exact` (share of
+        examples with all labels right), `balanced_accuracy` (mean recall over the
+        presence and the absence of each label, as far as they occur) and `auroc` (mean
         over the labels that some of the client's examples have and some lack).
     """
     expect_outputs(outputs, y, classes)
@@ -87,15 +93,16 @@ def success(
 ) -> np.ndarray:
     """Return how often each client's model predicts what an attacker wants, [n].
 
-    The share of examples that count; NaN without any. Outputs that are not finite are
-    no success; where an example may have `several` labels, the wanted one must be among
-    the predicted ones.
+    This is a share of the examples that count; NaN if none counts. An output that is
+    not finite is no success.
 
     Args:
-        outputs: [m, k] as `score` takes them.
-        wanted: [m] the label that is wanted; −1: the example does not count.
-        size: [n] how many examples each client has.
-        several: whether an example may have several labels.
+        outputs: [m, k] outputs of the model, in the format of `score`.
+        wanted: [m] label that the attacker wants for each example. An example with −1
+            does not count.
+        size: [n] number of examples of each client.
+        several: Whether an example may have several labels. If so, an example is a
+            success if the wanted label is among the predicted labels.
     """
     clients, label = _clients(size), np.asarray(wanted.detach().cpu().long())
     guess, finite = _predicted(outputs)
@@ -135,12 +142,12 @@ def _classification(
 
 
 def _several(clients: _Clients, outputs: Tensor, y: Tensor) -> Table:
-    """Score each label of each example, which has it or lacks it."""
+    """Score each label of each example separately: the example has it or lacks it."""
     there = y.detach().cpu().numpy()
     if not np.isin(there, (0, 1)).all():
         raise Refusal(
-            f"labels run from {there.min()} to {there.max()}; where an example may "
-            "have several they must be 0 or 1"
+            f"labels run from {there.min()} to {there.max()}; if an example may have "
+            "several labels, each entry must be 0 or 1"
         )
     margin = _float64(outputs)
     finite, has = np.isfinite(margin), there == 1
@@ -159,19 +166,19 @@ def _several(clients: _Clients, outputs: Tensor, y: Tensor) -> Table:
 
 
 def _float64(values: Tensor) -> np.ndarray:
-    """Convert on the CPU: not every device has float64."""
+    """Convert to float64 on the CPU, because not every device has float64."""
     return np.asarray(values.detach().cpu().double())
 
 
 def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return a / b, NaN where b is 0."""
+    """Return a / b, and NaN where b is 0."""
     return np.asarray(np.divide(a, b, out=np.full(a.shape, np.nan), where=b != 0))
 
 
 def _predicted(outputs: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Return the predicted classes, and which rows are finite (by their extremes)."""
+    """Return the predicted classes, and a mask of the examples with finite outputs."""
     guess = (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(1)
-    low, high = outputs.aminmax(dim=1)  # NaN if one of them is; faster than `all`
+    low, high = outputs.aminmax(dim=1)  # NaN if any output is; faster than `all`
     return guess.cpu().numpy(), (low.isfinite() & high.isfinite()).cpu().numpy()
 
 
@@ -191,14 +198,15 @@ def _balanced(
 def _auroc(
     clients: _Clients, margin: np.ndarray, finite: np.ndarray, positive: np.ndarray
 ) -> np.ndarray:
-    """Return P(margin of a positive > of a negative) + P(equal)/2, by sums of ranks.
+    """Return P(margin of a positive > margin of a negative) + P(equal)/2 per client.
 
-    With P positives, N negatives and R the sum of the positives' ranks, equal margins
-    sharing their mean rank: (R − P(P+1)/2) / (P·N), the Mann-Whitney statistic.
+    It is computed from ranks, as the Mann-Whitney statistic: (R − P(P+1)/2) / (P·N). P
+    and N are the numbers of positives and negatives, and R is the sum of the positives'
+    ranks. Equal margins share their mean rank.
     """
     margin = np.where(finite, margin, np.where(positive, -np.inf, np.inf))
     height = np.unique(margin, return_inverse=True)[1]
-    rank = rankdata(clients.owner * (len(height) + 1) + height)  # client after client
+    rank = rankdata(clients.owner * (len(height) + 1) + height)  # client by client
     rank -= (np.cumsum(clients.size) - clients.size)[clients.owner]
     p = clients.sums(positive)
     wins = clients.sums(rank * positive) - p * (p + 1) / 2
@@ -208,21 +216,22 @@ def _auroc(
 def summarise(
     table: Mapping[str, np.ndarray], size: np.ndarray, malicious: np.ndarray
 ) -> dict[str, float | list[float]]:
-    """Compute every metric of every column, over benign clients.
+    """Compute every metric of every score over the benign clients.
 
-    Benign clients only, as in Ditto's Definitions 1 (robustness) and 2 (fairness).
-    Where a client has an accuracy (or error) but its loss is NaN, its model has
-    diverged, and the loss counts as infinite.
+    Malicious clients are left out, as in Ditto's Definitions 1 (robustness) and 2
+    (fairness). If a client has an accuracy (or error) but its loss is NaN, its model
+    has diverged, and its loss counts as infinite.
 
     Args:
-        table: column → [n] one value per client, as `score` gives it.
-        size: [n] test examples, which weigh `…_weighted`.
-        malicious: [n] whether a client is an adversary.
+        table: Score name → [n] values, one per client, as `score` returns them.
+        size: [n] numbers of test examples, the weights of the metric `weighted`.
+        malicious: [n] mask of the malicious clients.
 
     Returns:
-        `{column}_{metric}`, such as `accuracy_mean` or `loss_std`; with adversaries
-        also `malicious_accuracy_mean` (regression: `malicious_error_mean`). Nothing is
-        rounded; a number is NaN where no client has a value.
+        `{score}_{metric}` → value, such as `accuracy_mean` or `loss_std`. If there are
+        malicious clients, also `malicious_accuracy_mean` (for regression
+        `malicious_error_mean`). Values are not rounded. A value is NaN if no client has
+        the score.
     """
     size, malicious = np.asarray(size), np.asarray(malicious, dtype=bool)
     columns = {c: np.asarray(v, dtype=np.float64) for c, v in table.items()}
@@ -252,9 +261,10 @@ def summarise(
 def shared(
     engine: Engine, w: Tensor, split: Split, ids: np.ndarray, aim: Aim | None = None
 ) -> Table:
-    """Score the shared model w on each client's own examples.
+    """Score the shared model w on the examples of each of the clients `ids`.
 
-    With an attacker's `aim`, the table has its rate of success.
+    If an attacker's `aim` is given, the table also has its rate of success,
+    `attack_success`.
     """
     (first, size), shows = _places(split, ids), _shows(aim)
     slots = _slots(first, size)
@@ -272,17 +282,19 @@ def shared(
 def losses(
     engine: Engine, w: Tensor, split: Split, first: np.ndarray, size: np.ndarray
 ) -> Tensor:
-    """Return the shared model's mean loss [n] on clients' examples; NaN without any.
+    """Return the mean loss of the shared model w on each client's examples, [n].
 
-    As in `shared`, but alone, and without waiting for the device: a rule that reads
-    losses asks for them in every round. Client k has size[k] slots from first[k] on.
+    The loss of a client without examples is NaN. This computes the loss alone and does
+    not wait for the device, because a rule that reads losses needs them in every round.
+    The examples of client k lie in the slots first[k] to first[k] + size[k] − 1 of the
+    split.
     """
     slots, each = devices.sent(_slots(first, size), w.device), []
     for slot in torch.split(slots, _EXAMPLES):
         x, y = engine.feed.gather(slot, split)
         with engine.products():
             each.append(engine.objective.per_example(engine.task.predict(w, x), y))
-    loss = torch.cat([*each, w.new_zeros(1)])  # and a place for padding
+    loss = torch.cat([*each, w.new_zeros(1)])  # the last entry serves as padding
     loss = loss.to(numerics.widest(loss))
     position, before = np.arange(size.max(initial=0)), np.cumsum(size) - size
     inside = position < size[:, None]
@@ -300,9 +312,9 @@ def personal(
     ids: np.ndarray,
     aim: Aim | None = None,
 ) -> Table:
-    """Score each client's own model on its own examples; arguments as of `shared`."""
+    """Score each client's own model on its own examples; arguments as in `shared`."""
     (first, size), shows = _places(split, ids), _shows(aim)
-    order = np.argsort(size, kind="stable")  # neighbors pad each other little
+    order = np.argsort(size, kind="stable")  # similar sizes together: little padding
     outputs = [[torch.empty(0)] * len(ids) for _ in shows]
     chunk = _chunk(engine, population)
     groups = [order[k : k + chunk] for k in range(0, len(ids), chunk)]
@@ -319,13 +331,17 @@ def personal(
 
 
 def _shows(aim: Aim | None) -> list[_Show]:
-    """Return what models are shown: the inputs, and those that an attacker makes."""
+    """Return functions that turn examples into inputs of the models.
+
+    The first returns the clean inputs. If there is an aim, the second returns the
+    attacker's.
+    """
     plain: _Show = lambda x, y: x  # noqa: E731
     return [plain] if aim is None else [plain, lambda x, y: aim(x, y)[0]]
 
 
 def _chunk(engine: Engine, population: Population) -> int:
-    """Choose how many models to evaluate at once, in an eighth of the free memory."""
+    """Return how many models to evaluate at once, in an eighth of the free memory."""
     numbers = engine.task.d * 3 + population.width
     one = engine.feed.dtype.itemsize * numbers + 2**16
     most = min(256, _NUMBERS // numbers)
@@ -333,13 +349,13 @@ def _chunk(engine: Engine, population: Population) -> int:
 
 
 def _places(split: Split, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first slot of some clients in a split, and how many each has."""
+    """Return each client's first slot in a split, and its number of examples."""
     clients = torch.from_numpy(ids).to(split.size.device)
     return split.start[clients].cpu().numpy(), split.size[clients].cpu().numpy()
 
 
 def _slots(first: np.ndarray, size: np.ndarray) -> Tensor:
-    """Return all slots of some clients, client after client."""
+    """Return the slots of all examples of some clients, client by client."""
     before = np.cumsum(size) - size
     return torch.from_numpy(np.arange(size.sum()) + np.repeat(first - before, size))
 
@@ -352,7 +368,7 @@ def _table(
     size: np.ndarray,
     aim: Aim | None,
 ) -> Table:
-    """Score the outputs on the inputs, and on those of an attacker."""
+    """Score the outputs on the clean inputs, and on the attacker's inputs if given."""
     plain, *aimed = (torch.cat(list(parts)) for parts in outputs)
     y = split.y[slots.to(split.y.device)]
     loss = engine.objective.per_example(plain, y)

@@ -1,6 +1,6 @@
-"""The round, written once, and whole federations.
+"""The rounds of a federation, or of several federations at once.
 
-`rounds` is the loop; `sampling` says who is there and who is asked (`samplers`),
-`newcomers` what clients get that never took part; `stacked` trains several federations
-as one matrix.
+`rounds` is the loop over rounds. `sampling` and `samplers` choose the clients of each
+round. `newcomers` makes models for clients that took no part in training. `stacked`
+trains several federations as one matrix.
 """

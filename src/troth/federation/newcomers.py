@@ -1,8 +1,9 @@
-"""Clients that never took part: who they are, and how each gets its own model.
+"""Newcomers: clients that took no part in training and get a model afterwards.
 
-The same for every personalizer: a newcomer starts from the last shared model, trains
-some rounds with the last broadcast, whose updates nobody receives, and then does what
-its personalizer does once, after the last round.
+The procedure is the same for every personalizer. A newcomer starts from the last shared
+model and trains for some rounds on the last broadcast. Nobody receives its updates. If
+the personalizer has a last phase, which members run after the last round, the newcomer
+then runs that phase too.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,31 +20,33 @@ from troth.types import Broadcast, Refusal, Shards
 
 
 def drawn(e: Experiment, hostile: np.ndarray) -> np.ndarray:
-    """Draw the share `evaluate.newcomers` of all clients, rounded up, among the benign.
+    """Draw the newcomers among the benign clients; return their ids, ascending.
 
-    `hostile` is a mask [n] of the malicious clients. Returns ids, ascending.
+    Their number is the share `evaluate.newcomers` of all clients, rounded up. `hostile`
+    is the mask [n] of the malicious clients.
     """
     n, benign = len(hostile), np.flatnonzero(~hostile)
     count = rounded_up(e.evaluate.newcomers, n)
     if count >= len(benign):
         raise Refusal(
             f"evaluate.newcomers = {e.evaluate.newcomers} sets {count} of {n} clients "
-            f"aside, and {len(benign)} are benign; at least one of these must take "
-            f"part: set it below {len(benign) / n:.4g}"
+            f"aside, and {len(benign)} are benign; at least one benign client must "
+            f"take part in training: set it below {len(benign) / n:.4g}"
         )
     some = seeding.choose(e.seed, "newcomers", 0, len(benign), count)
     return np.sort(benign[some])
 
 
 def others(n: int, newcomers: np.ndarray) -> np.ndarray:
-    """Return the ids of all of n clients but the newcomers, ascending."""
+    """Return the ids of the clients 0 … n − 1 that are not newcomers, ascending."""
     return np.setdiff1d(np.arange(n), newcomers)
 
 
 def fewer(e: Experiment, shards: Shards, newcomers: np.ndarray) -> Shards:
-    """Leave newcomers at most `evaluate.newcomer_examples` training examples.
+    """Leave each newcomer at most `evaluate.newcomer_examples` training examples.
 
-    They are drawn; a smaller number is a part of a larger one.
+    They are drawn at random. A smaller limit keeps a subset of the examples that a
+    larger limit keeps. 0 keeps all.
     """
     most = e.evaluate.newcomer_examples
     if not most:
@@ -58,19 +61,23 @@ def fewer(e: Experiment, shards: Shards, newcomers: np.ndarray) -> Shards:
 
 
 def rounds(e: Experiment, members: int) -> int:
-    """Return how many rounds a newcomer trains: `evaluate.newcomer_rounds`.
+    """Return the number of rounds for which a newcomer trains.
 
-    0: as many as a member is asked on average, rounds · cohort / members, at least 1.
+    This is `evaluate.newcomer_rounds`. If it is 0, a newcomer trains as many rounds as
+    the average member is asked in: rounds · cohort / members, but at least 1.
     """
     asked = e.train.rounds * (e.train.cohort or members) / members
     return e.evaluate.newcomer_rounds or max(1, round(asked))
 
 
 def scales(scale: Callable[[int], float], run: int, count: int) -> list[float]:
-    """Return the schedule's factors in a newcomer's `count` rounds of a `run`.
+    """Return the schedule's factor on the learning rates for each newcomer round.
 
-    Those of rounds at equal distances over the run, as a client has that is asked now
-    and then: in the last rounds alone `cosine` hardly moves.
+    A run has `run` rounds, and a newcomer trains in `count` rounds. Each newcomer round
+    gets the factor of a round of the run. These rounds are spread evenly over the run,
+    like the rounds of a member that is sampled now and then. With the factors of the
+    last rounds alone, a schedule such as `cosine` would hardly move the newcomer's
+    model.
     """
     return [scale((2 * j + 1) * run // (2 * count)) for j in range(count)]
 
@@ -80,10 +87,10 @@ def join(
     engine: Engine,
     broadcast: Broadcast,
     ids: np.ndarray,
-    run: int,  # rounds of the run; their draws are keyed by rounds after these
-    factors: list[float],  # on every learning rate, one per round of theirs
+    run: int,  # rounds of the run; newcomers draw with later round numbers
+    factors: list[float],  # on every learning rate, one per newcomer round
 ) -> Tensor:
-    """Train newcomers from the last broadcast on their data; return their states."""
+    """Train newcomers on their data from the last broadcast; return their states."""
     start = engine.start(broadcast.w)
     rows = start.expand(len(ids), -1).clone()
 
@@ -94,13 +101,13 @@ def join(
     if not engine.client.idle and len(start):
         for j, factor in enumerate(factors):
             rows = through("local", factor, run + 1 + j)
-    if engine.client.finish is not None:  # the whole learning rate, as for members
+    if engine.client.finish is not None:  # at the full learning rate, as for members
         rows = through("finish", 1.0, run)
     return rows
 
 
 def serve(f: Federation, e: Experiment, chunk: int) -> Iterator[int]:
-    """Make newcomers' models after the last round; yield how many each time."""
+    """Train the newcomers after the last round; yield the size of each chunk."""
     count = rounds(e, len(f.members)) if len(f.newcomers) else 1
     factors = scales(f.scale, f.rounds, count)
     for ids in f.groups(f.newcomers, chunk):

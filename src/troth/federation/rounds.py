@@ -1,6 +1,7 @@
-"""The round, written once: a generator of records.
+"""The loop over rounds, as a generator of records.
 
-Progress, evaluation, checkpoints and stopping early are the caller's `for` loop.
+Whoever iterates over the generator does the rest: progress, evaluation, checkpoints and
+early stopping.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,17 +22,17 @@ from troth.types import Broadcast, Messages, Record
 
 
 class Asked(NamedTuple):
-    """A round that has begun: who was asked, and what they start from."""
+    """A round that has begun: its cohort, its broadcast and its clients' states."""
 
     round: int
     cohort: np.ndarray
     turnout: Turnout
     broadcast: Broadcast
-    rows: Tensor  # [c, width] the states of those that answer
+    rows: Tensor  # [c, width] states of the clients that answer
 
 
 class Federation:
-    """A federation at one moment: its shared model, client states and memories."""
+    """A federation at one moment: shared model, client states and rules' memories."""
 
     def __init__(
         self,
@@ -41,18 +42,19 @@ class Federation:
         w0: Tensor,  # [d] the first shared model
         *,
         rounds: int,
-        sample: Callable[[int], np.ndarray],  # round → ids of the clients asked
+        sample: Callable[[int], np.ndarray],  # round → ids of the cohort
         scale: Callable[[int], float],  # round → factor on every learning rate
-        hostile: np.ndarray,  # [n] which clients an adversary controls
-        seed: int,  # keys the rules' randomness
+        hostile: np.ndarray,  # [n] mask of malicious clients
+        seed: int,  # of the rules' random draws
         turnout: Callable[[int, np.ndarray], Turnout] = everyone,
-        newcomers: np.ndarray | None = None,  # ids that only get models at the end
+        newcomers: np.ndarray | None = None,  # ids; they train at the end
     ) -> None:
         """Set up a federation before its first round."""
         self.engine, self.population = engine, population
         self.rounds, self.sample, self.scale = rounds, sample, scale
         self.turnout = turnout
-        self.redraw: Callable[[int, np.ndarray], None] | None = None  # of poisoned data
+        # Redraws the poisoned training data of clients: (round, ids) → nothing.
+        self.redraw: Callable[[int, np.ndarray], None] | None = None
         self.hostile, self.round = hostile, 0
         self.broadcast = first(engine, w0)
         nobody = np.zeros(0, dtype=np.int64)
@@ -62,7 +64,7 @@ class Federation:
         self.serving = Serving(rules, tail, seed, w0.device, n)
 
     def train(self) -> Iterator[Record]:
-        """Yield the record of every round that is left."""
+        """Run the remaining rounds; yield the record of each."""
         while self.round < self.rounds:
             yield self.step()
 
@@ -81,7 +83,7 @@ class Federation:
 
     @torch.no_grad()
     def ask(self) -> Asked:
-        """Begin a round: draw who is asked and who answers, read their states."""
+        """Begin a round: choose the cohort and read the states of those that answer."""
         r = self.round
         cohort = self.sample(r)
         turnout = self.turnout(r, cohort)
@@ -96,14 +98,14 @@ class Federation:
         return Asked(r, cohort, turnout, before, rows)
 
     def with_losses(self, asked: Asked, messages: Messages) -> Messages:
-        """Add the losses of w to the messages if a rule asks for them."""
+        """Add each client's loss of w to the messages if a rule reads losses."""
         if not self.serving.asks_loss or not len(asked.turnout.ids):
             return messages
         loss = losses(self.engine, asked.broadcast.w, asked.turnout.ids)
         return messages._replace(loss=loss)
 
     def nobody(self, asked: Asked) -> Messages:
-        """Return the messages of a round in which nobody answers."""
+        """Return the empty messages of a round in which no client answers."""
         w, extra = asked.broadcast.w, asked.broadcast.extra
         ids = torch.zeros(0, dtype=torch.long, device=w.device)
         return Messages(
@@ -112,30 +114,28 @@ class Federation:
 
     @torch.no_grad()
     def receive(self, asked: Asked, messages: Messages, rows: Tensor) -> Received:
-        """Keep the new states of clients that answered; start the server's round."""
+        """Store the clients' new states; begin the server's part of the round."""
         ids = asked.turnout.ids
         if len(ids):
             self.population.write(ids, rows)
-        hostile: Tensor | None = (
-            None  # where there is neither an adversary nor an attack
-        )
+        hostile: Tensor | None = None  # stays None without adversary and attack
         if self.serving.rules.attack is not None or self.hostile.any():
             mask = torch.from_numpy(self.hostile[ids])
             hostile = devices.sent(mask, messages.client.device)
         return self.serving.receive(asked.broadcast, messages, asked.round, hostile)
 
     def take(self, asked: Asked, result: Served) -> Record:
-        """End a round with the server's result."""
+        """Finish a round with the server's result."""
         turnout = asked.turnout
         self.broadcast, self.round = result.broadcast, asked.round + 1
         return Record(asked.round, asked.cohort, turnout.absent, turnout.cut, *result)
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
-        """Run the personalizer's last phase for all members, so many at a time.
+        """Run the personalizer's last phase for all members, at most `chunk` at a time.
 
-        It is run once, after the last round, with whole learning rates. Yields how many
-        clients are done each time.
+        It runs once, after the last round, at the full learning rate. Yields the size
+        of each finished chunk.
         """
         if self.engine.client.finish is None:
             return
@@ -146,28 +146,31 @@ class Federation:
             yield len(ids)
 
     def last(self, ids: np.ndarray, rows: Tensor) -> Asked:
-        """Return what some clients, in these states, start from in the last phase."""
+        """Begin the personalizer's last phase for some clients with these states."""
         if self.redraw is not None:
             self.redraw(self.rounds, ids)
         sent = outgoing(self.engine, self.broadcast, 1.0, self.rounds)
         return Asked(self.rounds, ids, everyone(self.rounds, ids), sent, rows)
 
     def groups(self, ids: np.ndarray, chunk: int) -> list[np.ndarray]:
-        """Split clients into chunks of about equal work, which step together."""
+        """Split clients into chunks of at most `chunk`, which step together.
+
+        Clients with about the same number of steps are in the same chunk.
+        """
         each = self.engine.feed.per_epoch.numpy()[ids]
         order = ids[np.argsort(each, kind="stable")]
         return [order[k : k + chunk] for k in range(0, len(order), chunk)]
 
 
 def first(engine: Engine, w0: Tensor) -> Broadcast:
-    """Return the first broadcast, of the first shared model."""
+    """Return the first broadcast, with the initial shared model w0."""
     extra = w0.new_zeros(engine.client.extra)
     key = w0.new_zeros((), dtype=torch.long)
     return Broadcast(w0, extra, w0.new_ones(()), key)
 
 
 def dumped(serving: Serving, broadcast: Broadcast) -> dict[str, Tensor]:
-    """Return what a checkpoint holds of the server: memories and shared model."""
+    """Return the server's tensors of a checkpoint: memories, shared model, extra."""
     memories = {f"memory.{k}": v for k, v in serving.memories.items()}
     return memories | {"w": broadcast.w, "extra": broadcast.extra}
 
@@ -175,7 +178,7 @@ def dumped(serving: Serving, broadcast: Broadcast) -> dict[str, Tensor]:
 def restored(
     serving: Serving, broadcast: Broadcast, tensors: Mapping[str, Tensor]
 ) -> Broadcast:
-    """Restore the server's memories from a checkpoint; return the shared model."""
+    """Restore the server's memories from a checkpoint; return its broadcast."""
     device = broadcast.w.device
     serving.memories = {k: tensors[f"memory.{k}"].to(device) for k in serving.memories}
     w, extra = tensors["w"].to(device), tensors["extra"].to(device)
@@ -185,7 +188,7 @@ def restored(
 def outgoing(
     engine: Engine, broadcast: Broadcast, scale: float, round_: int
 ) -> Broadcast:
-    """Return the broadcast of a round: w, its learning rates and its common draws."""
+    """Return the broadcast of a round, with its learning rate factor and shared key."""
     factor = torch.full_like(broadcast.scale, scale)
     return broadcast._replace(scale=factor, key=engine.feed.common(round_))
 
@@ -198,9 +201,10 @@ def answer(
     round_: int,
     loss: bool = False,
 ) -> tuple[Messages, Tensor]:
-    """Train the clients of one site for a round; return messages and new states.
+    """Train the clients of one deployment site for a round.
 
-    With `loss` they also report the loss of w on all their training data.
+    Returns their messages and new states. With `loss`, the messages also have each
+    client's loss of w on all its training data.
     """
     messages, rows = engine.run("local", broadcast, rows, ids, round_)
     if loss:
@@ -209,6 +213,6 @@ def answer(
 
 
 def losses(engine: Engine, w: Tensor, ids: np.ndarray) -> Tensor:
-    """Return the losses that clients report: of w on all their training data."""
+    """Return each client's loss of the shared model w on all its training data."""
     feed = engine.feed
     return evaluate.losses(engine, w, feed.data.train, *feed.places(ids)).to(w)

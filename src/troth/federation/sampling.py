@@ -1,7 +1,8 @@
-"""Who is present in a round, who is asked, who answers, and how many steps each makes.
+"""Which clients are asked in a round, which answer, and how many steps each takes.
 
-All of it is a function of (seed, round, client): a resumed run, another plan and other
-clients in the round change nothing. Only the clients in question are looked at.
+All of this is a function of (seed, round, client). So a resumed run, another execution
+plan or other clients in the round change nothing. The cost grows with the clients in
+question, not with all clients.
 """
 
 import csv
@@ -18,32 +19,32 @@ from troth.federation.samplers import There
 from troth.types import Refusal
 
 _COLUMNS = ("client", "first", "last")
-_NEVER = 2**31 - 1  # a round that no run comes to
+_NEVER = 2**31 - 1  # a round that no run reaches
 
 
 class Turnout(NamedTuple):
-    """Which of the clients that a round asked answer, and with how much work."""
+    """Which clients of a cohort answer, and how many steps each of them takes."""
 
-    ids: np.ndarray  # whose work counts
-    steps: np.ndarray | None  # how many steps each of them makes; None: all of its own
-    absent: np.ndarray  # who sent nothing
-    cut: np.ndarray  # who had made only a part of its steps at the deadline
+    ids: np.ndarray  # clients whose updates the server receives
+    steps: np.ndarray | None  # steps of each client in `ids`; None: the full number
+    absent: np.ndarray  # clients that sent nothing
+    cut: np.ndarray  # clients that had taken only a part of their steps at the deadline
 
 
 def everyone(round_: int, cohort: np.ndarray) -> Turnout:
-    """Let all clients that are asked answer, with all of their work."""
+    """Return a turnout in which the whole cohort answers, with all of its steps."""
     return Turnout(cohort, None, cohort[:0], cohort[:0])
 
 
 class Attendance:
-    """When the clients of a run are present, answer, and how fast they are."""
+    """The availability of clients: when they are present, if they answer, how fast."""
 
     def __init__(
         self, settings: Availability, seed: int, work: np.ndarray, rounds: int
     ) -> None:
-        """Draw who joins and who leaves, and read the schedule.
+        """Draw which clients join late or leave early, and read the schedule.
 
-        `work` [n] is how many steps each client makes in a round without a deadline.
+        `work` [n] is the number of steps of each client in a round without a deadline.
         """
         self.settings, self._seed, self._work = settings, seed, work
         self._time = settings.deadline * float(np.median(work))
@@ -57,7 +58,11 @@ class Attendance:
         return bool(s.join or s.leave or s.period or s.schedule)
 
     def there(self, round_: int, ids: np.ndarray) -> np.ndarray:
-        """Return a mask of who is present: has joined, has not left, and is on."""
+        """Return a mask of the clients `ids` that are present in a round.
+
+        A client is present if it has joined, has not left, is in the active part of its
+        period, and is in one of its spans in the schedule file, if it has any.
+        """
         s, here = self.settings, np.ones(len(ids), dtype=bool)
         if self._spans is not None:
             first, end = self._spans
@@ -70,10 +75,11 @@ class Attendance:
         return here
 
     def answers(self, round_: int, ids: np.ndarray) -> np.ndarray:
-        """Return a mask of who answers when asked.
+        """Return a mask of the clients `ids` that answer when they are asked.
 
-        A client's chance to fail is `drop`, or its own: fixed over the run, from the
-        Beta distribution with mean `drop` and standard deviation `drop_spread`.
+        A client fails to answer with probability `drop`. If `drop_spread` is set, each
+        client has a probability of its own, fixed over the run. It comes from the Beta
+        distribution with mean `drop` and standard deviation `drop_spread`.
         """
         p, spread = self.settings.drop, self.settings.drop_spread
         if not p:
@@ -86,11 +92,12 @@ class Attendance:
         return np.asarray(self._uniform("drop", round_, ids) >= chance)
 
     def steps(self, round_: int, ids: np.ndarray) -> np.ndarray:
-        """Return how many steps each makes until the deadline, at most all of its own.
+        """Return the number of steps that each client takes until the deadline.
 
-        The deadline lasts `deadline` · median(work) steps of a client of speed 1.
-        Speeds are log-normal with median 1: ln speed = speed_spread · z (a client's
-        own, over the whole run) + speed_noise · z' (of a round), both standard normal.
+        A client takes at most its full number of steps. The deadline lasts `deadline` ·
+        median(work) steps of a client of speed 1. Speeds are log-normal with median 1:
+        ln speed = speed_spread · z + speed_noise · z'. Both z and z' are standard
+        normal. A client has one z over the whole run, and a new z' in every round.
         """
         s = self.settings
         work: np.ndarray = self._work[ids]
@@ -100,11 +107,11 @@ class Attendance:
             s.speed_spread * self._normal("speed", 0, ids)
             + s.speed_noise * self._normal("speed of a round", round_, ids)
         )
-        made = np.floor(self._time * speed + 1e-9)  # 0.29 · 100 is 29
+        made = np.floor(self._time * speed + 1e-9)  # so that 0.29 · 100 gives 29
         return np.asarray(np.minimum(work, made), np.int64)
 
     def turnout(self, round_: int, cohort: np.ndarray) -> Turnout:
-        """Return who of a round's cohort answers, and with how many steps."""
+        """Return the turnout of a round's cohort."""
         steps = np.where(self.answers(round_, cohort), self.steps(round_, cohort), 0)
         cut = (steps > 0) & (steps < self._work[cohort])
         counts = (steps > 0) & ~(cut & (self.settings.partial == "drop"))
@@ -112,7 +119,7 @@ class Attendance:
         return Turnout(cohort[counts], steps[counts], absent, cohort[cut])
 
     def _drawn_spans(self, rounds: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Draw the round [n] in which each client joins, and the first without it."""
+        """Draw each client's first round [n], and its first round after leaving [n]."""
         s, n = self.settings, len(self._work)
         if not s.join and not s.leave:
             return None
@@ -123,7 +130,7 @@ class Attendance:
         first[late] = 1 + np.floor(u * (rounds - 1))
         gone = seeding.choose(self._seed, "leave", 0, n, rounded_up(s.leave, n))
         u = self._uniform("leave round", 0, gone)
-        left = np.maximum(0, rounds - 1 - first[gone])  # rounds after its first
+        left = np.maximum(0, rounds - 1 - first[gone])  # rounds after the first one
         end[gone] = first[gone] + 1 + np.floor(u * left)
         return first, end
 
@@ -137,14 +144,17 @@ class Attendance:
 
 
 class _Listed(NamedTuple):
-    """Spans of rounds by client; a client with none is always there."""
+    """Spans of rounds per client. A client without any span is always present."""
 
-    named: np.ndarray  # [n] whether a client has any
-    first: np.ndarray  # client · 2³² + first round of a span, ascending
-    last: np.ndarray  # client · 2³² + its last round, ascending
+    named: np.ndarray  # [n] whether a client has any span
+    first: np.ndarray  # client · 2³² + first round of each span, ascending
+    last: np.ndarray  # client · 2³² + last round of each span, ascending
 
     def there(self, round_: int, ids: np.ndarray) -> np.ndarray:
-        """Return who is in one of its spans: more of them have begun than are over."""
+        """Return a mask of the clients that are in one of their spans in this round.
+
+        A client is in a span if more of its spans have begun than have ended.
+        """
         now = (ids << 32) + round_
         begun = np.searchsorted(self.first, now, side="right")
         over = np.searchsorted(self.last, now, side="left")
@@ -152,7 +162,7 @@ class _Listed(NamedTuple):
 
 
 def _read(path: str, n: int) -> _Listed | None:
-    """Read the schedule from a CSV file, one span per row."""
+    """Read the schedule from a CSV file with one span per line."""
     if not path:
         return None
     try:
@@ -170,7 +180,7 @@ def _read(path: str, n: int) -> _Listed | None:
 
 
 def _spans(path: str, file: Iterator[str], n: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (client, first, last) of every row."""
+    """Yield (client, first round, last round) for every line of the file."""
     rows = csv.reader(file)
     head = [cell.strip() for cell in next(rows, [])]
     if tuple(head) != _COLUMNS:
@@ -189,7 +199,7 @@ def _spans(path: str, file: Iterator[str], n: int) -> Iterator[tuple[int, int, i
         if client >= n:
             raise Refusal(
                 f"availability.schedule = '{path}' names client {cells[0]} in line "
-                f"{line}, and there are {n}; the first is 0 and the last {n - 1}"
+                f"{line}, but there are {n} clients; name clients 0 to {n - 1}"
             )
         if first > last:
             _refuse(path, f"ends before it begins in line {line} ({first} to {last})")
@@ -199,13 +209,14 @@ def _spans(path: str, file: Iterator[str], n: int) -> Iterator[tuple[int, int, i
 def _refuse(path: str, what: str) -> NoReturn:
     raise Refusal(
         f"availability.schedule = '{path}' {what}; it must be a CSV file whose first "
-        "line is client,first,last and whose others are whole numbers: a client and "
-        "the first and last round of a span in which it is there (no last: to the end)"
+        "line is client,first,last and whose other lines are whole numbers: a client, "
+        "and the first and last round of a span in which the client is present (an "
+        "empty last means to the end of the run)"
     )
 
 
 Sampler = Callable[[int], np.ndarray]
-"""Round → ids of the clients that are asked."""
+"""Round → ids of its cohort, the clients that are asked."""
 
 
 def named(
@@ -216,20 +227,15 @@ def named(
     there: There | None = None,
     hostile: np.ndarray | None = None,
 ) -> Sampler:
-    """Return the sampler of this name, of clients of these sizes."""
-    bad = np.zeros(len(size), bool) if hostile is None else hostile
-    given = {
-        "seed": seed,
-        "n": len(size),
-        "cohort": cohort,
-        "size": size,
-        "hostile": bad,
-    }
+    """Return the sampler of this name, for clients with these numbers of examples."""
+    n = len(size)
+    bad = np.zeros(n, bool) if hostile is None else hostile
+    given = {"seed": seed, "n": n, "cohort": cohort, "size": size, "hostile": bad}
     function, options = lookup.find("sampler", how), lookup.check("sampler", how, {})
     sampler: Sampler = lookup.call(function, options, **given, there=there)
     return sampler
 
 
 def by_size(how: str) -> bool:
-    """Return whether a sampler needs to know how many examples clients have."""
+    """Return whether a sampler needs the clients' numbers of examples."""
     return "size" in lookup.asks(lookup.find("sampler", how))

@@ -1,8 +1,9 @@
-"""Several federations whose clients step as one matrix.
+"""Several federations whose clients step together, as one matrix.
 
 Their clients do the same work with the same model and personalizer. The shared models,
-the adversaries, the labels, the server's rules and the seeds may differ. The rows of
-all federations are stepped together, each with what its own federation sent.
+the adversaries, the labels, the server's rules and the seeds may differ. The clients of
+all federations are rows of one matrix. Each row is stepped with the broadcast of its
+own federation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,16 +27,16 @@ _SENT = Broadcast(0, 0, None, 0)  # type: ignore[arg-type]
 
 
 class Stack:
-    """Steps the clients of several federations together."""
+    """Several federations whose clients step together."""
 
     def __init__(self, federations: Sequence[Federation]) -> None:
-        """Stack federations of as many clients, of one model and personalizer."""
+        """Stack federations with the same number of clients, model and personalizer."""
         self.federations = list(federations)
         self._first: Engine = self.federations[0].engine
         self._lifted: dict[str, Lifted] = {}
         self._sent: dict[Any, Tensor] = {}
         self._nothing: dict[int, Batch] = {}
-        self._feeds: dict[Feed, Feed] = {}  # → the first that draws the same
+        self._feeds: dict[Feed, Feed] = {}  # feed → first feed with the same draws
         for feed in (f.engine.feed for f in self.federations):
             same = (known for known in self._feeds.values() if known.alike(feed))
             self._feeds[feed] = next(same, feed)
@@ -45,11 +46,12 @@ class Stack:
 
     @torch.no_grad()
     def launch(self) -> None:
-        """Begin a round of each: step all clients, on a GPU in a stream of its own.
+        """Begin a round of each federation: step all clients.
 
-        Nothing waits for them here, and no federation changes before `land`.
+        On a GPU this is queued in a separate CUDA stream, and nothing waits for it
+        here. No federation changes before `land`.
         """
-        if self._stream is not None:  # after all that was done elsewhere meanwhile
+        if self._stream is not None:  # after the work queued in the default stream
             self._stream.wait_stream(torch.cuda.current_stream())
         with self._aside():
             asked = [f.ask() for f in self.federations]
@@ -63,7 +65,7 @@ class Stack:
 
     @torch.no_grad()
     def land(self) -> list[Record]:
-        """End the round that `launch` began; wait for the device once for all."""
+        """Finish the round that `launch` began, with one wait for all federations."""
         with self._aside():
             ready = [(f.serving, f.receive(a, m, r)) for f, a, m, r in self._flying]
             results = served(ready)
@@ -75,12 +77,15 @@ class Stack:
         return records
 
     def _aside(self) -> AbstractContextManager[Any]:
-        """Work in the stack's own stream, if there is one."""
+        """Return a context that works in the stack's CUDA stream, if it has one."""
         return torch.cuda.stream(self._stream) if self._stream else nullcontext()
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
-        """Run the personalizer's last phase, as `Federation.finish`."""
+        """Run the personalizer's last phase for all federations.
+
+        Yields the size of each finished chunk per federation, as `Federation.finish`.
+        """
         if self._first.client.finish is None:
             return
         every = [f.groups(f.members, chunk) for f in self.federations]
@@ -96,7 +101,7 @@ class Stack:
     def _run(
         self, name: str, federations: Sequence[Federation], asked: Sequence[Asked]
     ) -> list[tuple[Messages, Tensor]]:
-        """Run a phase on all rows at once; skip federations that ask nobody."""
+        """Run a phase for all clients at once; skip federations without clients."""
         pairs = zip(federations, asked, strict=True)
         some = [(f.engine, a) for f, a in pairs if len(a.turnout.ids)]
         if not some:
@@ -123,7 +128,7 @@ class Stack:
         return results
 
     def _valid(self, phase: Phase, some: Sequence[tuple[Engine, Asked]]) -> Batch:
-        """Return the validation examples of all rows that a phase reads, if any."""
+        """Return the validation examples that a phase reads, or an empty batch."""
         if phase.valid:
             ids = [(engine, a.turnout.ids) for engine, a in some]
             return _joined([e.valid(phase, own, few_shapes=True) for e, own in ids])
@@ -133,7 +138,7 @@ class Stack:
         return self._nothing[rows]
 
     def _each(self, sent: Sequence[tuple[Broadcast, int]]) -> Broadcast:
-        """Repeat each broadcast for its clients, in memory that graphs keep reading."""
+        """Repeat each broadcast for its clients, in buffers that CUDA graphs reuse."""
 
         def repeated(name: str) -> Tensor:
             every = [(getattr(broadcast, name), rows) for broadcast, rows in sent]
@@ -150,8 +155,8 @@ class Stack:
     def _batches(
         self, phase: Phase, some: Sequence[tuple[Engine, Asked]], steps: int
     ) -> Iterator[tuple[int, Batch]]:
-        """Yield every step's batch, those of all federations one below the other."""
-        drawn: dict[Any, Drawn] = {}  # once for federations of one seed
+        """Yield the batch of every step, concatenated over all federations."""
+        drawn: dict[Any, Drawn] = {}  # shared by federations with the same draws
         every = []
         for engine, asked in some:
             ids = asked.turnout.ids
@@ -163,7 +168,7 @@ class Stack:
             yield each[0][0], _joined([batch for _, batch in each])
 
     def _lift(self, name: str) -> Lifted:
-        """Lift a function of the client, each row with a broadcast of its own."""
+        """Lift a function of one client over all rows, each with its own broadcast."""
         if name not in self._lifted:
             function, dims = self._first.function(name)
             own = tuple(_SENT if dim is None else dim for dim in dims)
@@ -173,7 +178,7 @@ class Stack:
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:
-    """Put batches of the same step of several federations one below the other."""
+    """Concatenate the batches of several federations for the same step."""
     joined: Any = {
         name: torch.cat(_as_wide([getattr(batch, name) for batch in batches]))
         for name in Batch._fields
@@ -183,7 +188,7 @@ def _joined(batches: Sequence[Batch]) -> Batch:
 
 
 def _as_wide(tensors: list[Tensor]) -> list[Tensor]:
-    """Pad tensors [c, examples, …] to the most examples of any of them."""
+    """Pad tensors [c, examples, …] with zeros to the largest number of examples."""
     if tensors[0].dim() < 2 or len({t.shape[1] for t in tensors}) == 1:
         return tensors
     most = max(t.shape[1] for t in tensors)

@@ -1,9 +1,9 @@
 """Batch normalization and dropout in a form that can be lifted over clients.
 
-torch's batch normalization writes its running statistics as it runs, and its dropout
-draws from a global generator; neither works for many clients at once. Here both are
-given the batch before the network runs: which rows are padding, and the key of the
-draws. New statistics are returned, not written.
+torch's batch normalization overwrites its running statistics in every call, and its
+dropout draws from a global generator. Neither works for many clients at once. Here,
+both receive their information before the network runs: which examples are padding, and
+the random key. New statistics are returned, not written.
 
 References: ioffe2015batch, srivastava2014dropout.
 """
@@ -17,7 +17,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from troth import seeding
 from troth.networks.convolution import lifted
 
-_NORMS: dict[type, tuple[int, ...]] = {  # and how many axes it takes
+_NORMS: dict[type, tuple[int, ...]] = {  # layer → numbers of axes that it takes
     nn.BatchNorm1d: (2, 3),
     nn.BatchNorm2d: (4,),
     nn.BatchNorm3d: (5,),
@@ -28,9 +28,10 @@ _DROPS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 class BatchNorm(_BatchNorm):
     """Batch normalization (Algorithms 1 and 2) that leaves padding out.
 
-    In training it normalizes by the rows that are present and stores the new running
-    statistics in `moved`. Otherwise, or with `frozen_statistics`, it normalizes by the
-    running ones. Names and tensors are those of the layer that it replaces.
+    In training, it normalizes by the statistics of the examples that are present, and
+    stores the new running statistics in `moved`. In prediction, or with
+    `frozen_statistics`, it normalizes by the running statistics. Names and tensors are
+    those of the layer that it replaces.
     """
 
     def __init__(self, old: _BatchNorm) -> None:
@@ -57,13 +58,13 @@ class BatchNorm(_BatchNorm):
             return self._plainly(x, mean, var)
         mean, var = self.moved or (mean.detach(), var.detach())
         present, alone = self.present, x.numel() == x.shape[1]
-        if present is not None or alone:  # of a single row torch takes no variance
+        if present is not None or alone:  # torch refuses the variance of one value
             there = torch.ones(1, device=x.device) if present is None else present
             return self._some(x, there > 0, mean, var)
         self.moved = mean, var = mean.clone(), var.clone()
         wide, rate = x, self.momentum or 0.0
         if lifted(x) or not x.is_cuda:
-            # Lifted, its gradient knows one precision alone, and one order on CUDA.
+            # Its lifted gradient needs one dtype, and on CUDA one memory order.
             wide = x.to(mean.dtype).contiguous()
         out = batch_norm(wide, mean, var, self.weight, self.bias, True, rate, self.eps)
         return out.to(x.dtype)
@@ -78,10 +79,10 @@ class BatchNorm(_BatchNorm):
         return out.to(x.dtype)
 
     def _some(self, x: Tensor, present: Tensor, old: Tensor, old_var: Tensor) -> Tensor:
-        """Normalize by the rows that are present.
+        """Normalize by the examples that are present.
 
-        Without any, statistics stay. A single value has no spread, so its variance
-        stays too (torch refuses one).
+        If there is none, the running statistics stay. A single value has no spread, so
+        the running variance stays (torch refuses a single value).
         """
         axes = [0, *range(2, x.dim())]
         column = [1, -1, *[1] * (x.dim() - 2)]
@@ -107,14 +108,17 @@ class BatchNorm(_BatchNorm):
 
 
 class Dropout(nn.Module):
-    """Dropout whose draws come from the client's key; whole channels from 2-d on."""
+    """Dropout whose random numbers come from the client's key.
+
+    Dropout2d and Dropout3d (and Dropout1d) drop whole channels.
+    """
 
     def __init__(self, old: _DropoutNd, index: int) -> None:
         super().__init__()
         self.p, self.index, self.training = old.p, index, old.training
         self.channels = not isinstance(old, nn.Dropout)
         self.key: Tensor | None = None  # []
-        self.calls = 0  # in this step: a layer may be used more than once
+        self.calls = 0  # calls in this step: a layer may be used more than once
 
     def forward(self, x: Tensor) -> Tensor:
         """Set each number (or channel) to 0 with probability p, or divide by 1 − p."""
@@ -130,9 +134,9 @@ class Dropout(nn.Module):
 
 
 def adapt(net: nn.Module) -> nn.Module:
-    """Replace the batch normalizations and dropouts of a network, in place.
+    """Replace the batch normalizations and dropouts of a network in place.
 
-    Layers that cannot be replaced faithfully stay, and `validate` refuses them.
+    Layers that have no exact replacement stay, and `validate` refuses them.
     """
     made: dict[nn.Module, nn.Module] = {}
 
@@ -155,7 +159,7 @@ def adapt(net: nn.Module) -> nn.Module:
 
 
 def norms(net: nn.Module) -> list[tuple[str, _BatchNorm]]:
-    """List every layer whose running statistics travel with the model, by name."""
+    """List, with its name, every layer whose running statistics are in the vector."""
     return [
         (name, module)
         for name, module in net.named_modules()

@@ -1,4 +1,4 @@
-"""The network of an experiment, behind its normalization."""
+"""Build the network of an experiment behind its normalization."""
 
 from typing import Any
 
@@ -18,19 +18,19 @@ def network(
     e: Experiment,
     shape: tuple[int, ...],  # of one example
     classes: int,  # 0: regression
-    x: np.ndarray,  # [m, ...] training rows
-    scale: float,  # the value of x that stands for 1
-    given: bool = True,  # whether `model.weights` is read; not for a trained model
+    x: np.ndarray,  # [m, ...] training examples
+    scale: float,  # value of x that stands for 1
+    given: bool = True,  # read `model.weights`; a trained model does not need them
 ) -> nn.Module:
-    """Build the model behind its normalization, as it is before training.
+    """Build the model behind its normalization, with the weights from before training.
 
-    It is initialized from the seed, then set from `model.weights`, then frozen by
-    `model.freeze`.
+    The model is initialized from the seed. Then `model.weights` sets its tensors, and
+    `model.freeze` freezes some of them.
     """
     model = _initialized(e, shape, classes)
     if given and e.model.weights:
         if e.train.precision == "float64":
-            model = model.double()  # before: the file may hold more than float32 does
+            model = model.double()  # first, because the file may hold float64
         weights.put(model, e.model.weights, e.model.weights_skip)
     freeze(model, e.model.freeze)
     part = e.model
@@ -42,7 +42,7 @@ def _initialized(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Modu
     if not shape or 0 in shape:
         raise Refusal(
             f"one example has shape {list(shape)}, which holds nothing to learn from "
-            "or no axis; give x as [m, features] or [m, channels, height, width]"
+            "or has no axis; give x as [m, features] or [m, channels, height, width]"
         )
     function = lookup.find("model", e.model.name)
     seed = int(seeding.key(e.seed, "model", 0))
@@ -53,8 +53,8 @@ def _initialized(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Modu
         )
     if not isinstance(model, nn.Module):
         raise Refusal(
-            f"model '{e.model.name}' gave a {type(model).__name__}; "
-            "it must give a torch.nn.Module"
+            f"model '{e.model.name}' returned a {type(model).__name__}; "
+            "it must return a torch.nn.Module"
         )
     lazy = [name for name, p in model.named_parameters() if is_lazy(p)]
     if lazy:
@@ -66,10 +66,12 @@ def _initialized(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Modu
 
 
 def freeze(model: nn.Module, patterns: list[str]) -> None:
-    """Freeze what the patterns choose: it is neither trained, sent nor attacked.
+    """Freeze the tensors that the patterns select.
 
-    Parameters lose `requires_grad`. A layer whose running statistics are chosen is
-    marked `frozen_statistics`: it normalizes by them in training too, and they stay.
+    Frozen tensors are neither trained nor sent nor attacked. Parameters lose
+    `requires_grad`. A layer whose running statistics are selected is marked
+    `frozen_statistics`. It normalizes by them in training too, and they stay as they
+    are.
     """
     if not patterns:
         return
@@ -104,7 +106,7 @@ _STATISTICS = ("running_mean", "running_var")
 
 
 def facts(part: ModelPart, net: nn.Module) -> dict[str, Any]:
-    """Return what a run records about its network's origin."""
+    """Return the record of a run about where its network's weights come from."""
     frozen = sum(p.numel() for p in net.parameters() if not p.requires_grad)
     facts: dict[str, Any] = {"frozen_parameters": frozen} if frozen else {}
     if part.weights:

@@ -1,10 +1,11 @@
 """Convolutions of many clients at once, as one batched matrix product.
 
-Lifted over clients, a convolution becomes one with a group per client, and cuDNN runs
-the groups one after another. Here the windows of all clients are laid out as matrices
-and multiplied together (im2col), forwards, for the weights and for the inputs; on an
-H200 that lets a hundred clients with a CNN each step as one. Where there are kernels
-(`troth.networks.kernels`) and enough channels, windows are read in place.
+Lifted over clients by vmap, a convolution becomes one with a group per client, and
+cuDNN runs the groups one after another. Here, the windows of all clients are laid out
+as matrices and multiplied together (im2col): in the forward pass, and in the gradients
+of weights and inputs. On an H200, a hundred clients with a CNN each then step together.
+If there are kernels (`troth.networks.kernels`) and enough channels, windows are read in
+place instead.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ def laid_out(
 
 
 def _multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
-    """[n, i, k] × [n, k, j]."""
+    """Multiply [n, i, k] × [n, k, j]."""
     return torch.bmm(a, b)
 
 
@@ -52,7 +53,7 @@ def _columns(x: Tensor, p: int, q: int, above: int, left: int) -> tuple[Tensor, 
 
 
 def convolve_plainly(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
-    """Compute `kernels.windows.convolve` by windows laid out, its specification."""
+    """Specify `kernels.windows.convolve`: compute it from laid-out windows."""
     p, q, _, o = w.shape[1:]
     columns, shape = _columns(x, p, q, above, left)
     return _multiply(columns, w.flatten(1, 3)).reshape(len(x), *shape, o)
@@ -61,7 +62,7 @@ def convolve_plainly(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
 def weigh_plainly(
     x: Tensor, g: Tensor, p: int, q: int, above: int, left: int
 ) -> Tensor:
-    """Compute `kernels.windows.weigh` by windows laid out, its specification."""
+    """Specify `kernels.windows.weigh`: compute it from laid-out windows."""
     columns, _ = _columns(x, p, q, above, left)
     by_window = _multiply(columns.mT, g.flatten(1, 3))
     return by_window.reshape(len(x), p, q, x.shape[4], g.shape[4])
@@ -72,7 +73,7 @@ def _add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
 
 
 def _products(a: Tensor, b: Tensor) -> Any:
-    """Return the kernels for such a product, if there are any."""
+    """Return the module of kernels for this product, or None if there is none."""
     if not kernels.ready(a):
         return None
     from troth.networks.kernels import products
@@ -116,11 +117,14 @@ for _name, _plain, _fast in _operations:
 
 PRODUCT = torch.ops.troth.product.default
 ADD_PRODUCT = torch.ops.troth.add_product.default
-"""As they stand in a trace."""
+"""The operations as they occur in a trace."""
 
 
 def _over_clients(name: str) -> Any:
-    """Lift an operation of two tensors over clients: side by side in one tensor."""
+    """Return the vmap rule of an operation of two tensors.
+
+    The tensors of all clients are joined along the first axis into one.
+    """
 
     def lifted(info: Any, dims: Any, *given: Any) -> tuple[Tensor, int]:
         n, (a, b, *rest) = info.batch_size, given
@@ -152,7 +156,7 @@ def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
 
 
 def weigh(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor:
-    """Return the gradient of `convolve` in the weights, [p, q, c, o], of one client."""
+    """Return one client's gradient of `convolve` in the weights, [p, q, c, o]."""
     out: Tensor = torch.ops.troth.weigh(x[None], g[None], p, q, above, left)
     return out[0]
 
@@ -161,14 +165,14 @@ _inside = torch._C._functorch
 
 
 class _Convolving(TorchFunctionMode):
-    """Compute 2-d convolutions within the block in another way where one is better."""
+    """Replace 2-d convolutions within the block where another way is faster."""
 
-    convolved: Any  # of conv2d's arguments; None where torch is to compute it itself
+    convolved: Any  # conv2d's arguments → its result; None: torch is to compute it
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Replace `conv2d` where it is of the kind; leave all else alone."""
+        """Replace calls of `conv2d` that have a faster way; leave all else alone."""
         kwargs = kwargs or {}
         out = self.convolved(*args) if func is torch.conv2d and not kwargs else None
         return func(*args, **kwargs) if out is None else out
@@ -180,7 +184,7 @@ class Together(_Convolving):
     def convolved(
         self, x: Tensor, w: Tensor, bias: Tensor | None = None, *how: Any
     ) -> Tensor | None:
-        """Multiply windows by weights, for clients with weights of their own."""
+        """Multiply windows by weights, if clients have their own weights."""
         padding = _padding(x, *how)
         if padding is None or _same_for_all(x, w):
             return None
@@ -194,10 +198,10 @@ class Together(_Convolving):
 class Apart(_Convolving):
     """Convolutions of one client, or of a model without gradients in its weights.
 
-    On CUDA one client's go channels-last, the order that cuDNN computes in; any other
-    order is converted on every input and result. On a CPU the gradient in images of one
-    channel is a plain convolution: torch's own takes five times as long as the forward
-    pass.
+    On CUDA, images of a single client go channels-last, the memory order in which cuDNN
+    computes; it converts any other order on every input and result. On a CPU, the
+    gradient in images with one channel is computed by a plain convolution, because
+    torch's own takes five times as long as the forward pass.
     """
 
     def convolved(
@@ -216,13 +220,13 @@ class Apart(_Convolving):
 
 
 def _many_channels(x: Tensor, w: Tensor) -> bool:
-    """Return whether the kernels' tiles are full and 32 bits count the numbers."""
+    """Return whether channels fill the kernels' tiles and 32 bits can index."""
     pixels = x.shape[0] * x.shape[2] * x.shape[3]
     full = min(w.shape[:2]) >= 16 and x.dtype == w.dtype
     return full and x.dtype in kernels.NARROW and pixels * max(w.shape[:2]) < _MOST
 
 
-_MOST = 2**30  # half of what they count, for padding makes results larger
+_MOST = 2**30  # half of what 32 bits index, because padding makes results larger
 
 
 def _shifted(out: Tensor, bias: Tensor | None) -> Tensor:
@@ -240,12 +244,12 @@ def _ordered(x: Tensor, w: Tensor, *how: Any) -> Tensor | None:
 
 
 def lifted(x: Tensor) -> bool:
-    """Return whether a tensor stands for those of many clients, at any level."""
+    """Return whether vmap lifts a tensor over clients, at any level of nesting."""
     return any(_inside.is_batchedtensor(one) for one in _wrapped(x))
 
 
 def _wrapped(x: Tensor) -> Iterator[Tensor]:
-    """Yield a tensor and all tensors wrapped in it."""
+    """Yield a tensor and all tensors that it wraps."""
     yield x
     while _inside.is_functorch_wrapped_tensor(x):
         x = _inside.get_unwrapped(x)
@@ -253,9 +257,10 @@ def _wrapped(x: Tensor) -> Iterator[Tensor]:
 
 
 class _Turned(torch.autograd.Function):
-    """x [b, c, h, w], weight [o, c, p, q] → [b, o, h', w'], for gradients in x alone.
+    """x [b, c, h, w], weight [o, c, p, q] → [b, o, h', w'], with a gradient in x alone.
 
-    Backward is a convolution of the incoming gradient with the flipped weights.
+    The backward pass is a convolution of the incoming gradient with the flipped
+    weights.
     """
 
     generate_vmap_rule = True
@@ -279,9 +284,9 @@ class _Turned(torch.autograd.Function):
 
 
 def _same_for_all(x: Tensor, w: Tensor) -> bool:
-    """Return whether many clients' inputs meet one model without gradients in it.
+    """Return whether many clients' inputs go through one model without gradients in it.
 
-    Lifted, that is a plain convolution of all inputs, which cuDNN does best.
+    This is a single plain convolution of all inputs, for which cuDNN is fastest.
     """
     still = not lifted(w) and not any(one.requires_grad for one in _wrapped(w))
     return still and _inside.is_functorch_wrapped_tensor(x)
@@ -304,7 +309,7 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 class _Once(torch.autograd.Function):
-    """The identity; what passed through it cannot be differentiated again."""
+    """The identity, whose output cannot be differentiated a second time."""
 
     generate_vmap_rule = True
 
@@ -314,16 +319,16 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Nothing to keep."""
+        """Store nothing."""
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        """Refuse, instead of returning a wrong second derivative."""
+        """Refuse to be differentiated, as second derivatives would be wrong."""
         raise RuntimeError("lifted convolutions have no second derivatives")
 
 
 class _Convolve(torch.autograd.Function):
-    """x [b, c, h, w], weight [o, c, p, q] → [b, o, h', w'] (channels-last), windows."""
+    """x [b, c, h, w], weight [o, c, p, q] → [b, o, h', w'] and the windows of x."""
 
     generate_vmap_rule = True
 
@@ -351,7 +356,7 @@ class _Convolve(torch.autograd.Function):
         for_w = once(by_window.reshape(o, p, q, c).permute(0, 3, 1, 2))
         if not ctx.needs_input_grad[0]:
             return None, for_w, None, None
-        above, left = ctx.padding  # a convolution of g with the weights turned round
+        above, left = ctx.padding  # convolve g with the flipped weights
         turned, shape = laid_out(g, (p, q), p - 1 - above, q - 1 - left)
         back = w.flip(2, 3).permute(2, 3, 0, 1).reshape(-1, c)
         for_x = once(product(turned, back).reshape(*shape, c).permute(0, 3, 1, 2))
@@ -359,7 +364,7 @@ class _Convolve(torch.autograd.Function):
 
 
 class _Direct(torch.autograd.Function):
-    """The same without the windows: neither made nor kept."""
+    """The same convolution by kernels, which neither lay out nor store windows."""
 
     generate_vmap_rule = True
 
@@ -384,6 +389,6 @@ class _Direct(torch.autograd.Function):
         for_w = once(by_tap.permute(3, 2, 0, 1))
         if not ctx.needs_input_grad[0]:
             return None, for_w, None, None
-        back = w.flip(2, 3).permute(2, 3, 0, 1)  # the weights turned round
+        back = w.flip(2, 3).permute(2, 3, 0, 1)  # the flipped weights
         for_x = convolve(slope, back, p - 1 - above, q - 1 - left)
         return once(for_x.permute(0, 3, 1, 2)), for_w, None, None

@@ -1,9 +1,10 @@
 """Flat vectors: a network's numbers, masks over them, and nested state as rows.
 
-The vector of a network holds its parameters, then a tail of statistics: all running
-means of batch normalization, then all variances in the same order. `Masks` turns names
-of parameters into masks over the vector; methods never see names. `Packing` lays nested
-tuples of tensors out as one row, in half the time of `torch.utils._pytree`.
+The vector of a network holds its parameters, then a tail of running statistics: all
+means of its batch normalizations, then all variances in the same order. `Masks` turns
+names of parameters into masks over the vector, so that methods never see names.
+`Packing` lays nested tuples of tensors out as one row, in half the time of
+`torch.utils._pytree`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,13 +22,13 @@ from troth.types import Refusal
 
 
 class Layout(NamedTuple):
-    """Where each trainable parameter and each statistic lies in the flat vector."""
+    """Position of each trainable parameter and running statistic in the flat vector."""
 
     names: tuple[str, ...]
     shapes: tuple[torch.Size, ...]
     sizes: tuple[int, ...]
     d: int
-    tail: int = 0  # so many of the d, the last ones, are statistics
+    tail: int = 0  # number of running statistics, at the end of the vector
 
 
 def _trainable(module: nn.Module) -> dict[str, Tensor]:
@@ -35,7 +36,7 @@ def _trainable(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _statistics(module: nn.Module) -> dict[str, Tensor]:
-    """Return running means by name, then running variances."""
+    """Return running means by name, then running variances by name."""
     return {
         f"{name}.{kind}".lstrip("."): getattr(norm, kind)
         for kind in ("running_mean", "running_var")
@@ -44,12 +45,12 @@ def _statistics(module: nn.Module) -> dict[str, Tensor]:
 
 
 def tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return all that the flat vector holds, by name and in its order."""
+    """Return all tensors in the flat vector, by name and in its order."""
     return _trainable(module) | _statistics(module)
 
 
 def layout(module: nn.Module) -> Layout:
-    """Return the layout of a module: `named_parameters`, then the tail."""
+    """Return the layout of a module: its `named_parameters`, then the tail."""
     if not _trainable(module):
         raise Refusal(
             f"{type(module).__name__} has 0 trainable parameters; a model needs at "
@@ -69,7 +70,10 @@ def flatten(module: nn.Module) -> Tensor:
 
 
 def unflatten(place: Layout, v: Tensor) -> dict[str, Tensor]:
-    """Return the tensors in a vector [d] by name: views by one split (one gradient)."""
+    """Return the tensors in a vector [d] by name.
+
+    They are views from a single split, so that autograd builds one gradient for all.
+    """
     if v.shape != (place.d,):
         raise Refusal(
             f"a vector of shape {list(v.shape)} does not fit this model, which has "
@@ -87,11 +91,11 @@ def call(
     kwargs: dict[str, Any] | None = None,
     tied: dict[str, str] | None = None,
 ) -> Any:
-    """Call the module with these tensors in place of its own.
+    """Call the module with the given tensors in place of its own.
 
-    A tensor that several modules share is given once, under its first name. (torch's
-    own way to tie them loses a module that is itself in several places.) `tied` are its
-    `ties`, if they are known already.
+    A tensor that several modules share is given once, under its first name. torch's own
+    handling of such ties fails for a module that is registered in several places.
+    `tied` is the result of `ties`, if it is already known.
     """
     known = ties(module) if tied is None else tied
     more = {name: given[first] for name, first in known.items() if first in given}
@@ -122,11 +126,11 @@ _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 class Masks:
-    """Masks over the flat vector by names of a network's parts.
+    """Masks over the flat vector, selected by names of a network's parts.
 
     A mask is [d] of bool, on the device of the parameters. Names are those of the
-    model, without the normalization of inputs before it. What is frozen is not in the
-    vector and has no name here. A tensor that several layers share belongs to each of
+    model, without the normalization in front of it. Frozen tensors are not in the
+    vector and have no name here. A tensor that several layers share belongs to each of
     them. A layer is a module with tensors of its own.
     """
 
@@ -141,14 +145,17 @@ class Masks:
         self.names = [name for own in self._names for name in own]
         held = {_layer(name) for name in self.names}
         self._layers = {n: m for n, m in model.named_modules() if n in held}
-        self.layers = list(self._layers)  # in the model's order; "" is itself
+        self.layers = list(self._layers)  # in the model's order; "" is the model
 
     def matching(self, option: str, patterns: list[str]) -> Tensor:
-        """Return the mask of what the patterns choose (`matched`), maybe of nothing."""
+        """Return the mask of the tensors that the patterns select (see `matched`).
+
+        Without patterns, the mask is all false.
+        """
         return self._mask(matched(option, patterns, self.names))
 
     def last(self, option: str, number: int) -> Tensor:
-        """Return the mask of so many last layers: 1 is the head, 0 nothing."""
+        """Return the mask of the last `number` layers: 1 is the head, 0 none."""
         if not 0 <= number <= len(self.layers):
             raise Refusal(
                 f"{option} = {number} must be at least 0 and at most "
@@ -157,18 +164,18 @@ class Masks:
         return self._in(self.layers[len(self.layers) - number :])
 
     def norms(self) -> Tensor:
-        """Return the mask of normalization layers, with their running statistics."""
+        """Return the mask of normalization layers and their running statistics."""
         found = [n for n, m in self._layers.items() if isinstance(m, _NORMS)]
         if not found:
             raise Refusal(
-                "this model has no normalization layer that is trained; take one that "
-                "has, such as resnet18, vgg13_bn or celeba_cnn, or personalizer "
+                "this model has no normalization layer that is trained; take a model "
+                "with one, such as resnet18, vgg13_bn or celeba_cnn, or personalizer "
                 f"fedper with some of its layers: {self._listed}"
             )
         return self._in(found)
 
     def sizes(self) -> Tensor:
-        """Return for each number the size of its tensor, [d] in float32."""
+        """Return, for each number, the size of its tensor: [d] in float32."""
         return self._spread(self._layout.sizes).float()
 
     @property
@@ -182,13 +189,13 @@ class Masks:
         return self._spread([not wanted.isdisjoint(own) for own in self._names])
 
     def _spread(self, values: Sequence[float]) -> Tensor:
-        """Repeat one value per tensor to one per number, [d]."""
+        """Repeat one value per tensor to one value per number, [d]."""
         sizes = torch.tensor(self._layout.sizes, device=self._device)
         return torch.tensor(values, device=self._device).repeat_interleave(sizes)
 
 
 def _bare(network: nn.Module) -> tuple[str, nn.Module]:
-    """Return the model without its input normalization, and its name in the network."""
+    """Return the model behind its input normalization, and its prefix in names."""
     behind = isinstance(network, nn.Sequential) and len(network) == 2
     first = next(network.children(), None)
     if behind and isinstance(first, Normalize):
@@ -201,15 +208,15 @@ def _layer(name: str) -> str:
 
 
 def leaves(tree: Any) -> list[Tensor]:
-    """List all tensors of a tree, in order."""
+    """List all tensors of a tree (nested tuples of tensors), in order."""
     if isinstance(tree, Tensor):
         return [tree]
     return [leaf for branch in tree for leaf in leaves(branch)]
 
 
 def like(tree: Any, flat: Iterable[Any]) -> Any:
-    """Replace the tensors of a tree, in order."""
-    ahead = iter(flat)  # of an iterator, itself
+    """Return a tree of the same structure, with other tensors in the same order."""
+    ahead = iter(flat)  # for an iterator, the same iterator: calls share it
     if isinstance(tree, Tensor):
         return next(ahead)
     branches = [like(branch, ahead) for branch in tree]
@@ -217,28 +224,31 @@ def like(tree: Any, flat: Iterable[Any]) -> Any:
 
 
 def mapped(function: Callable[[Tensor], Any], tree: Any) -> Any:
-    """Apply a function to each tensor of a tree."""
+    """Apply a function to every tensor of a tree."""
     return like(tree, [function(leaf) for leaf in leaves(tree)])
 
 
 def where(condition: Tensor, new: Any, old: Any) -> Any:
-    """Take the tensors of `new` where the condition holds, of `old` elsewhere."""
+    """Take tensors of `new` where the condition holds, and of `old` elsewhere."""
     pairs = zip(leaves(new), leaves(old), strict=True)
     return like(old, [torch.where(condition, a, b) for a, b in pairs])
 
 
 def first(tree: Any) -> Any:
-    """Remove the client axis from a chunk of one; tensors without axes stay."""
+    """Remove the client axis of a chunk with one client; scalars stay as they are."""
     return mapped(lambda leaf: leaf[0] if leaf.dim() else leaf, tree)
 
 
 def kept(tree: Any) -> Any:
-    """Copy what lies in memory that a captured graph will reuse."""
+    """Copy tensors that lie in memory which a captured graph will reuse."""
     return mapped(lambda t: t.clone() if hasattr(t, "is_reused") else t, tree)
 
 
 class Packing:
-    """Trees of one shape as rows: [n, width] ⇄ a tree whose tensors have n rows."""
+    """Conversion between rows and trees of one structure.
+
+    [n, width] ⇄ a tree whose tensors have n as their first axis.
+    """
 
     def __init__(self, example: Any) -> None:
         self.example = example
@@ -247,7 +257,7 @@ class Packing:
         self.width = sum(self.sizes)
 
     def pack(self, tree: Any, n: int) -> Tensor:
-        """Lay out a tree of n clients as [n, width]."""
+        """Lay out the trees of n clients as [n, width]."""
         pairs = zip(leaves(tree), self.sizes, strict=True)
         flat = [leaf.reshape(n, size) for leaf, size in pairs]
         if len(flat) == 1:
@@ -255,7 +265,7 @@ class Packing:
         return torch.cat(flat, dim=1) if flat else torch.zeros(n, 0)
 
     def unpack(self, rows: Tensor) -> Any:
-        """View [n, width] as a tree whose tensors have n rows."""
+        """View [n, width] as a tree whose tensors have n as their first axis."""
         parts = torch.split(rows, self.sizes, dim=1) if self.sizes else ()
         pairs = zip(parts, self.shapes, strict=True)
         shaped = [part.reshape(len(rows), *shape) for part, shape in pairs]

@@ -1,6 +1,6 @@
-"""Every client's last linear layer, as if fitted on that client's data alone.
+"""Every client's last linear layer, as if it were fitted on that client's data alone.
 
-The layers before it are the shared model's, so that clients are comparable.
+The layers before it are those of the shared model, so that clients can be compared.
 """
 
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ from torch import Tensor, nn
 
 from troth.types import Data, Refusal
 
-_EXAMPLES = 1024  # through the network at once
-_PAIRS = 200  # examples of a client whose pairs say how curved its loss is
+_EXAMPLES = 1024  # examples that go through the network at once
+_PAIRS = 200  # examples of a client from whose pairs its curvature is estimated
 
 
 class Heads(NamedTuple):
-    """Clients' estimates of their own last layer, one row per client."""
+    """Estimates of the clients' own last layers, one row per client."""
 
-    rows: np.ndarray  # [K, p] estimates, or slopes of the loss at the shared model
-    noise: np.ndarray  # [K] tr Cov of each row about its own truth
-    client: np.ndarray  # [K] whose they are
-    unit: float  # tr Cov of the truths where τ² = 1
-    sigma2: float  # σ² of a benign client's examples
+    rows: np.ndarray  # [K, p] estimates, or gradients of the loss at the shared model
+    noise: np.ndarray  # [K] tr Cov of each estimate around its true value
+    client: np.ndarray  # [K] ids of the clients
+    unit: float  # tr Cov of the true values between clients if τ² = 1
+    sigma2: float  # noise variance σ² of the examples of benign clients
 
 
 class Layer(NamedTuple):
@@ -32,16 +32,16 @@ class Layer(NamedTuple):
 
     name: str
     module: nn.Linear
-    alone: bool  # whether it is the only one with parameters
+    alone: bool  # whether no other layer has parameters
 
     @property
     def width(self) -> int:
-        """Inputs of one output, and a constant where there is a bias."""
+        """Number of inputs of one output, plus one if there is a bias."""
         return self.module.in_features + (self.module.bias is not None)
 
 
 def last(net: nn.Module, x: Tensor) -> Layer:
-    """Find the linear layer whose outputs are the network's."""
+    """Return the linear layer whose outputs are those of the network."""
     seen: list[tuple[str, nn.Linear, Tensor]] = []
     hooks = [
         module.register_forward_hook(
@@ -67,9 +67,10 @@ def last(net: nn.Module, x: Tensor) -> Layer:
 def _clients(
     net: nn.Module, layer: Layer, data: Data
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield each client's inputs of the last layer (then a constant), outputs and y.
+    """Yield the inputs of the last layer, the outputs and y, for each client.
 
-    Of its training data, in float64.
+    All are computed on the client's training data. If the layer has a bias, a constant
+    1 is appended to the inputs. All are float64.
     """
     train, inputs = data.train, list[Tensor]()
     hook = layer.module.register_forward_pre_hook(lambda m, x: inputs.append(x[0]))
@@ -91,11 +92,13 @@ def _clients(
 def least_squares(
     net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray
 ) -> Heads:
-    """Fit each client's own least squares ŵ_k (Ditto, Eq. 14) and the residual σ².
+    """Fit each client's own least squares ŵ_k (Ditto, Eq. 14), and estimate σ².
 
-    tr Cov(e_k) is σ² tr(X_kᵀX_k)⁻¹ (Eq. 13). Clients with no more examples than
-    parameters, or with inputs that do not identify them, are left out, and residuals of
-    `hostile` clients, [n], do not count. The layer has one output.
+    σ² is the variance of the residuals of benign clients. The noise of ŵ_k is tr
+    Cov(e_k) = σ² tr(X_kᵀX_k)⁻¹ (Eq. 13). A client is left out if it has no more
+    examples than the layer has parameters, or if its inputs do not determine the
+    parameters. The layer must have one output. `hostile` is the mask [n] of the
+    malicious clients.
     """
     p, rows, loose, client = layer.width, [], [], []
     left, free = 0.0, 0
@@ -119,10 +122,12 @@ def least_squares(
 def slopes(net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray) -> Heads:
     """Return the gradient g_k of each client's cross-entropy at the shared model w.
 
-    To first order g_k = H_k(w − w_k) + noise, so that between clients tr Cov(g) = τ² E
-    tr H_k² and within a client the noise is the spread of its examples' gradients.
-    Cross-entropy is a negative log-likelihood: σ² = 1; 1/L for the mean over L labels.
-    The curvature of `hostile` clients, [n], does not count.
+    To first order, g_k = H_k(w − w_k) + noise, with H_k the client's Hessian and w_k
+    its optimum. So between clients, tr Cov(g) = τ² E tr H_k². Within a client, the
+    noise is the spread of the gradients of its examples. Cross-entropy is a negative
+    log-likelihood, so σ² = 1. For the mean over L labels, σ² = 1/L. The curvature E tr
+    H_k² is estimated from benign clients alone. `hostile` is the mask [n] of the
+    malicious clients.
     """
     rows, noise, client, curved = [], [], [], []
     labels = 1
@@ -153,21 +158,21 @@ def _several(y: np.ndarray) -> bool:
 
 
 def _residual(outputs: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return predictions and their distance from y: [m, outputs] each."""
+    """Return predicted probabilities and their difference from y, each [m, outputs]."""
     k = outputs.shape[1]
     if not _several(y) and k > 1:
         share = softmax(outputs, axis=1)
         return share, share - (np.eye(k)[y] if y.ndim == 1 else y)
     share = expit(outputs)
     if not _several(y) and y.ndim == 2:
-        y = y[:, 1]  # of class 1, whose margin the one output is
+        y = y[:, 1]  # share of class 1, whose logit is the one output
     return share, share - y.reshape(share.shape)
 
 
 def _curvature(x: np.ndarray, share: np.ndarray, softmax: bool) -> float:
     """Estimate tr H² of a client, H = E[Λ ⊗ xxᵀ], from pairs of different examples.
 
-    Λ is diag(p) − ppᵀ for a softmax, diag(p(1 − p)) for separate labels.
+    Λ is diag(p) − ppᵀ for a softmax, and diag(p(1 − p)) for separate labels.
     """
     if softmax:
         alike, cross = share @ share.T, share @ (share**2).T
@@ -184,6 +189,6 @@ def _enough(client: np.ndarray, hostile: np.ndarray, examples: int) -> None:
     if count < 2:
         raise Refusal(
             f"{count} of the benign clients have the {examples} training examples that "
-            "an estimate of this model takes, with inputs that differ, and a spread "
-            "takes two such clients; choose lam by validation instead"
+            "an estimate of this model needs, with inputs that differ, and at least "
+            "two such clients are needed; choose lam by validation instead"
         )

@@ -1,4 +1,4 @@
-"""Layers that models share, and the normalization before every model."""
+"""Layers that models share, and the normalization in front of every model."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,10 @@ _CHUNK = 1 << 21  # numbers converted to float64 at a time: 16 MB
 
 
 class Normalize(nn.Module):
-    """(x − mean)·(1/std) in the precision of its buffers; the first layer of a network.
+    """(x − mean)·(1/std): the normalization in front of every model.
 
-    Takes bytes and floats. Mean and std are buffers: they travel with the model, but
-    are neither trained nor averaged.
+    It takes bytes and floats, and computes in the dtype of its buffers. Mean and std
+    are buffers: they are stored with the model, but neither trained nor averaged.
     """
 
     mean: Tensor
@@ -32,24 +32,25 @@ class Normalize(nn.Module):
         spread = torch.as_tensor(std, dtype=torch.float64)
         if not bool((spread > 0).all() and spread.isfinite().all()):
             raise Refusal(
-                "a standard deviation to divide by must be a positive number, and "
-                f"{float(spread.min())} is among these; leave out constant features"
+                "standard deviations to divide by must be positive numbers, and "
+                f"{float(spread.min())} is among them; leave out constant features"
             )
         kind = torch.get_default_dtype()
         self.register_buffer("mean", shift.to(kind))
         self.register_buffer("inverse", spread.reciprocal().to(kind))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalize [b, ...] of any type."""
+        """Normalize [b, ...] of any dtype."""
         return (x.to(self.mean.dtype) - self.mean) * self.inverse
 
 
 class Features(nn.Module):
-    """NaN → fill, then (x − mean)/std: how a client's inputs were prepared.
+    """Preparation of one client's inputs: NaN → fill, then (x − mean)/std.
 
-    It stands before the network of a finished run, which then takes inputs as the data
-    had them, missing values included. Its buffers are float64, as in training, because
-    a large mean leaves float32 few digits; `.float()` is for devices without it.
+    This layer is put in front of the network of a finished run. The network then takes
+    inputs in the units of the data, missing values included. Its buffers are float64,
+    as in training, because with a large mean float32 keeps few digits. Call `.float()`
+    for devices without float64.
     """
 
     fill: Tensor
@@ -63,13 +64,13 @@ class Features(nn.Module):
         if not finite or bool((std <= 0).any()):
             raise Refusal(
                 "features are prepared by finite numbers and positive standard "
-                "deviations, and these hold others; look for huge values in x"
+                "deviations, and some here are not; look for huge values in x"
             )
         for name, values in given.items():
             self.register_buffer(name, values.to(torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Prepare [b, ...] of any type."""
+        """Prepare [b, ...] of any dtype."""
         x = x.to(self.mean.dtype)
         return (torch.where(x.isnan(), self.fill, x) - self.mean) / self.std
 
@@ -81,17 +82,17 @@ def normalize(
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
 ) -> Normalize:
-    """Return the first layer for a data set.
+    """Return the normalization of a data set, the first layer of its network.
 
     Args:
-        kind: unit = x/scale; pixel = (x − mean)/(std + 0.001) for each feature over the
-            training rows, on the scale 0–255, as Ditto's code prepares Fashion MNIST
-            (on another scale s, 0.001·s/255); fixed = (x/scale − mean)/std; none =
-            only the cast.
-        x_train: [m, ...] training rows, bytes or floats. Only "pixel" reads the values.
-        scale: the value of x that stands for 1.
-        mean: one number, or one per channel (the first axis of an example).
-        std: as many numbers, all positive.
+        kind: "unit" is x/scale. "pixel" is (x − mean)/(std + 0.001) with the moments of
+            each feature over the training examples, on the scale 0–255, as Ditto's code
+            prepares Fashion MNIST. On another scale s, 0.001 becomes 0.001·s/255.
+            "fixed" is (x/scale − mean)/std. "none" only converts the dtype.
+        x_train: [m, ...] training examples, bytes or floats; only "pixel" reads them.
+        scale: Value of x that is scaled to 1.
+        mean: Number to subtract, or one number per channel (first axis of an example).
+        std: As many numbers as `mean`, all positive.
     """
     if not 0 < scale < math.inf:
         raise Refusal(f"the scale of the data is {scale}; it must be a positive number")
@@ -118,7 +119,7 @@ def normalize(
 
 
 def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of each feature, in float64, two passes."""
+    """Return mean and standard deviation of each feature, float64, in two passes."""
     if len(x) == 0:
         raise Refusal("normalize = 'pixel' needs training rows, and there are 0")
     total = np.zeros(x.shape[1:])
@@ -148,8 +149,8 @@ def dense(
 ) -> list[nn.Module]:
     """Return fully connected layers with ReLU between them.
 
-    `dropout` holds for every layer, the last one too, the probability that an input is
-    dropped; None, or 0, makes no dropout layer.
+    `dropout` holds one probability per layer, the last one included, with which an
+    input of the layer is dropped. None, or a probability of 0, makes no dropout layer.
     """
     positive("model.widths", widths)
     drops = dropout or [0.0] * (len(widths) + 1)

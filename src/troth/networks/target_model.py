@@ -1,4 +1,4 @@
-"""The target model of an attacker, from a file."""
+"""The target model of an attack, read from a file."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from troth.types import Refusal
 
 
 def read(path: str, size: int) -> Tensor:
-    """Read the model's `size` numbers from .npy, or .npz with an array `target`."""
+    """Read a target model of `size` numbers from .npy, or from `target` in an .npz."""
     file = Path(path).expanduser()
     if not file.is_file():
         raise Refusal(
@@ -22,14 +22,14 @@ def read(path: str, size: int) -> Tensor:
     if found.numel() != size:
         raise Refusal(
             f"the target in {path!r} has {found.numel()} numbers, and this model has "
-            f"{size}; make it of a model of the same kind"
+            f"{size}; make the target from a model of the same kind"
         )
     return found
 
 
 @lru_cache(maxsize=4)
 def _load(path: str, changed: int) -> Tensor:
-    """Read a file once per change."""
+    """Read a file, and read it again only after it has changed."""
     try:
         found = np.load(path, allow_pickle=False)
         if not isinstance(found, np.ndarray):

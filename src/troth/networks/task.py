@@ -1,12 +1,14 @@
-"""A network with its loss, as a problem on a flat vector.
+"""A network with its loss, as an optimization problem on a flat vector.
 
-`Objective` is the loss of a batch. A task has its losses, gradients and predictions as
-functions of a flat vector, in two forms: `functional` is pure and can be lifted over
-clients and traced; `in_place` serves one client at a time without copying parameters.
+`Objective` is the loss of a batch. A `Task` has the loss, gradients and predictions as
+functions of a flat vector. `functional` makes a Task of pure functions, which can be
+lifted over clients and traced. `in_place` makes a Task for one client at a time, which
+does not copy parameters.
 
-`grad` trains: with dropout, and batch normalization by the batch. For the tail of the
-vector it returns the negative move of the running statistics, so that a step of length
-1 takes them there. The other functions use the running statistics.
+`grad` is for training: dropout is active, and batch normalization uses the statistics
+of the batch. In the tail of the vector, `grad` returns the old minus the new running
+statistics. So a step of length 1 sets them to the new ones. All other functions predict
+with the running statistics.
 """
 
 import copy
@@ -37,15 +39,16 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Objective(nn.Module):
-    """Σ weight·loss(net(x), y) + penalty: what one client minimizes.
+    """Σ weight·loss(net(x), y) + penalty: the objective of one client.
 
-    The loss of an example is the given one, else `loss(outputs, y)` of the network or
-    of a module in it, else the one that suits y (`losses/auto`). A `penalty()` defined
-    in the same way is added.
+    The loss of an example is the given `loss`. Without one, it is the method
+    `loss(outputs, y)` of the network or of a module in it. If there is no such method,
+    it is the loss that suits y (`losses/auto`). A method `penalty()` is looked up in
+    the same way and added.
 
     Batch normalizations and dropouts are replaced by ours (`batchnorm`), which keep
-    names and tensors. `padded`: whether batches may hold rows of weight 0; without any,
-    batch normalization is torch's own, which is faster.
+    names and tensors. `padded` says whether batches may hold examples of weight 0. If
+    not, batch normalization is torch's own, which is faster.
     """
 
     def __init__(
@@ -59,24 +62,25 @@ class Objective(nn.Module):
         self.net = adapt(net)
         self.classes, self.loss, self.padded = classes, loss, padded
         self.suited: Loss = lookup.find("loss", "auto")
-        self.losing = _defines(net, "loss")  # names, lest a module be held twice
+        self.losing = _defines(net, "loss")  # a name, so no module is registered twice
         self.penalizing = _defines(net, "penalty")
-        self.parts = list(self.net.modules())  # in lists, lest they be registered
+        self.parts = list(self.net.modules())  # lists are not registered as modules
         self.norms = [m for m in self.parts if isinstance(m, BatchNorm)]
         self.drops = [m for m in self.parts if isinstance(m, Dropout) and m.p > 0]
 
     def mode(self, training: bool) -> None:
-        """Set training or prediction for every layer, which others may have changed."""
+        """Set training or prediction mode in every layer, as others may change it."""
         if any(part.training != training for part in self.parts):
             self.net.train(training)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Compute the scalar; weight [b] sums to 1 or is all 0."""
+        """Compute the scalar objective; weight [b] sums to 1 or is all 0."""
         losses = self.per_example(self.net(batch.x), batch.y)
         if losses.shape != batch.weight.shape:
             raise Refusal(
                 f"the loss of this model has shape {list(losses.shape)} for "
-                f"{batch.weight.shape[0]} examples; it must return one value an example"
+                f"{batch.weight.shape[0]} examples; it must return one value per "
+                "example"
             )
         total = (losses * batch.weight).sum()
         if self.penalizing is not None:
@@ -91,7 +95,7 @@ class Objective(nn.Module):
             if labels.soft(y):
                 raise Refusal(
                     "this model has a loss of its own, which takes labels, and some "
-                    "client's are soft (shares of the classes); set train.loss = "
+                    "client has soft labels (shares of the classes); set train.loss = "
                     "'cross_entropy', or poison with plain labels"
                 )
             model = cast(Any, self.net.get_submodule(self.losing))
@@ -106,7 +110,7 @@ class Objective(nn.Module):
             self(batch)
 
     def tell(self, batch: Batch) -> None:
-        """Give the layers the weights of the rows and the key of their draws."""
+        """Pass the weights of the examples and the random key to the layers."""
         for norm in self.norms:
             norm.present, norm.moved = batch.weight if self.padded else None, None
         if self.drops:
@@ -115,9 +119,9 @@ class Objective(nn.Module):
                 drop.key, drop.calls = key, 0
 
     def told(self) -> list[Tensor | None]:
-        """Return the new running statistics in the tail's order; forget the batch.
+        """Return the new running statistics in the tail's order, and forget the batch.
 
-        None for a layer that did not run.
+        The entries of a layer that did not run are None.
         """
         moved = [m.moved or (None, None) for m in self.norms if not m.frozen_statistics]
         for norm in self.norms:
@@ -130,12 +134,12 @@ class Objective(nn.Module):
 def expect_outputs(outputs: Tensor, y: Tensor, classes: int) -> None:
     """Refuse a model whose number of outputs, [b, k], does not fit the data.
 
-    y are [b] labels or targets, [b, classes] shares, or [b, labels] of 0 and 1.
+    y is [b] labels or targets, [b, classes] shares, or [b, labels] of 0 and 1.
     """
     allowed = {0: (1,), 2: (1, 2)}.get(classes, (classes,))
     what = f"{classes} classes" if classes else "regression"
     if y.dim() == 2 and not labels.soft(y):
-        allowed, what = (classes,), f"{classes} labels an example"
+        allowed, what = (classes,), f"{classes} labels per example"
     if outputs.dim() == 2 and outputs.shape[1] in allowed:
         return
     k = outputs.shape[1:].numel()
@@ -154,9 +158,9 @@ def _defines(net: nn.Module, method: str) -> str | None:
 
 
 class _Lowered(nn.Module):
-    """A network computed in bfloat16 whose parameters stay as they are.
+    """A network that is computed in bfloat16, while its parameters keep their dtype.
 
-    Batch normalization keeps its own precision and takes inputs of the lower one.
+    Batch normalization computes in its own precision on inputs in bfloat16.
     """
 
     def __init__(self, net: nn.Module) -> None:
@@ -183,7 +187,11 @@ class _Lowered(nn.Module):
 
 
 def at(objective: Objective, precision: str) -> Objective:
-    """Return the objective in a precision; bfloat16 lowers the network alone."""
+    """Return the objective in a precision.
+
+    "bfloat16" lowers only the network; the other precisions return the objective
+    unchanged.
+    """
     if precision == "bfloat16":
         lowered = _Lowered(objective.net)
         return Objective(lowered, objective.classes, objective.loss, objective.padded)
@@ -195,7 +203,7 @@ def at(objective: Objective, precision: str) -> Objective:
     )
 
 
-__all__ = ["assign", "flatten", "layout", "unflatten"]  # of `flat`
+__all__ = ["assign", "flatten", "layout", "unflatten"]  # from `flat`
 
 
 def functional(
@@ -203,16 +211,18 @@ def functional(
 ) -> Task:
     """Return pure functions of a flat vector, for vmap, compilation and tracing.
 
-    While one of them runs, the objective's module holds its tensors: two threads must
-    not share an objective. Buffers of another floating type than the vector are
-    converted on the way.
+    While one of the functions runs, the objective's module holds its tensors. So two
+    threads must not share an objective. Floating-point buffers are converted to the
+    dtype of the vector.
 
     Args:
-        objective: left unchanged.
-        precision: bfloat16 computes the network in bfloat16 and all else (outputs,
-            loss, penalty, gradient) in the type of the vector; the others compute all
-            in the type of the vector (`tf32`: see `kernels.precision`).
-        together: convolutions as matrix products, for clients lifted on a GPU.
+        objective: Objective of the task, which is left unchanged.
+        precision: "bfloat16" computes the network in bfloat16, and all else (outputs,
+            loss, penalty, gradient) in the dtype of the vector. The other precisions
+            compute everything in the dtype of the vector ("tf32": see
+            `kernels.precision`).
+        together: Whether to compute convolutions as matrix products, for clients that
+            are lifted on a GPU.
     """
     convolving = Together if together else Apart
     whole = at(objective, precision)
@@ -266,7 +276,7 @@ def _climbing(
     predict: Callable[[Tensor, Tensor], Tensor],
     per_example: Callable[[Tensor, Tensor], Tensor],
 ) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-    """Return pure losses of examples and their gradients in the inputs."""
+    """Return the function for losses of examples and their gradients in inputs."""
 
     def climb(
         v: Tensor, x: Tensor, y: Tensor, still: bool = False
@@ -285,7 +295,10 @@ def _climbing(
 
 
 def _after(moved: list[Tensor | None], v: Tensor, place: Layout) -> Tensor:
-    """Return the tail after a step: layers that did not run keep theirs."""
+    """Return the running statistics after a step, in the order of the tail.
+
+    Layers that did not run keep their statistics.
+    """
     names = place.names[-len(moved) :]
     before = unflatten(place, v.detach())
     pairs = zip(names, moved, strict=True)
@@ -294,13 +307,13 @@ def _after(moved: list[Tensor | None], v: Tensor, place: Layout) -> Tensor:
 
 
 def in_place(objective: Objective, precision: str = "float32") -> Task:
-    """Return the same functions for one client, with parameters as views of its row.
+    """Return the functions of a task for one client, without copying its parameters.
 
-    Parameters are not copied on the way in, and on a CPU images go through convolutions
-    channels-last (a step of Ditto's Fashion CNN takes 19 ms instead of 26). `grad`
-    returns one buffer that its next call overwrites: use it at once. The functions
-    cannot be traced, lifted or differentiated through; every thread needs a Task of its
-    own. The objective is copied.
+    The module's parameters are views of the vector. On a CPU, images go through
+    convolutions channels-last (a step of Ditto's Fashion CNN takes 19 ms instead of
+    26). `grad` returns one buffer that its next call overwrites, so its result must be
+    used at once. The functions cannot be traced, lifted or differentiated through, and
+    every thread needs a Task of its own. The objective is copied.
     """
     own = _InPlace(copy.deepcopy(at(objective, precision)))
     d, tail = own.place.d, own.place.tail
@@ -321,7 +334,7 @@ class _InPlace:
                 module.register_forward_pre_hook(_channels_last)
 
     def point(self, v: Tensor, training: bool) -> None:
-        """Make every parameter and statistic a view of v."""
+        """Make every parameter and running statistic a view of v."""
         v = v.detach()
         self.objective.mode(training)
         if v.dtype != self.flat.dtype or v.device != self.flat.device or not self.parts:

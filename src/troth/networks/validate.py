@@ -1,4 +1,4 @@
-"""Test whether a network can be lifted over clients, and name the obstacles."""
+"""Test whether vmap can lift a network over clients, and name the obstacles."""
 
 import copy
 import math
@@ -19,17 +19,18 @@ from troth.types import Refusal
 _CLIENTS = 2
 
 
-_Call = tuple[tuple[Any, ...], dict[str, Any]]  # what a module was called with
+_Call = tuple[tuple[Any, ...], dict[str, Any]]  # args and kwargs of a module's call
 
 
 def check(module: nn.Module, x: Tensor) -> None:
     """Refuse a network that vmap(grad) cannot lift over clients.
 
-    The network runs once to record what each layer is given. Then each layer is tried
-    on its own, innermost first, with the parameters of two clients stacked. One refusal
-    lists every layer that fails, its type and the reason; a module around them is tried
-    only once they all pass. Batch normalization and dropout are tried as the engine
-    uses them (`batchnorm`). The network itself is left unchanged.
+    The network runs once to record the inputs of each layer. Then each layer is tried
+    separately, innermost first, with the stacked parameters of two clients. One refusal
+    lists every layer that fails, with its type and the reason. A module that contains
+    layers is tried only if all of them pass. Batch normalization and dropout are tried
+    in the form that the engine uses (`batchnorm`). The network itself is left
+    unchanged.
     """
     if not any(p.requires_grad for p in module.parameters()):
         raise Refusal(
@@ -38,10 +39,10 @@ def check(module: nn.Module, x: Tensor) -> None:
         )
     own = adapt(_copy(module)).train()
     for part in own.modules():
-        if isinstance(part, BatchNorm):  # its statistics are tried by `task`
+        if isinstance(part, BatchNorm):  # `task` tries its running statistics
             part.frozen_statistics = True
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a slow batching rule is no offence
+        warnings.simplefilter("ignore")  # a slow batching rule is no obstacle
         calls, outputs = _run(own, x)
         offences = _offences(own, calls, _changed(module, own))
     if offences:
@@ -63,7 +64,7 @@ def _copy(module: nn.Module) -> nn.Module:
 
 
 def _run(module: nn.Module, x: Tensor) -> tuple[dict[nn.Module, _Call], Any]:
-    """Run it plainly: return the first call of every module in it, and the outputs."""
+    """Run a module; return the first call of every module in it, and the outputs."""
     calls: dict[nn.Module, _Call] = {}
 
     def see(part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -93,13 +94,13 @@ def _expect_rows(module: nn.Module, outputs: Any, x: Tensor) -> None:
             return
         got = f"shape {list(outputs.shape)} of {_kind(outputs)}"
     raise Refusal(
-        f"the model ({type(module).__name__}) must return one tensor of floats with a "
-        f"row an example, and for {x.shape[0]} examples it returned {got}"
+        f"the model ({type(module).__name__}) must return one tensor of floats with "
+        f"one row per example, and for {x.shape[0]} examples it returned {got}"
     )
 
 
 def _changed(before: nn.Module, after: nn.Module) -> set[str]:
-    """Return names of modules that wrote to their own buffers while they ran."""
+    """Return the names of modules that wrote to their own buffers in a call."""
     old = dict(before.named_buffers())
     return {
         name.rpartition(".")[0]
@@ -111,7 +112,10 @@ def _changed(before: nn.Module, after: nn.Module) -> set[str]:
 def _offences(
     module: nn.Module, calls: dict[nn.Module, _Call], changed: set[str]
 ) -> dict[str, str]:
-    """Map name → obstacle, children before parents; parents of offenders left out."""
+    """Map names of modules to obstacles, children before parents.
+
+    Modules that contain an obstacle are left out.
+    """
     found: dict[str, str] = {}
     for name, part in reversed(list(module.named_modules())):
         if any(not name or other.startswith(f"{name}.") for other in found):
@@ -138,8 +142,11 @@ def _by_type(part: nn.Module) -> str | None:
 
 
 def _by_statistics(part: _NormBase) -> str | None:
-    """Find fault with batch normalization: ours can be lifted, torch's cannot."""
-    if isinstance(part, BatchNorm):  # numbers that spoil a variance
+    """Return why a normalization with running statistics cannot be lifted, or None.
+
+    Our batch normalization can be lifted; torch's cannot.
+    """
+    if isinstance(part, BatchNorm):  # refuse values that make variances invalid
         if not 0 <= (part.momentum or 0.0) <= 1:
             return f"has momentum = {part.momentum:g}, set one of 0 to 1, such as 0.1"
         if not 0 < part.eps < math.inf:
@@ -188,7 +195,7 @@ def _stack(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _reason(error: Exception) -> str:
-    """Explain vmap's error in terms of the user's code."""
+    """Explain an error of vmap in terms of the user's code."""
     text = str(error)
     if "item()" in text or "data-dependent" in text:
         return (

@@ -1,4 +1,4 @@
-"""A network's numbers from a file, and names of its tensors chosen by pattern."""
+"""Read a network's tensors from a file, and select tensors' names by patterns."""
 
 import hashlib
 import pickle
@@ -16,15 +16,16 @@ from troth import lookup
 from troth.types import Refusal
 
 _SUFFIXES = (".safetensors", ".pt", ".pth")
-_MOST = 12  # names that a sentence lists
+_MOST = 12  # most names that a message lists
 
 
 def matched(option: str, patterns: list[str], names: Iterable[str]) -> set[str]:
-    """Return the names that the patterns choose.
+    """Return the names that the patterns select; refuse a pattern that selects nothing.
 
-    A pattern is a file pattern (`*`, `?`, `[abc]`; `*` matches dots too). It chooses a
-    tensor by its own name or by that of a module around it: `features`, `fc.bias`,
-    `layer?.*.bn1`. A pattern that chooses nothing is refused.
+    A pattern is a file pattern (`*`, `?`, `[abc]`; `*` matches dots too). It selects a
+    tensor by the tensor's own name or by the name of a module that contains it.
+    Examples are `features`, `fc.bias` and `layer?.*.bn1`. `option` names the option
+    that holds the patterns, for the error message.
     """
     known = list(names)
     found: set[str] = set()
@@ -39,20 +40,20 @@ def matched(option: str, patterns: list[str], names: Iterable[str]) -> set[str]:
             raise Refusal(
                 f"{option}: '{pattern}' matches nothing{near}; "
                 f"there are: {_grouped(known)}; a module's name stands for all in it, "
-                "and * for anything"
+                "and * for any text"
             )
         found |= chosen
     return found
 
 
 def _around(name: str) -> list[str]:
-    """List the modules around a tensor, outermost first, and its own name."""
+    """List the names of the modules around a tensor, outermost first, and its own."""
     words = name.split(".")
     return [".".join(words[: k + 1]) for k in range(len(words))]
 
 
 def _grouped(names: list[str]) -> str:
-    """Join all names, those of one module together: `fc.{weight, bias}`."""
+    """Join all names, with those of one module together: `fc.{weight, bias}`."""
     own: dict[str, list[str]] = {}
     for name in names:
         module, dot, last = name.rpartition(".")
@@ -93,11 +94,12 @@ def _file(path: str) -> Path:
 
 
 def read(path: str) -> dict[str, Tensor]:
-    """Read the tensors of a file, by the model's own names.
+    """Read the tensors of a file, by the names that the model gives them.
 
-    Takes .safetensors, and .pt or .pth with a `state_dict`, alone or as the only table
-    of tensors in a checkpoint; never code. Of a run's own `shared.safetensors` only the
-    model is taken: normalization belongs to the experiment.
+    The file is .safetensors, or .pt or .pth with a `state_dict`. The latter may be the
+    only table of tensors in a checkpoint. Code in a file is never run. From the
+    `shared.safetensors` of a run only the model is taken, because the normalization is
+    a setting of the experiment.
     """
     file = _file(path)
     try:
@@ -107,11 +109,11 @@ def read(path: str) -> dict[str, Tensor]:
                 content: Any = load_file(file)
             else:
                 content = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises whatever a damaged file makes it
+    except Exception as error:  # a damaged file can make torch raise anything
         if isinstance(error, pickle.UnpicklingError) and _pickled(file):
             raise Refusal(
                 f"model.weights = '{path}' holds more than tensors, and Python objects "
-                "are not read, for they could run code; save the tensors alone: "
+                "are not read, because they could run code; save the tensors alone: "
                 "torch.save(model.state_dict(), …)"
             ) from None
         raise Refusal(
@@ -122,14 +124,14 @@ def read(path: str) -> dict[str, Tensor]:
 
 
 def _pickled(file: Path) -> bool:
-    """Return whether a file begins like a pickle, or a zip of one."""
+    """Return whether a file begins like a pickle or like a zip file with one."""
     with file.open("rb") as opened:
         head = opened.read(2)
     return head == b"PK" or head[:1] == b"\x80"
 
 
 def _table(path: str, content: Any) -> dict[str, Tensor]:
-    """Return the table of tensors in a file's content, or the only one inside it."""
+    """Return the table of tensors that a file contains, directly or one level down."""
     if _is_table(content):
         return dict(content)
     inside = content.values() if isinstance(content, Mapping) else []
@@ -139,7 +141,7 @@ def _table(path: str, content: Any) -> dict[str, Tensor]:
     what = f"{len(tables)} tables" if tables else f"a {type(content).__name__}"
     raise Refusal(
         f"model.weights = '{path}' holds {what}, and not one table of tensors by name; "
-        "save torch.save(model.state_dict(), …)"
+        "write it by torch.save(model.state_dict(), …)"
     )
 
 
@@ -153,7 +155,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _bare(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove what stands around a model: our normalization, or torch's wrappers."""
+    """Remove prefixes of names: those of our normalization, or of torch's wrappers."""
     ours = ("0.mean", "0.inverse")
     if all(name in tensors for name in ours):
         rest = {k: v for k, v in tensors.items() if k not in ours}
@@ -168,7 +170,7 @@ def _bare(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def put(model: nn.Module, path: str, skip: list[str]) -> None:
     """Set a model's parameters and buffers from a file, in the model's precision.
 
-    What the patterns of `skip` choose stays as it is initialized.
+    Tensors that the patterns of `skip` select keep their initial values.
     """
     tensors = read(path)
     state = {n: t for n, t in model.state_dict().items() if isinstance(t, Tensor)}
@@ -203,15 +205,15 @@ def _same_names(
         said.append(f"does not hold {_listed(missing)}")
     if strange:
         hint = lookup.nearest(strange[0], missing)
-        said.append(f"holds {_listed(strange)}{hint}, which the model has not")
+        said.append(f"holds {_listed(strange)}{hint}, which the model does not have")
     raise Refusal(
         f"model.weights = '{path}' {' and '.join(said)}; it must be of the same model, "
-        "or model.weights_skip must name what is not to be taken"
+        "or model.weights_skip must name the tensors to leave out"
     )
 
 
 def _fitted(path: str, name: str, value: Tensor, place: Tensor) -> Tensor:
-    """Convert a tensor of the file to the model's type; both must be alike."""
+    """Convert a tensor of the file to the model's dtype; refuse one that differs."""
     here = f"model.weights = '{path}': {name}"
     if value.shape != place.shape:
         raise Refusal(

@@ -1,8 +1,8 @@
-"""Pictures of runs, from their files: `troth.plot.curves("runs/x").savefig("c.svg")`.
+"""Draw runs from their files: `troth.plot.curves("runs/x").savefig("c.svg")`.
 
-Every function takes a run, its folder, or several of them, and returns a matplotlib
-figure. Colors differ in lightness and come with a dash or a mark of their own, for
-color-blind readers and gray printing.
+Every function takes a run, the folder of a run, or several of these, and returns a
+matplotlib figure. Each color has a different lightness and a different dash or mark,
+for color-blind readers and gray printing.
 """
 
 from troth.plot.performance import clients, curves, frontier, pairs

@@ -1,4 +1,4 @@
-"""The style of all pictures: colors, marks, labels, and how runs are read."""
+"""The style of all pictures (colors, marks and labels), and functions to read runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,21 +22,21 @@ SERIES = (
     *("#0072b2", "#d55e00", "#009e73", "#b0579a"),
     *("#c98a00", "#3f9bd1", "#7a4a21", "#6a3d9a"),
 )
-"""Colors after Okabe and Ito, for color-blind readers, of different lightness."""
+"""Colors of models, after Okabe and Ito, for color-blind readers and gray printing."""
 _DASHES = (
     *("-", "--", "-.", ":"),
     *((0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1))),
 )
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "<")
 SHARED, LOCAL = 0, 1
-"""Places, and so colors, of the shared model and of local training."""
-_LONGEST = 34  # characters of a label
-_NAMED = 10  # in a legend
-_POINTS = 400  # drawn one by one
+"""Places of the shared model and of local training. A place fixes color and marks."""
+_LONGEST = 34  # characters of a label, at most
+_NAMED = 10  # names in a legend, at most
+_POINTS = 400  # more points than this are stored as an image
 
 
 def given(runs: Several) -> list[Dossier]:
-    """Read runs from their files."""
+    """Read runs from their files, and assign a place to each."""
     several = [runs] if isinstance(runs, Run | Dossier | str | Path) else [*runs]
     found: list[Dossier] = []
     for one in several:
@@ -49,10 +49,10 @@ def given(runs: Several) -> list[Dossier]:
 
 
 def places(personalizers: Sequence[str]) -> list[int]:
-    """Return a place for each run, which sets its color in every picture.
+    """Return a place for each run, which sets the run's color in every picture.
 
-    The first run without a personalizer trains the shared model, and takes its place;
-    the first with `local` takes that of local training.
+    The first run with personalizer `none` gets the place of the shared model. The first
+    run with `local` gets the place of local training.
     """
     free, taken, found = LOCAL + 1, set[int](), []
     for kind in personalizers:
@@ -74,7 +74,7 @@ def settle(runs: Sequence[Dossier]) -> None:
 
 
 def place(run: Dossier) -> int:
-    """Return the place of a run."""
+    """Return the place of a run, which fixes its color and marks."""
     return int(run.kept["place"])
 
 
@@ -85,7 +85,10 @@ def alike(runs: list[Dossier]) -> tuple[list[Dossier], str]:
 
 
 def finished(runs: Several, what: str) -> tuple[list[Dossier], str]:
-    """Return the finished runs with the same metric as the first."""
+    """Return the finished runs with the same metric as the first, and that metric.
+
+    If no run is finished, refuse. `what` names what is drawn, for the refusal.
+    """
     mine, metric = alike([run for run in given(runs) if run.finished])
     if not mine:
         raise Refusal(
@@ -96,7 +99,7 @@ def finished(runs: Several, what: str) -> tuple[list[Dossier], str]:
 
 
 def figure(width: float, height: float) -> Figure:
-    """Return an empty figure; sizes are in inches."""
+    """Return an empty figure with sizes in inches."""
     return Figure(figsize=(width, height), dpi=120, layout="constrained")
 
 
@@ -109,29 +112,32 @@ def name(run: Dossier | str, longest: int = _LONGEST) -> str:
 
 
 def hue(i: int) -> str:
-    """Return the color of the i-th place; gray after the last one."""
+    """Return the color of the i-th place, or gray if there is no i-th color."""
     return SERIES[i] if i < len(SERIES) else SOFT
 
 
 def line(i: int) -> dict[str, Any]:
-    """Return the looks of the i-th line."""
+    """Return color, dash and width of the line of the i-th place."""
     return {"color": hue(i), "linestyle": _DASHES[i % len(_DASHES)], "lw": 1.8}
 
 
 def mark(i: int, hollow: bool = False) -> dict[str, Any]:
-    """Return the looks of the i-th kind of points."""
+    """Return mark, color and size of the points of the i-th place."""
     inside = PAPER if hollow else hue(i)
     looks = {"marker": _MARKS[i % len(_MARKS)], "linestyle": "none", "color": hue(i)}
     return {**looks, "markerfacecolor": inside, "markersize": 4.5}
 
 
 def many(n: int) -> dict[str, Any]:
-    """Return the looks of many points, which an SVG holds as one image."""
+    """Return further properties for n points.
+
+    If there are many, they are small and faint, and an SVG stores them as one image.
+    """
     return {"rasterized": True, "markersize": 2, "alpha": 0.3} if n > _POINTS else {}
 
 
 def dress(axes: Axes, title: str, x: str, y: str = "") -> None:
-    """Set titles and a light grid, and remove the box."""
+    """Set title and labels, draw a light grid, and remove the top and right borders."""
     axes.set_title(title, size=9.5, color=SOFT, loc="left")
     axes.set_xlabel(x, color=INK, size=9.5)
     if y:
@@ -153,12 +159,12 @@ def legend(axes: Axes, **more: Any) -> None:
         some = handles[:_NAMED], labels[:_NAMED]
         more |= {"frameon": False, "fontsize": 8.5, "labelcolor": INK}
         for handle in axes.legend(*some, **more).legend_handles:
-            if isinstance(handle, Line2D):  # many points are small and faint
+            if isinstance(handle, Line2D):  # points of many are small and faint
                 handle.set_alpha(1)
                 handle.set_markersize(4.5)
 
 
 def share(axes: Axes, metric: str) -> None:
-    """Fix the axis of an accuracy to 0 … 1."""
+    """Set the range of the y axis to 0 … 1 if the metric is accuracy."""
     if metric == "accuracy":
         axes.set_ylim(-0.02, 1.02)

@@ -1,4 +1,4 @@
-"""Pictures of performance: over rounds, client by client, and between runs."""
+"""Draw performance over rounds, client by client, and between runs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,21 +14,21 @@ from troth.runs import compare
 from troth.runs.inspect import Dossier
 from troth.types import Refusal
 
-_SORTED = 300  # points of a sorted line
-_NAMED = 20  # runs with a label
-_PAIRS = 20
-_WIDE = 60  # characters of two names
+_SORTED = 300  # points of a sorted line, at most
+_NAMED = 20  # runs with a label, at most
+_PAIRS = 20  # pairs of runs to draw, at most
+_WIDE = 60  # characters of the label of a pair, at most
 
 
 def curves(runs: Several) -> Figure:
-    """Draw the mean over benign clients at every evaluation.
+    """Draw the mean accuracy or error over benign clients at every evaluation.
 
-    Personal models are on the left, shared models on the right; equal shared models are
-    one line. Thin lines are the worst tenth of the clients. Unfinished runs are drawn
-    as far as they came.
+    Personal models are on the left, shared models on the right. Equal shared models are
+    drawn as one line. Thin lines are means over the worst tenth of the clients.
+    Unfinished runs are drawn up to their last evaluation.
 
     Args:
-        runs: One run or several; those with the same metric as the first are drawn.
+        runs: One run or several. Runs with the same metric as the first are drawn.
 
     Returns:
         The figure.
@@ -57,7 +57,7 @@ def curves(runs: Several) -> Figure:
 
 
 def _apart(runs: list[Dossier], metric: str) -> dict[int, Dossier]:
-    """Return one run for each different shared model, by place."""
+    """Return one run for each different shared model, by the model's place."""
     found: dict[str, list[Dossier]] = {}
     for run in runs:
         found.setdefault(str(_points(run, "shared", metric)), []).append(run)
@@ -71,12 +71,12 @@ def _apart(runs: list[Dossier], metric: str) -> dict[int, Dossier]:
 
 
 def _plain(run: Dossier) -> bool:
-    """Say whether a run trains the shared model only."""
+    """Return whether a run trains the shared model only."""
     return run.part("personalizer") == "none"
 
 
 def _points(run: Dossier, kind: str, metric: str) -> tuple[list[int], Any, Any]:
-    """Return rounds, means and worst tenths; NaN is not drawn."""
+    """Return rounds, means and worst tenths. A missing value is NaN and not drawn."""
     rounds = [line["round"] + 1 for line in run.evaluated]
     tables = [line["evaluation"].get(kind) or {} for line in run.evaluated]
     mean, worst = (
@@ -87,14 +87,15 @@ def _points(run: Dossier, kind: str, metric: str) -> tuple[list[int], Any, Any]:
 
 
 def clients(runs: Several) -> Figure:
-    """Draw the accuracy of benign clients, sorted.
+    """Draw the accuracy or error of benign clients, sorted.
 
-    On the left every model is sorted by itself. On the right all are in the order of
-    the run with the best mean, with the values of its shared and of the local model.
+    On the left, the clients of each run are sorted by their own value. On the right,
+    the clients are in the order of the run with the best mean. The right panel also
+    shows the same clients with that run's shared model and with local training.
 
     Args:
-        runs: One run or several; one with personalizer `local` and the same clients is
-            the baseline.
+        runs: One finished run or several. A run with personalizer `local` and the same
+            clients is the baseline.
 
     Returns:
         The figure.
@@ -119,7 +120,7 @@ def clients(runs: Several) -> Figure:
 
 
 def _sorted(axes: Axes, run: Dossier, column: str, i: int, label: str) -> None:
-    """Draw a line through the sorted values, or through some of very many."""
+    """Draw a line through the sorted values; of very many, draw an even selection."""
     values = run.column(column)[run.judged]
     values = np.sort(values[~np.isnan(values)])
     if len(values):
@@ -129,7 +130,7 @@ def _sorted(axes: Axes, run: Dossier, column: str, i: int, label: str) -> None:
 
 
 def _beside(axes: Axes, first: Dossier, mine: list[Dossier], metric: str) -> int:
-    """Draw the clients of a run with baselines; return how many there are."""
+    """Draw the clients of a run with its baselines; return the number of clients."""
     own = first.column(metric)
     who = np.flatnonzero(first.judged & ~np.isnan(own))
     worth = own if metric == "accuracy" else -own
@@ -142,7 +143,7 @@ def _beside(axes: Axes, first: Dossier, mine: list[Dossier], metric: str) -> int
     if not _plain(first):
         shared = first.column(f"shared_{metric}")
         at, label = SHARED, "shared model"
-        for run in mine:  # the run that trains it, if there is one
+        for run in mine:  # if a run trains only this model, use its name and color
             its = run.column(f"shared_{metric}")
             if _plain(run) and np.array_equal(its, shared, equal_nan=True):
                 at, label = place(run), name(run)
@@ -154,13 +155,13 @@ def _beside(axes: Axes, first: Dossier, mine: list[Dossier], metric: str) -> int
 
 
 def frontier(runs: Several) -> Figure:
-    """Draw the mean against the standard deviation over benign clients.
+    """Draw mean against standard deviation of accuracy (or error) over benign clients.
 
-    Up is more accurate and left is fairer; for errors down and left are better. Hollow
-    points are the shared models of the runs.
+    For accuracy, higher is more accurate and further left is fairer. For errors, lower
+    and further left are better. Hollow points are the shared models of the runs.
 
     Args:
-        runs: One finished run or several; each is one point.
+        runs: One finished run or several. Each is one point.
 
     Returns:
         The figure.
@@ -173,7 +174,7 @@ def frontier(runs: Several) -> Figure:
     for i, (run, shared) in enumerate(zip(mine, points, strict=True)):
         x, y = run.mean(what="std"), run.mean()
         if not _plain(run):
-            if shared not in there:  # else it is drawn already
+            if shared not in there:  # otherwise the point is drawn already
                 axes.plot(*([v] for v in shared), **style.mark(SHARED, hollow=True))
             there.add(shared)
             axes.plot([x, shared[0]], [y, shared[1]], color=SOFT, lw=0.6, zorder=1)
@@ -188,9 +189,9 @@ def frontier(runs: Several) -> Figure:
 
 
 def pairs(runs: Several) -> Figure:
-    """Draw the mean difference, with its interval, of runs that differ in one setting.
+    """Draw mean differences, with 95 % intervals, of runs that differ in one setting.
 
-    If that is the personalizer, each run is compared with local training too.
+    If the setting is the personalizer, each run is compared with local training too.
 
     Args:
         runs: Two or more finished runs.
@@ -205,7 +206,7 @@ def pairs(runs: Several) -> Figure:
 
 
 def drawn(found: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw comparisons that were made already."""
+    """Draw comparisons as `compare.compare` returns them; refuse an empty list."""
     if not found:
         raise Refusal(
             "no two of the runs differ in one setting only, with the same seed and "

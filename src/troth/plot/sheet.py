@@ -1,4 +1,4 @@
-"""A picture of a data set: examples, and the share of each client."""
+"""Draw a data set: some examples, and how they are split among clients."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,18 +14,24 @@ from troth.plot._style import INK, SERIES, SOFT, dress, figure
 from troth.types import Arrays
 
 _BAR, _LINE = SERIES[:2]
-_ROWS = 10  # of images, at least
-_PIXELS = 1400  # height of the images, at most twice
-_NAMED = 24  # classes with rows of their own
-_FEATURES = 16  # histograms
-_MANY = 100  # classes in a heat map
-_WIDE = 1500  # clients in a heat map
-_HUES = 5  # classes with a color each in a histogram
-_SINGLE = 60  # clients with separate bars
+_ROWS = 10  # rows of images, about
+_PIXELS = 1400  # images are thinned out from this height of the sheet on
+_NAMED = 24  # with more classes, classes have no separate rows and names
+_FEATURES = 16  # histograms, at most
+_MANY = 100  # classes in a heat map, at most
+_WIDE = 1500  # clients in a heat map, at most
+_HUES = 5  # with more classes, a histogram has one color
+_SINGLE = 60  # with more clients, bars touch
 
 
 def draw(arrays: Arrays, clients: Sequence[np.ndarray], title: str) -> Figure:
-    """Draw examples or histograms on the left, and the clients' shares on the right."""
+    """Draw examples (or histograms) on the left, and the split on the right.
+
+    Args:
+        arrays: The data set.
+        clients: Indices of the examples of each client.
+        title: Title of the figure.
+    """
     made = figure(14, 7.4)
     made.suptitle(title, x=0.012, ha="left", size=15, weight="bold", color=INK)
     halves: Any = made.subfigures(1, 2, width_ratios=(1.0, 1.08), wspace=0.03)
@@ -50,7 +56,7 @@ def draw(arrays: Arrays, clients: Sequence[np.ndarray], title: str) -> Figure:
 
 
 def _clients(axes: Axes, order: Sequence[int], words: str) -> None:
-    """Label the axis of clients, with their numbers if these can be read."""
+    """Label the axis of clients; if there are few, write the number of each client."""
     axes.set_xlim(-0.5, len(order) - 0.5)
     axes.set_xlabel(words, color=SOFT)
     if len(order) <= _NAMED:
@@ -64,12 +70,12 @@ def _clients(axes: Axes, order: Sequence[int], words: str) -> None:
 def _sheet(axes: Axes, arrays: Arrays) -> None:
     """Draw rows of images, by class if there are few classes."""
     rows, names = _rows(arrays)
-    finer = max(1, rows.shape[0] * arrays.x.shape[-2] // _PIXELS)  # than can be drawn
+    finer = max(1, rows.shape[0] * arrays.x.shape[-2] // _PIXELS)  # step in pixels
     x = arrays.x[rows][..., ::finer, ::finer].astype(np.float64) / arrays.scale
     h, w = x.shape[-2:]
     gap = max(1, round(h * 0.06))
-    each = len(rows) // max(len(names), 1)  # rows of a class
-    part = 3 * gap if 1 < each < len(rows) else 0  # between classes
+    each = len(rows) // max(len(names), 1)  # rows of images per class
+    part = 3 * gap if 1 < each < len(rows) else 0  # gap between classes
     tops = [i * (h + gap) + i // each * part for i in range(len(rows))]
     sheet = np.ones((tops[-1] + h, rows.shape[1] * (w + gap) - gap, 3))
     for i, j in np.ndindex(rows.shape):
@@ -89,7 +95,10 @@ def _sheet(axes: Axes, arrays: Arrays) -> None:
 
 
 def _rows(arrays: Arrays) -> tuple[np.ndarray, list[str]]:
-    """Choose the examples [rows, columns], and name the classes of the rows."""
+    """Choose the examples to draw, [rows, columns], and name the classes of the rows.
+
+    With many classes or several labels per example, rows have no class.
+    """
     draws = seeding.generator(0, "gallery")
     if arrays.y.ndim > 1 or not 0 < arrays.classes <= _NAMED:
         m, wanted = len(arrays.y), _ROWS * _ROWS
@@ -105,7 +114,7 @@ def _rows(arrays: Arrays) -> tuple[np.ndarray, list[str]]:
 
 
 def _names(arrays: Arrays, classes: np.ndarray) -> list[str]:
-    """Return short names of classes, or their numbers."""
+    """Return short names of classes, or their numbers if they have no names."""
     known = arrays.labels or [str(k) for k in range(arrays.classes)]
     words = [known[k] for k in classes]
     return [word if len(word) <= 16 else f"{word[:15]}…" for word in words]
@@ -134,7 +143,7 @@ def _histograms(part: SubFigure, arrays: Arrays) -> None:
 
 
 def _histogram(axes: Axes, name: str, groups: Sequence[np.ndarray]) -> None:
-    """Draw the values of one feature; the title has the share of missing ones."""
+    """Draw a histogram of one feature; the title has the share of missing values."""
     values = [group[np.isfinite(group)].astype(np.float64) for group in groups]
     every = np.concatenate(values)
     missing = 1 - len(every) / max(sum(map(len, groups)), 1)
@@ -178,7 +187,7 @@ def _shares(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
         y = arrays.y[rows]
         counts = y.sum(0) if y.ndim > 1 else np.bincount(y, minlength=k)
         shares[:, j] = counts / max(len(rows), 1)
-    most = min(1.0, max(float(shares.max()), 2 / k))  # equal shares are half as dark
+    most = min(1.0, max(float(shares.max()), 2 / k))  # equal shares: half the color
     looks: dict[str, Any] = {"extent": (-0.5, n - 0.5, k - 0.5, -0.5), "vmax": most}
     looks |= {"vmin": 0.0, "aspect": "auto", "interpolation": "nearest"}
     image = axes.imshow(shares, "Blues", **looks)
@@ -198,7 +207,7 @@ def _shares(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
 
 
 def _targets(axes: Axes, y: np.ndarray, ranked: Sequence[np.ndarray]) -> None:
-    """Draw the median and the range from 10 to 90 % of each client's targets."""
+    """Draw the median and the 10 and 90 % quantiles of each client's targets."""
     levels = (10, 50, 90)
     found = np.array([np.percentile(y[rows], levels) for rows in ranked if len(rows)])
     at = np.arange(len(found))

@@ -1,4 +1,4 @@
-"""Pictures of certificates, of audits, and of what rules did to updates."""
+"""Draw certificates, audits, and what rules did to updates."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,23 +15,23 @@ from troth.runs.inspect import Audit, Dossier
 from troth.types import Refusal
 
 VERDICTS = ("dropped", "clipped", "chosen", "downweighted", "absent", "cut")
-_BINS, _MOST = 100, 60  # columns of rounds and rows of clients
+_BINS, _MOST = 100, 60  # columns of rounds and rows of clients, at most
 _BLUE = to_rgb(style.SERIES[0])
 _SHADES = LinearSegmentedColormap.from_list("troth", [(*_BLUE, 0.0), (*_BLUE, 1.0)])
 _OWN = LOCAL + 1  # place of personal models
-_FEW = 20  # radii with a mark each
-_FIRST = 3  # first place that no model of a small report has
-_AUDITED = 80  # clients to draw
+_FEW = 20  # with at most so many radii, each has a mark
+_FIRST = 3  # place whose color no model of a small report has
+_AUDITED = 80  # clients to draw, at most
 
 
 def certified(runs: Several) -> Figure:
     """Draw certified accuracy over the radius, one panel per run and setting.
 
-    The line is the mean over clients, the band reaches from the lowest to the highest.
-    Between two radii it shows the value at the larger one.
+    The line is the mean over clients. The band reaches from the lowest client to the
+    highest. Between two radii, the curve shows the value at the larger radius.
 
     Args:
-        runs: One run or several, with certificates.
+        runs: One run or several. Runs without certificates are left out.
 
     Returns:
         The figure.
@@ -64,7 +64,7 @@ def certified(runs: Several) -> Figure:
 
 
 def _band(axes: Axes, curve: Curves, at: int, label: str) -> None:
-    """Draw the mean over clients, and the band from the lowest to the highest."""
+    """Draw the mean over clients, and a band from the lowest client to the highest."""
     line, a = style.line(at), curve.accuracy
     step: Any = {"drawstyle": "steps-pre", "label": label}
     axes.plot(curve.radii, a.mean(axis=0), **line, **step)
@@ -79,7 +79,13 @@ def _radii(axes: Axes, title: str, unit: str, y: str = "") -> None:
 
 
 def certificates(curves: Mapping[str, Curves], title: str, unit: str) -> Figure:
-    """Draw certified accuracy by model: the mean on the left, clients on the right."""
+    """Draw certified accuracy by model: means on the left, single clients on the right.
+
+    Args:
+        curves: Curves of each model: personal, shared or local.
+        title: Title of the figure.
+        unit: Unit of the radii.
+    """
     made = style.figure(9, 3.8)
     made.suptitle(title, x=0.01, ha="left", size=11, color=INK)
     left, right = made.subplots(1, 2, sharex=True, sharey=True)
@@ -101,12 +107,15 @@ def certificates(curves: Mapping[str, Curves], title: str, unit: str) -> Figure:
 
 
 def audit(run: Several) -> Figure:
-    """Draw the change of every audited client with its interval, the largest first.
+    """Draw the change of audited clients with 95 % intervals, the largest change first.
 
-    If conflicting examples are known, a second panel shows the disparity.
+    The change is the accuracy of a client's model on adversarial examples of the shared
+    model, minus the accuracy of the shared model on them. At most 80 clients are drawn.
+    If conflicting examples are known, a second panel shows the disparity: how much
+    lower the accuracy of the client's model is on these.
 
     Args:
-        run: An audited run; of several, the first audited one is drawn.
+        run: An audited run. Of several runs, the first audited one is drawn.
 
     Returns:
         The figure.
@@ -159,13 +168,13 @@ def _changes(axes: Axes, found: Audit, limit: float) -> None:
 
 
 def verdicts(run: Several) -> Figure:
-    """Draw what rules did to updates: rounds across, clients down, dark for often.
+    """Draw what rules did to updates, with rounds as columns and clients as rows.
 
-    There is one panel per verdict, such as dropped or clipped. Malicious clients are
-    below the line.
+    There is one panel per verdict, such as dropped or clipped. A darker cell has the
+    verdict more often. Malicious clients are below the horizontal line.
 
     Args:
-        run: A run; of several, the first with any verdict is drawn.
+        run: A run. Of several runs, the first that has any verdict is drawn.
 
     Returns:
         The figure.
@@ -182,7 +191,7 @@ def verdicts(run: Several) -> Figure:
 
 
 def happened(run: Dossier, verdict: str) -> np.ndarray:
-    """Return round and client [k, 2] of every verdict in the journal."""
+    """Return round and client, [k, 2], of every such verdict in `rounds.jsonl`."""
     found = []
     for line in run.rounds:
         ids: Any = line.get(verdict) or []

@@ -1,4 +1,4 @@
-"""One HTML page about runs, with a trust card for every client."""
+"""Report runs as one HTML page with a trust card for every client."""
 
 from troth.reports.page import Report, html, report
 

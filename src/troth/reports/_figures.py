@@ -1,4 +1,4 @@
-"""Pictures inside the page: SVG with the colors of the reader's theme."""
+"""Draw the pictures of the page as SVG in the colors of the reader's theme."""
 
 import contextlib
 import io
@@ -24,20 +24,20 @@ _COLORS = {
     _style.GRID: "var(--line)",
     _style.PAPER: "var(--paper)",
 } | {hex_: f"var(--s{i})" for i, hex_ in enumerate(_style.SERIES)}
-_MOST = 12  # pictures of one sort
+_MOST = 12  # pictures of one kind, at most
 
 
 class Picture(NamedTuple):
-    """An SVG, and its description."""
+    """A picture as SVG, and its description."""
 
     svg: str
     says: str
 
 
 def svg(made: Figure, salt: str) -> str:
-    """Write a figure as small SVG with the same bytes every time.
+    """Write a figure as small SVG; equal figures give equal bytes.
 
-    `salt` makes its ids differ from those of other figures on the page.
+    `salt` makes the ids in this SVG different from the ids in other SVGs of the page.
     """
     out = io.StringIO()
     rc: Any = {"svg.fonttype": "none", "svg.hashsalt": salt}
@@ -71,7 +71,7 @@ _METRIC: _Pictures = {
     ),
     "pairs": (drawn, "Mean difference in {} between runs, with 95 % intervals."),
 }
-"""One picture per metric: part → function, description."""
+"""Pictures that are drawn once per metric: part → function, description."""
 _RUN: _Pictures = {
     "verdicts": (
         plot.verdicts,
@@ -89,7 +89,7 @@ _RUN: _Pictures = {
         "client. Numbers: audit.csv.",
     ),
 }
-"""One picture per run: part → function, description."""
+"""Pictures that are drawn once per run: part → function, description."""
 
 
 def pictures(

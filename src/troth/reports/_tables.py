@@ -1,4 +1,4 @@
-"""Tables of the page: texts, each with the file that it is from."""
+"""Tables of the page. A cell is text, and may name the file that has the value."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ _COUNTS = ("asked", "dropped", "clipped", "chosen", "downweighted", "absent", "c
 
 
 class Cell(NamedTuple):
-    """A text, and the file and key of its value."""
+    """The text of a cell, and the file and key of its value."""
 
     text: str
     file: str = ""
@@ -38,7 +38,7 @@ class Cell(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """A table."""
+    """A table of the page."""
 
     heads: list[str]
     texts: int  # how many columns hold texts; the others hold numbers
@@ -69,13 +69,17 @@ def _row(run: Dossier) -> list[Cell]:
 
 def what(found: Sequence[Dossier]) -> Sheet:
     """Lay out the methods of every run."""
-    heads = ["run", "its models", *_PARTS]
+    heads = ["run", "models", *_PARTS]
     texts = ((name(run), plainly(run), *map(run.part, _PARTS)) for run in found)
     return Sheet(heads, len(heads), [[*map(Cell, row)] for row in texts])
 
 
 def compared(found: Sequence[Dossier], decks: Sequence[Deck]) -> list[dict[str, Any]]:
-    """Compare models to choose from, then runs that differ in one setting."""
+    """Compare the models that a client can choose from, then runs.
+
+    Two runs are compared if they differ in one setting. A pair of runs that was already
+    compared as models is left out.
+    """
     chosen = [pair for deck in decks for pair in _decided(deck)]
     mine = [run for run in found if run.finished]
     known = [(run.run, run.label) for run in mine if run.run is not None]
@@ -88,7 +92,11 @@ def compared(found: Sequence[Dossier], decks: Sequence[Deck]) -> list[dict[str, 
 
 
 def _decided(deck: Deck) -> list[dict[str, Any]]:
-    """Compare the models of a deck; `key` identifies a pair of whole runs."""
+    """Compare the models of a deck.
+
+    `key` identifies the pair of runs if the pair of models stands for whole runs;
+    otherwise `key` is None.
+    """
     metric, pairs = deck.runs[0].metric, []
     for a, b in decisions(deck.runs):
         whole = all(
@@ -102,7 +110,7 @@ def _decided(deck: Deck) -> list[dict[str, Any]]:
 
 
 def pairs(found: Sequence[dict[str, Any]]) -> Sheet:
-    """Lay out one row per pair."""
+    """Lay out one row per pair of models or runs."""
     heads = ["a − b", "metric", "mean difference", "low", "high"]
     heads += ["better", "worse", "equal", "p"]
     rows = []
@@ -145,7 +153,7 @@ def origins(found: Sequence[Dossier]) -> Sheet:
 
 
 def clients(deck: Deck) -> dict[str, Any]:
-    """Return the table of clients: headings, and columns of texts."""
+    """Return the table of clients: headings, columns of text, and their sources."""
     first, metric = deck.runs[0], deck.runs[0].metric
     bad, late = first.column("malicious") == 1, first.column("newcomer") == 1
     who = np.where(bad, "malicious", np.where(late, "newcomer", "benign"))
@@ -172,7 +180,7 @@ def clients(deck: Deck) -> dict[str, Any]:
 
 
 def _examined(deck: Deck) -> list[tuple[str, list[str]]]:
-    """Return columns of radii and changes, where some client has one."""
+    """Return the columns of certified radii and audit changes that are not empty."""
     found = []
     for run, cards in zip(deck.runs, deck.cards, strict=True):
         keys = [(c.settings["transform"], c.settings["sigma"]) for c in run.certified]
@@ -189,7 +197,7 @@ def _examined(deck: Deck) -> list[tuple[str, list[str]]]:
 
 
 def _radius(facts: dict[str, Any], transform: str, sigma: float) -> str:
-    """Return the mean radius of the first certificates with these settings."""
+    """Return the mean radius of a client's first certificates with these settings."""
     for each in facts["certificates"]:
         if (each["transform"], each["sigma"]) == (transform, sigma):
             return down(each["mean_radius"])

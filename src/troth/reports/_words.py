@@ -1,4 +1,4 @@
-"""The summary of the page, in sentences."""
+"""Write the summary of the page in sentences."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,11 @@ from troth.runs.compare import number, signed
 from troth.runs.inspect import Dossier
 
 _VERDICTS = ("dropped", "clipped", "downweighted")
-_WORLDS, _LINES = 6, 20  # groups and lines in the summary, at most
+_WORLDS, _LINES = 6, 20  # groups of runs and sentences in the summary, at most
 
 
 def summary(runs: Sequence[Dossier], decks: Sequence[Deck]) -> list[list[Sentence]]:
-    """Describe all runs, then runs with the same clients, then single runs."""
+    """Summarize all runs, then groups of runs with the same clients, then each run."""
     done = sum(run.finished for run in runs)
     first: list[Sentence] = [("page.runs", str(len(runs)), str(done))]
     for run in runs:
@@ -53,13 +53,13 @@ def _world(deck: Deck, runs: Sequence[Dossier]) -> list[Sentence]:
 
 
 def named(runs: Sequence[Dossier], most: int = 6) -> str:
-    """List the names of runs, the first of very many."""
+    """List the names of at most `most` runs, and the number of further runs."""
     more = f" and {len(runs) - most} more" if len(runs) > most else ""
     return ", ".join(quoted(run) for run in runs[:most]) + more
 
 
 def _marked(runs: Sequence[Dossier]) -> list[Sentence]:
-    """Say who is malicious by the experiment, and which rules found nobody."""
+    """Name the malicious clients, and the runs whose rules detected none of them."""
     bad = np.flatnonzero(runs[0].column("malicious") == 1)
     n = str(len(runs[0].column("client")))
     if not len(bad):
@@ -93,13 +93,13 @@ def _unfinished(run: Dossier) -> list[Sentence]:
     if not run.sections:
         return []
     far = str(len(run.rounds)), str(run.total)
-    if run.alive:  # a second process must not resume it
+    if run.alive:  # a running experiment must not be resumed by a second process
         return [("page.going", quoted(run), *far)]
     return [("page.unfinished", quoted(run), *far, command("resume", run.path))]
 
 
 def _happened(run: Dossier) -> list[Sentence]:
-    """Report on rules, newcomers, certificates and audits."""
+    """Describe what happened in a run: rules, newcomers, certificates and audits."""
     assert run.summary is not None
     label, metric, attackers = quoted(run), run.metric, run.column("malicious") == 1
     lines: list[Sentence] = []
@@ -122,7 +122,7 @@ def _happened(run: Dossier) -> list[Sentence]:
 
 
 def _chosen(run: Dossier, attackers: np.ndarray) -> list[Sentence]:
-    """Say how often rules that choose updates chose whose."""
+    """Count how often rules chose updates of malicious and of benign clients."""
     chosen, asked = (np.nan_to_num(run.column(k)) for k in ("chosen", "asked"))
     if not chosen.any() or not attackers.any():
         return []
@@ -131,7 +131,7 @@ def _chosen(run: Dossier, attackers: np.ndarray) -> list[Sentence]:
 
 
 def _fell(counts: np.ndarray, who: np.ndarray) -> tuple[str, str]:
-    """Count a verdict over some clients, and list those that it met."""
+    """Return the number of verdicts on some clients, and the list of these clients."""
     return str(counts[who].sum()), listed(np.flatnonzero(who & (counts > 0)))
 
 
@@ -158,7 +158,7 @@ def _audited(run: Dossier) -> list[Sentence]:
 
 
 def _missing(runs: Sequence[Dossier]) -> list[Sentence]:
-    """Suggest certificates and audits where there are none."""
+    """Suggest to certify or audit a run if there are no certificates or audits."""
     able = [run for run in runs if run.finished and run.resolved.get("classes")]
     own = [run for run in able if run.part("personalizer") != "none"]
     lines: list[Sentence] = []

@@ -1,5 +1,6 @@
 "use strict";
-/* Ask the server every second how runs progress. Texts are inserted as text, never as HTML. */
+/* Request the progress of runs from the server every second. All content is inserted as
+   text, never as HTML. */
 (() => {
   const PAUSE = 1000;
   const find = (what, at = document) => at.querySelector(what);
@@ -28,7 +29,7 @@
     return answer.json();
   };
 
-  /* One picture for all runs: own models solid, shared models dashed. */
+  /* Draw one picture for all runs: personal models solid, shared models dashed. */
   const picture = (runs) => {
     const [wide, high, left, under] = [640, 300, 44, 34];
     const known = runs.flatMap((run) => run.points.flatMap((p) => p.slice(1))).filter((v) => v !== null);
@@ -59,7 +60,7 @@
     return svg;
   };
 
-  /* As the other script makes them; its button copies what stands before it. */
+  /* Same elements as in script.js, whose click handler copies the element before the button. */
   const command = (text) => {
     const code = document.createElement("code");
     code.className = "command";
@@ -94,7 +95,8 @@
         return line;
       }));
       find("#growing").replaceChildren(picture(runs));
-      /* at first: all may have ended between the page and this answer */
+      /* Before the first answer, the page assumes that one run is not finished: all runs
+         may have ended after the page was made. */
       const was = known ? JSON.parse(known).filter((run) => run.state === "finished").length : runs.length - 1;
       if (done > was) location.reload();
     });
@@ -130,7 +132,7 @@
         }
       }
       const gone = rows.length - (runs.length - fresh);
-      const news = fresh || gone ? `New runs: ${fresh}. Gone: ${gone}. Reload the page to update the list.` : "";
+      const news = fresh || gone ? `New runs: ${fresh}. Removed runs: ${gone}. Reload the page to update the list.` : "";
       if (find("#news").textContent !== news) find("#news").textContent = news;
     });
   };

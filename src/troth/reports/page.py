@@ -1,4 +1,4 @@
-"""Write one HTML page about runs, complete in itself, and its cards as JSON."""
+"""Write one self-contained HTML page about runs, and its trust cards as JSON."""
 
 import base64
 import gzip
@@ -37,12 +37,12 @@ PARTS = {
     "relied": "Audit for shortcuts",
     "origins": "Files",
 }
-"""Parts of a page in their order: id → heading."""
-_COMMAND = ("troth ", "troth.")
+"""The parts of a page in order: id → heading."""
+_COMMAND = ("troth ", "troth.")  # values that begin so are commands to copy
 
 
 class Report(NamedTuple):
-    """What was written."""
+    """The files that `report` wrote, and the runs in them."""
 
     page: Path
     cards: Path
@@ -50,18 +50,18 @@ class Report(NamedTuple):
 
 
 def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Report:
-    """Write an HTML page about runs, and their trust cards as JSON beside it.
+    """Write an HTML page about runs, and their trust cards as JSON next to it.
 
     Args:
-        paths: Folders of runs, of grids or of chains of attacks.
-        out: The page; None: `report.html` in the first folder. The cards go beside it,
-            with `.cards.json` instead of `.html`.
+        paths: Folders of runs, of grids or of attack chains.
+        out: The page; None: `report.html` in the first folder. The file of the cards
+            is in the same folder and ends in `.cards.json` instead of `.html`.
 
     Returns:
-        The two files, and what was read of the runs.
+        The two files, and the runs with what was read from their files.
 
     Raises:
-        Refusal: A folder is no run, or a file cannot be written.
+        Refusal: A folder is not a run, or a file cannot be written.
 
     >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
@@ -101,13 +101,14 @@ def html(
     """Return the page as text.
 
     Args:
-        runs: From `inspect.opened`.
-        made: Their cards.
-        beside: Name of the file with the cards as JSON.
-        live: Names by which the page's script asks the server about progress.
-        home: Address of the list of runs.
+        runs: Runs, from `inspect.opened`.
+        made: The cards of the runs.
+        beside: Name of the file with the cards as JSON; "": there is none.
+        live: Ids of runs whose progress the page's script requests from the server;
+            empty: the page is not live.
+        home: Address of the list of runs; "": there is none.
     """
-    settle(runs)  # a model has one color in all pictures
+    settle(runs)  # so that a model has the same color in all pictures
     compared = _tables.compared(runs, made)
     pairs, seeds = _tables.pairs(compared), _tables.seeds(compared)
     pictures = _figures.pictures(runs, made, compared)
@@ -141,17 +142,17 @@ def html(
 
 
 def rendered(template: str, content: dict[str, Any], scripts: Sequence[str]) -> str:
-    """Fill a template, with the style and these scripts inside it."""
+    """Fill a template, and put the style sheet and these scripts into the page."""
     texts = [_shipped(file) for file in scripts]
     more: dict[str, Any] = {"version": troth.__version__}
     more |= {"scripts": [Markup(text) for text in texts]}
     digests = (hashlib.sha256(text.encode()).digest() for text in texts)
     allowed = [f"sha256-{base64.b64encode(digest).decode()}" for digest in digests]
-    more |= {"hashes": allowed}  # the page's policy runs no other script
+    more |= {"hashes": allowed}  # the page's policy allows no other script
     more["style"] = Markup(_shipped("style.css"))
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_shipped),
-        autoescape=True,  # all but our own SVG, style and scripts
+        autoescape=True,  # escapes all but our own SVG, style and scripts
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -164,7 +165,7 @@ def _shipped(file: str) -> str:
 
 
 def _spans(sentence: Sentence) -> list[tuple[str, bool]]:
-    """Split a sentence into pieces, each with whether it is a command to copy."""
+    """Split a sentence into pieces, each with a flag: True for a command to copy."""
     found = []
     for i, piece in enumerate(re.split(r"\{(\d+)\}", RULES[sentence[0]])):
         text = sentence[1 + int(piece)] if i % 2 else piece

@@ -1,6 +1,6 @@
 "use strict";
-/* Sort, filter and page tables, and show cards. Texts from the page's data are inserted as
-   text, never as HTML. */
+/* Sort, filter and paginate tables, and show cards. The page's data are inserted as text,
+   never as HTML. */
 (() => {
   const ROWS = 50;
   const PRINTED = 2000; /* rows of a table on paper, at most */
@@ -22,7 +22,8 @@
     if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
     return x - y;
   };
-  /* "7" is this number, "<0.8" and ">=3" compare, other text is searched for. */
+  /* Make a filter: "7" matches this number, "<0.8" and ">=3" compare, other text is
+     searched for. */
   const test = (query) => {
     const asked = query.trim().toLowerCase();
     const compare = /^(<=|>=|<|>)\s*(-?[\d.]+)$/.exec(asked);
@@ -37,7 +38,7 @@
     return (text) => text.toLowerCase().includes(asked);
   };
 
-  /* A command breaks between its words, never inside one, and can be copied. */
+  /* A command wraps between its words, never inside a word, and can be copied. */
   const command = (text) => {
     const words = text.split(" ").flatMap((word, i) => [i ? " " : "", make("span", {}, word)]);
     const code = make("code", { class: "command" }, ...words);
@@ -78,7 +79,8 @@
     });
   };
 
-  /* Paper shows all rows and nothing folded. Each function returns one that undoes it. */
+  /* On paper all rows are shown and nothing is folded. Each function in `onPaper` prepares
+     for printing and returns a function that undoes this. */
   const onPaper = [];
   const paper = (() => {
     let back = null;
@@ -98,7 +100,8 @@
   window.addEventListener("afterprint", () => paper(false));
   window.matchMedia("print").addEventListener("change", (event) => paper(event.matches));
 
-  /* heads: [{name, numeric}]; count rows; text(row, column); draw(row) → <tr>. */
+  /* heads: [{name, numeric}] of the columns; count: number of rows; text(row, column): text
+     of a cell; draw(row): the <tr> of a row. */
   const table = (place, heads, count, text, draw) => {
     let [sorted, down, page, shown] = [-1, false, 0, [...Array(count).keys()]];
     const body = find("tbody", place);
@@ -128,7 +131,7 @@
       if (there < fit) why.push(`at most ${PRINTED} are printed, in this order; filter the table or read the file for others`);
       left.textContent = why.length ? `Printed: ${there} of ${count} rows; ${why.join("; ")}.` : "";
       const buttons = cells.map((cell) => cell.firstChild);
-      cells.forEach((cell, i) => cell.replaceChildren(heads[i].name)); /* a button is not printed on every sheet */
+      cells.forEach((cell, i) => cell.replaceChildren(heads[i].name)); /* no button on every printed sheet */
       return () => {
         cells.forEach((cell, i) => cell.replaceChildren(buttons[i]));
         left.textContent = "";
@@ -235,7 +238,7 @@
       const asked = /^(?:client)?\s*0*(\d+)$/i.exec(String(id).trim());
       const r = asked ? ids.indexOf(asked[1]) : -1;
       if (r >= 0) return show(d, r, focus);
-      panel.replaceChildren(); /* do not leave another client's card */
+      panel.replaceChildren(); /* another client's card must not stay */
       if (focus) history.replaceState(null, "", "#client");
       status.textContent = `There is no client ${id}. Clients are ${ids[0]} to ${ids[ids.length - 1]}.`;
       return undefined;

@@ -1,7 +1,8 @@
-"""A run: trained, saved, resumed, read and compared.
+"""A run: it is trained, saved, resumed, read and compared.
 
-`train` trains one run into a folder and `train_many` a grid; `checkpoint` and `results`
-write its files; `load` opens them as tables and models, `inspect` for pages and plots;
-`compare` tests one run against another; `personalize` serves a client that comes later;
-`bench` measures the engine.
+`train` trains one run into a folder, and `train_many` trains the runs of a grid.
+`checkpoint` and `results` write the files of a run. `load` opens them as tables and
+models, and `inspect` reads them for pages and plots. `compare` tests one run against
+another. `personalize` makes a model for a client that arrives after training. `bench`
+measures the engine.
 """

@@ -1,8 +1,9 @@
-"""How fast the engine steps clients on this machine, against a plain loop.
+"""Measure how fast the engine steps clients on this machine, against a plain loop.
 
-The loop is what a careful user would write: an eager `nn.Module` per client, data on
-the device, `torch.optim.SGD(foreach=True)`, gradients set to None, the same precision.
-It even gets its batches as ready slices, while the engine draws and gathers its own.
+The loop is written as a careful user would write it. It has an eager `nn.Module` per
+client, data on the device, `torch.optim.SGD(foreach=True)`, gradients set to None, and
+the same precision as the engine. It gets its batches as ready slices, while the engine
+has to draw and gather its own.
 """
 
 import copy
@@ -30,7 +31,7 @@ _BATCH, _EXAMPLES, _REPEATS = 16, 64, 5
 
 
 class Case(NamedTuple):
-    """A model to measure, and how many steps make one measurement."""
+    """A model to measure, and the number of steps in one measurement."""
 
     label: str
     name: str
@@ -47,12 +48,15 @@ CASES = (
 
 
 def measure(
-    quick: bool = False,  # the two small models only, and no compiler
+    quick: bool = False,  # measure only the two small models, without compilation
     device: str = "auto",
     n: int = 0,  # clients in a round; 0: 10 on a CPU, 100 on a GPU
     cases: tuple[Case, ...] = CASES,
 ) -> list[dict[str, Any]]:
-    """Measure microseconds per client step, one row per model: loop and engine."""
+    """Measure the microseconds per client step of the loop and of the engine.
+
+    Returns one row per model.
+    """
     where = build.device(device)
     n = n or (10 if where.type == "cpu" else 100)
     return [_measure(case, where, n, quick) for case in cases[: 2 if quick else None]]
@@ -72,7 +76,7 @@ def _measure(case: Case, where: torch.device, n: int, quick: bool) -> dict[str, 
         engine.run("local", broadcast, rows, ids, 0)
 
     times: dict[str, list[float]] = {"loop": [], "engine": []}
-    for _ in range(_REPEATS):  # by turns, so that a busy moment hits both
+    for _ in range(_REPEATS):  # alternately, so that a busy machine slows both
         for name, work in (("loop", loop), ("engine", ours)):
             sync()
             began = time.perf_counter()
@@ -108,7 +112,7 @@ def _data(where: torch.device, n: int) -> Data:
 def _engine(
     net: nn.Module, data: Data, where: torch.device, n: int, steps: int, quick: bool
 ) -> tuple[Engine, Broadcast, Tensor, np.ndarray]:
-    """Build the engine with the plan that it chooses for a long run."""
+    """Build the engine with the plan that it would choose for a long run."""
     train = {"steps": steps, "batch": _BATCH, "lr": 0.05}
     experiment = reader.from_dict({"train": train})
     arrays = Arrays(np.zeros(0), np.zeros(0), classes=10)

@@ -1,4 +1,4 @@
-"""What a run writes while it goes on: its rounds, and checkpoints."""
+"""The files that a run writes during training: its rounds and its checkpoint."""
 
 import json
 from pathlib import Path
@@ -16,18 +16,18 @@ _COUNTED = ("asked", "absent", "cut", "dropped", *_VERDICTS)
 
 
 class Journal:
-    """The rounds on disk, and counts per client."""
+    """The file of rounds, the checkpoint, and counts per client."""
 
     def __init__(self, path: Path, federation: Federation) -> None:
         self.path, self._federation = path, federation
         n = federation.population.n
         self.counts = {name: np.zeros(n, np.int64) for name in _COUNTED}
-        self.stayed, self.why = 0, ""  # rounds in which w did; why it last did
+        self.stayed, self.why = 0, ""  # rounds in which w stayed; the last reason
         self._file = (path / files.ROUNDS).open("ab")
-        files.hold(self._file)  # a sign of life for viewers
+        files.hold(self._file)  # a lock that shows viewers that the run is active
 
     def write(self, record: Record, evaluated: dict[str, Any] | None) -> None:
-        """Write one round; no times, so that the same run gives the same bytes."""
+        """Write one round, without times, so that the same run gives the same bytes."""
         self.counts["asked"][record.cohort] += 1
         self.counts["absent"][record.absent] += 1
         self.counts["cut"][record.cut] += 1
@@ -52,10 +52,10 @@ class Journal:
         if evaluated is not None:
             line["evaluation"] = evaluated
         self._file.write((json.dumps(files.plain(line)) + "\n").encode())
-        self._file.flush()  # for viewers
+        self._file.flush()  # so that viewers can read the round
 
     def checkpoint(self, seconds: float) -> None:
-        """Save all that is needed to continue, and the seconds taken so far."""
+        """Save what is needed to continue, and the seconds that the run took so far."""
         self._file.flush()
         f = self._federation
         tensors = {f"population.{k}": v for k, v in f.population.dump().items()}
@@ -67,7 +67,7 @@ class Journal:
         f.population.saved()
 
     def restore(self) -> float:
-        """Go back to the last checkpoint, or to the beginning; return seconds taken."""
+        """Go back to the last checkpoint, or to the start; return the seconds taken."""
         path, f = self.path / files.CHECKPOINT, self._federation
         if not path.exists():
             self._file.truncate(0)

@@ -1,7 +1,7 @@
-"""Read a run's folder, whole or half-written: nothing in it stops the reader.
+"""Read the folder of a run, finished or not, without stopping at broken files.
 
-A file that is missing is missing; one that cannot be read is named among `troubles`,
-with what to do about it, and then counts as missing.
+A missing file counts as missing. A file that cannot be read is listed in `troubles`,
+with a remedy, and then counts as missing as well.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from troth.runs.load import Run, Table, judged
 from troth.types import Refusal
 
 _ENDS = ("", "_low", "_high")
-_POINTS = 101  # of a curve
+_POINTS = 101  # number of radii of a curve
 
 _WHOLE = (
     *("client", "malicious", "newcomer", "train", "valid", "test", "asked", "absent"),
@@ -36,25 +36,25 @@ _WHOLE = (
 
 
 class Certified(NamedTuple):
-    """The certificates of one setting."""
+    """All certificates with the same settings."""
 
-    settings: dict[str, str]  # as the file has them
-    unit: str  # of radii
+    settings: dict[str, str]  # as text, as in the file
+    unit: str  # unit of the radii
     table: dict[str, np.ndarray]  # model, client, y, label, radius, parameters
-    curves: dict[str, Curves]  # by model, over all that is in the file
-    rows: dict[tuple[str, int], np.ndarray]  # of the table, by model and client
+    curves: dict[str, Curves]  # model → certified accuracy over all its certificates
+    rows: dict[tuple[str, int], np.ndarray]  # (model, client) → rows of the table
 
 
 class Audit(NamedTuple):
-    """What an audit found, and how."""
+    """The results of an audit, and its settings."""
 
     table: Table
     settings: dict[str, Any]
-    row: dict[int, int]  # of the table, by client
+    row: dict[int, int]  # client → row of the table
 
 
 def experiment(file: Path) -> dict[str, Any]:
-    """Read the sections, with what the run wrote about itself."""
+    """Read the sections of the experiment, and the facts that the run added."""
     found = reader.read(file)
     if not isinstance(found.get("resolved"), dict):
         raise ValueError("it has no [resolved], which every run writes")
@@ -62,7 +62,7 @@ def experiment(file: Path) -> dict[str, Any]:
 
 
 def summary(file: Path) -> dict[str, Any]:
-    """Read the means over clients, and how many these are."""
+    """Read the means over clients, and the number of clients."""
     found = json.loads(file.read_text("utf-8"))
     kinds = found["personal"], found["shared"]
     known = any(all(f"{m}_mean" in kind for kind in kinds) for m in METRICS)
@@ -91,7 +91,7 @@ def _check_whole(table: Table, names: set[str]) -> None:
 
 
 def audit(file: Path) -> Audit:
-    """Read the table, and the file beside it that says how it was made."""
+    """Read the table of an audit, and its settings from the .json file next to it."""
     table = files.read_csv(file)
     needed = {"client", "examples", "adv_accuracy", "shared_adv_accuracy", "suspect"}
     needed |= {f"change{end}" for end in _ENDS}
@@ -109,7 +109,7 @@ def audit(file: Path) -> Audit:
 
 
 def certified(file: Path) -> list[Certified]:
-    """Read the whole lines of the file, grouped by their settings."""
+    """Read the complete lines of the file, grouped by their settings."""
     text = file.read_text("utf-8")
     whole = text[: text.rfind("\n") + 1]
     if not whole:
@@ -149,33 +149,33 @@ def _curves(table: dict[str, np.ndarray]) -> dict[str, Curves]:
 
 @dataclass
 class Dossier:
-    """All that the files of one run hold."""
+    """Everything that the files of one run contain."""
 
     path: Path
     label: str
-    sections: dict[str, Any] = field(default_factory=dict)  # experiment.toml, plain
-    run: Run | None = None  # None: its experiment is not one that this Troth knows
+    sections: dict[str, Any] = field(default_factory=dict)  # experiment.toml as a tree
+    run: Run | None = None  # None: this version cannot read the experiment
     rounds: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] | None = None
     clients: Table | None = None
     certified: list[Certified] = field(default_factory=list)
     audit: Audit | None = None
     troubles: list[str] = field(default_factory=list)
-    kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # worked out once
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # cached values
 
     @property
     def finished(self) -> bool:
-        """Whether its last files are there and can be read."""
+        """Whether the run's last files exist and can be read."""
         return self.summary is not None and self.clients is not None
 
     @property
     def alive(self) -> bool:
-        """Whether a process is at it."""
+        """Whether a process is training the run now."""
         return files.busy(self.path / files.ROUNDS)
 
     @property
     def metric(self) -> str:
-        """What clients are judged by; "" where no evaluation says it."""
+        """The score by which clients are judged; "" if the run has no evaluation."""
         every = [self.summary or {}, *(r["evaluation"] for r in self.evaluated[-1:])]
         own = [each.get("personal", {}) for each in every]
         return next((m for m in METRICS for s in own if f"{m}_mean" in s), "")
@@ -187,42 +187,43 @@ class Dossier:
 
     @property
     def judged(self) -> np.ndarray:
-        """[n] whom a summary is about."""
+        """[n] mask of the clients that the summary covers."""
         assert self.clients is not None
         return judged(self.clients)
 
     def part(self, kind: str) -> str:
-        """Return the name of a member, such as that of the aggregator."""
+        """Return the name of a section's member, such as that of the aggregator."""
         value = self.sections.get(kind, {})
         name = value.get("name", "none") if isinstance(value, dict) else value
         return str(name)
 
     @property
     def resolved(self) -> dict[str, Any]:
-        """What the run wrote about itself."""
+        """The facts that the run added to its experiment."""
         found = self.sections.get("resolved", {})
         return found if isinstance(found, dict) else {}
 
     @property
     def total(self) -> int:
-        """Rounds that were asked for."""
+        """The number of rounds that the experiment asks for."""
         train = self.sections.get("train")
         rounds = train.get("rounds", 0) if isinstance(train, dict) else 0
         return rounds if isinstance(rounds, int) else 0
 
     @property
     def attacked(self) -> bool:
-        """Whether malicious clients do something."""
+        """Whether there are malicious clients that poison data or attack messages."""
         ways = self.part("attack"), self.part("corruption")
         return bool(self.resolved.get("malicious", 0)) and ways != ("none", "none")
 
     def mean(
         self, kind: str = "personal", what: str = "mean", on: str = "test"
     ) -> float:
-        """Return a number of the summary, on test or "valid" data; NaN if absent.
+        """Return a number of the summary, on "test" or "valid" data; NaN if absent.
 
-        Models are chosen by validation data where there are any: what test data chose
-        they cannot judge.
+        `kind` is "personal" or "shared", and `what` is the name of a metric. If there
+        are validation data, use them to choose between models: test data cannot judge a
+        model that they chose.
         """
         whole = self.summary or {}
         table = (whole if on == "test" else whole.get(on) or {}).get(kind, {})
@@ -230,9 +231,9 @@ class Dossier:
         return float(value) if isinstance(value, int | float) else float("nan")
 
     def column(self, name: str) -> np.ndarray:
-        """Return a column of `clients.csv`, NaN where there is none."""
+        """Return a column of `clients.csv`; all NaN if the file does not have it."""
         assert self.clients is not None
-        if name not in self.kept:  # a copy for each of 10,000 cards is slow
+        if name not in self.kept:  # a new copy for each of 10,000 cards is slow
             none = np.full(len(self.clients["client"]), np.nan)
             self.kept[name] = self.clients.get(name, none).astype(np.float64)
         found: np.ndarray = self.kept[name]
@@ -240,28 +241,31 @@ class Dossier:
 
 
 def opened(paths: Sequence[str | Path]) -> list[Dossier]:
-    """Read the runs in these folders; a grid or chain of attacks is all its runs."""
+    """Read the runs in these folders.
+
+    The folder of a grid or of a chain of attacks stands for all runs in it.
+    """
     runs: dict[Path, Dossier] = {}
     for path in paths:
         for place in _runs(Path(path)):
             runs.setdefault(place.resolve(), _dossier(place))
     for longer in (lambda p: f"{p.parent.name}/{p.name}", str):
         labels = [run.label for run in runs.values()]
-        for place, run in runs.items():  # the same name twice says nothing
+        for place, run in runs.items():  # lengthen labels that occur twice
             if labels.count(run.label) > 1:
                 run.label = longer(place)
     return list(runs.values())
 
 
 def _runs(root: Path) -> list[Path]:
-    """Return the folders of runs, as the grid, or the chain of attacks, has them."""
+    """Return the folders of runs in `root`, in the order of the grid or chain."""
     if (root / files.EXPERIMENT).exists():
         return [root]
     inside = sorted(p.parent for p in root.glob(f"*/{files.EXPERIMENT}"))
     if (root / files.GRID).exists() or (root / files.CHAIN).exists():
         if not inside:
             raise Refusal(
-                f"{root} is a grid of which no run has begun; go on with it by: "
+                f"no run of the grid {root} has begun; start them by: "
                 f"troth resume {shlex.quote(str(root))}"
             )
         names = ["none", *files.STAGES]
@@ -272,7 +276,7 @@ def _runs(root: Path) -> list[Path]:
         order = {name: i for i, name in enumerate(names)}
         return sorted(inside, key=lambda p: (order.get(p.name, len(order)), p.name))
     some = ", ".join(place.name for place in inside[:3])
-    more = f" (it holds runs: give them, such as {some})" if inside else ""
+    more = f" (it contains folders of runs, such as {some})" if inside else ""
     raise Refusal(
         f"{root} is not the folder of a run{more}; give the folder that troth run wrote"
     )
@@ -291,10 +295,10 @@ def _dossier(path: Path) -> Dossier:
     one.clients = _tried(one, files.CLIENTS, clients)
     if one.summary is not None and one.clients is not None:
         rows = len(one.clients["client"])
-        if rows != one.summary["clients"] or not one.metric:  # files of several runs
+        if rows != one.summary["clients"] or not one.metric:  # from different runs
             one.troubles.append(
                 f"{path / files.CLIENTS} has {rows} clients, and {files.SUMMARY} says "
-                f"{one.summary['clients']}; make the run again"
+                f"{one.summary['clients']}; train the run again"
             )
             one.summary = one.clients = None
     one.audit = _tried(one, files.AUDIT, audit)
@@ -303,7 +307,7 @@ def _dossier(path: Path) -> Dossier:
 
 
 def _tried(run: Dossier, name: str, read: Callable[[Path], Any]) -> Any:
-    """Read a file; None where it is missing or holds nothing sensible."""
+    """Read a file; return None if it is missing or invalid."""
     file = run.path / name
     if not file.exists():
         return None
@@ -314,7 +318,7 @@ def _tried(run: Dossier, name: str, read: Callable[[Path], Any]) -> Any:
     except Refusal as refusal:
         why = str(refusal)
     run.troubles.append(
-        f"{file} cannot be read ({why}); put the file back as Troth wrote it, or make "
+        f"{file} cannot be read ({why}); put the file back as Troth wrote it, or train "
         "the run again"
     )
     return None

@@ -1,6 +1,6 @@
-"""Open a run again: its tables, and its models as ordinary modules.
+"""Open a run again: its tables, and its models as ordinary PyTorch modules.
 
-Tables are read without loading data sets or networks; models load them when asked for.
+Reading tables loads neither data sets nor networks. Models are loaded on demand.
 """
 
 import json
@@ -21,7 +21,7 @@ from troth.types import Refusal, Statistics
 
 Table = dict[str, np.ndarray]
 PREPARED = ("features.fill", "features.mean", "features.std")
-"""How inputs are prepared, in the file of a newcomer."""
+"""Tensors in a newcomer's model file that say how inputs are prepared."""
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -36,7 +36,7 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def rounds(file: Path) -> list[dict[str, Any]]:
-    """Read the whole lines of `rounds.jsonl`; the last may still be on its way."""
+    """Read the complete lines of `rounds.jsonl`; the last may not be complete yet."""
     every = [json.loads(line) for line in file.read_text("utf-8").split("\n")[:-1]]
     if not all(isinstance(r, dict) and isinstance(r["round"], int) for r in every):
         raise ValueError("a line is no round")
@@ -44,7 +44,7 @@ def rounds(file: Path) -> list[dict[str, Any]]:
 
 
 class Run:
-    """A run, finished or not, from its folder."""
+    """A run that is read from its folder, finished or not."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -52,38 +52,40 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether it went to its end."""
+        """Whether the run has finished."""
         return (self.path / files.SUMMARY).exists()
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Means, spreads and tails over benign clients, and what the run cost."""
+        """Every metric of every score over benign clients, and the cost of the run."""
         found: dict[str, Any] = json.loads(self._file(files.SUMMARY).read_text("utf-8"))
         return found
 
     @cached_property
     def clients(self) -> dict[str, np.ndarray]:
-        """`clients.csv` as columns; a client without a value has NaN."""
+        """`clients.csv` as columns; NaN if a client has no value."""
         return files.read_csv(self._file(files.CLIENTS))
 
     @cached_property
     def rounds(self) -> list[dict[str, Any]]:
-        """Every round: who was asked, who failed, what an evaluation found."""
+        """Every round: who was asked, who failed, and the results of an evaluation."""
         return rounds(self.path / files.ROUNDS)
 
     def shared(self, client: int | None = None) -> nn.Module:
-        """Open the shared model, which takes inputs as the data had them.
+        """Return the shared model, for inputs as they are in the data set.
 
         Args:
-            client: whose inputs; needed only where each client prepares its own.
+            client: Client whose inputs the model will get. Needed only if each client
+                prepares its inputs with its own statistics.
         """
         return self.raw(self.network(), client)
 
     def network(self, tensors: dict[str, Tensor] | None = None) -> nn.Module:
-        """Open the shared model as it was trained: it takes prepared inputs.
+        """Return the shared model as it was trained, for prepared inputs.
 
         Args:
-            tensors: numbers of its own for it, by name; None: those of the shared one.
+            tensors: Parameters and buffers of another model, by name. None: those of
+                the shared model.
         """
         from troth.networks.build import network
 
@@ -95,7 +97,7 @@ class Run:
             tensors, _ = files.load(self._file(files.SHARED))
         state = net.state_dict()
         own = dict(net.named_parameters(remove_duplicate=False))
-        for name, value in tensors.items():  # statistics may have any shape
+        for name, value in tensors.items():  # buffers may have any shape
             if name not in own:
                 path, _, last = name.rpartition(".")
                 setattr(net.get_submodule(path), last, value)
@@ -105,7 +107,7 @@ class Run:
         return net.eval()
 
     def model(self, client: int) -> nn.Module:
-        """Open the model of a client: its own, or else the shared one."""
+        """Return the model of a client: its own, or the shared model if it has none."""
         from troth.networks import task
 
         self.check(client)
@@ -120,15 +122,15 @@ class Run:
         return self.raw(net, client)
 
     def newcomer(self, file: str | Path) -> nn.Module:
-        """Open the model of a newcomer, a file that `troth personalize` wrote."""
+        """Return the model of a newcomer from a file of `troth personalize`."""
         from troth.networks import layers
 
         try:
             tensors, facts = files.load(Path(file))
         except (OSError, SafetensorError) as error:
             raise Refusal(
-                f"{file} cannot be read as a model ({error}); give a file that troth "
-                "personalize wrote with --out"
+                f"{file} cannot be read as a model ({error}); give a file that "
+                "troth personalize --out wrote"
             ) from None
         mine = self.experiment.resolved["fingerprint"]
         if facts.get("run") != mine:
@@ -141,7 +143,7 @@ class Run:
         return nn.Sequential(layers.Features(*parts), net).eval() if parts else net
 
     def check(self, client: int) -> None:
-        """Refuse a client that this run has not."""
+        """Refuse a client that this run does not have."""
         n = self.experiment.resolved["clients"]
         if not 0 <= client < n:
             raise Refusal(
@@ -149,7 +151,7 @@ class Run:
             )
 
     def raw(self, net: nn.Module, client: int | None) -> nn.Module:
-        """Put the preparation of inputs before a network."""
+        """Put the preparation of inputs in front of a network."""
         from troth.data.preprocess import active
         from troth.networks import layers
 
@@ -162,7 +164,7 @@ class Run:
             if client is None:
                 raise Refusal(
                     f"features '{self.experiment.features.name}' are each client's own;"
-                    " say whose inputs they will be: run.shared(client=0)"
+                    " name the client whose inputs they are: run.shared(client=0)"
                 )
             parts = [part[client] for part in parts]
         return nn.Sequential(layers.Features(*parts), net).eval()
@@ -181,22 +183,26 @@ class Run:
         return file
 
     def statistics(self) -> Statistics | None:
-        """Return how inputs of all clients are prepared; None: each fits its own."""
+        """Return how inputs of all clients are prepared.
+
+        Return None if each client prepares its inputs with its own statistics.
+        """
         found = self._features
         if found["mean"].dim() > len(self.experiment.resolved["shape"]):
             return None
         return Statistics(*(found[name].numpy() for name in Statistics._fields))
 
     def predict(self, client: int | str | Path, x: np.ndarray) -> np.ndarray:
-        """Predict labels (or values, for a regression) with this client's model.
+        """Predict labels, or the values of a regression, with a client's model.
 
         Args:
-            client: its number, or the file of a newcomer's model.
-            x: [m, ...] inputs as the data set had them; NaN is a missing value, where
-                the run fills these in.
+            client: Number of a client, or the file of a newcomer's model.
+            x: [m, ...] inputs as they are in the data set. NaN is a missing value, if
+                the run fills in missing values.
 
         Returns:
-            [m], or [m, labels] of 0 and 1 where an example may have several.
+            [m] predictions. If an example may have several labels: [m, labels] of 0 and
+            1.
         """
         from troth.data import user_files
 
@@ -218,7 +224,10 @@ class Run:
 
 
 def judged(clients: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return whom a summary is about, a mask: benign clients that took part."""
+    """Return a mask of the clients that the summary covers.
+
+    These are the benign clients that took part in training.
+    """
     late = clients.get("newcomer", np.zeros_like(clients["malicious"]))
     return np.asarray((clients["malicious"] == 0) & (late == 0))
 
@@ -227,14 +236,16 @@ def load(path: str | Path) -> Run:
     """Open the folder of a run, finished or not.
 
     Args:
-        path: the folder that `run` or `troth run` wrote; of a grid, that of one run.
+        path: Folder of a run, as `run` or `troth run` wrote it. For a grid: the folder
+            of one of its runs.
 
     Returns:
-        The run: its `experiment`, its tables (`summary`, `clients`, `rounds`) and its
-        models (`shared()`, `model(client)`, `predict(client, x)`), read when needed.
+        The run, with its `experiment`, its tables (`summary`, `clients`, `rounds`) and
+        its models (`shared()`, `model(client)`, `predict(client, x)`). Tables and
+        models are read when they are needed.
 
     Raises:
-        Refusal: not the folder of a run.
+        Refusal: The folder is not that of a run.
 
     >>> import tempfile, troth, numpy as np
     >>> folder = tempfile.TemporaryDirectory()

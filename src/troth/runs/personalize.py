@@ -1,7 +1,7 @@
-"""A model for a client that never took part, from a run's folder and its own data.
+"""A model for a client that took no part in training.
 
-Nothing of the run's training data is needed. What is done is what a run does for its
-own newcomers (`newcomers.join`).
+It needs the folder of a run and the client's data, but none of the run's training data.
+The procedure is that of newcomers within a run (`newcomers.join`).
 """
 
 from pathlib import Path
@@ -24,14 +24,14 @@ from troth.types import TEST, TRAIN, VALID, Arrays, Broadcast, Data, Refusal, Sh
 
 
 class Newcomer(NamedTuple):
-    """What a newcomer gets, and how well it is served by it."""
+    """The model of a newcomer, and its scores."""
 
-    model: nn.Module  # takes inputs as the data set had them
-    rounds: int  # that it went through; 0 where these change nothing
-    examples: dict[str, int]  # how many it trained, validated and was tested on
-    personal: dict[str, float]  # scores of its own model; none without test examples
-    shared: dict[str, float]  # of the shared one, on the same examples
-    tensors: dict[str, Tensor]  # the model's, by name
+    model: nn.Module  # takes inputs as they are in the data set
+    rounds: int  # in which the newcomer trained; 0 if rounds change nothing
+    examples: dict[str, int]  # number of train, valid and test examples
+    personal: dict[str, float]  # scores of its own model; empty without test examples
+    shared: dict[str, float]  # scores of the shared model on the same examples
+    tensors: dict[str, Tensor]  # parameters and buffers of the model, by name
     run: str  # fingerprint of the run
 
     def save(self, file: str | Path) -> None:
@@ -42,11 +42,11 @@ class Newcomer(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """A newcomer, ready to step."""
+    """A newcomer's engine and data."""
 
     engine: Engine
     data: Data
-    features: list[Tensor]  # fill, mean and std, where inputs are prepared
+    features: list[Tensor]  # fill, mean and std; empty if inputs are not prepared
 
 
 def personalize(
@@ -57,29 +57,34 @@ def personalize(
     test: float = 0.2,
     device: str = "auto",
 ) -> Newcomer:
-    """Make a model for a client that never took part, from its data and a run's folder.
+    """Make a model for a client that took no part in training, from a finished run.
 
-    Its personalizer starts from the shared model, works some rounds on the newcomer's
-    examples, of which the server learns nothing, and then does what it does after the
-    last round: with `ditto` a model pulled to the shared one, with `finetune` the
-    shared one trained on, with `none` the shared one itself.
+    The run's personalizer starts from the shared model. It works some rounds on the
+    newcomer's examples, of which the server learns nothing. Then it does what it does
+    after the last round. With `ditto`, the result is a model that is pulled towards the
+    shared model. With `finetune`, it is the shared model after further training. With
+    `none`, it is the shared model itself.
 
-    Departs: SCAFFOLD's control variates are not in a run's folder and count as 0.
+    Departs: SCAFFOLD's control variates are not in the folder of a run and count as 0.
 
     Args:
-        run: finished, or its folder; nothing else of it is needed.
-        data: an .npz file with x and y (and split, where they are divided already), or
-            these arrays by name, as the run's data set had them.
-        rounds: number of rounds; 0: `evaluate.newcomer_rounds` of the run, or as many
-            as the average client was asked.
-        test: share of the examples that is held out to test on; 0: none.
-        device: auto, cpu, cuda, cuda:N or mps.
+        run: A finished run, or its folder. No other data of the run are needed.
+        data: The newcomer's examples: an .npz file with x and y, or a dictionary with
+            these arrays, in the format of the run's data set. An array split may divide
+            the examples into train, valid and test.
+        rounds: Number of rounds in which the newcomer trains. 0 means
+            `evaluate.newcomer_rounds` of the run; if that is 0 too, as many rounds as
+            the average client was asked in.
+        test: Share of the examples that is held out for testing, in [0, 1); 0 holds out
+            none.
+        device: Device to compute on: auto, cpu, cuda, cuda:N or mps.
 
     Returns:
-        The model, an ordinary `nn.Module`, and its scores beside the shared one's.
+        The model, an ordinary `nn.Module`, and its scores next to those of the shared
+        model.
 
     Raises:
-        Refusal: examples that do not fit this run, or too few of them.
+        Refusal: The examples do not fit the run, or there are too few of them.
 
     >>> import tempfile, torch, troth, numpy as np
     >>> folder = tempfile.TemporaryDirectory()
@@ -96,8 +101,8 @@ def personalize(
     """
     if rounds < 0:
         raise Refusal(
-            f"rounds = {rounds} must be at least 0, which is as many as the average "
-            "client was asked"
+            f"rounds = {rounds} must be at least 0; 0 takes as many as the average "
+            "client was asked in"
         )
     if not 0 <= test < 1:
         raise Refusal(
@@ -113,7 +118,7 @@ def personalize(
     if not bool(w.isfinite().all()):
         raise Refusal(
             f"the shared model of {run.path} is not finite, and no model can be made "
-            "of it; train with a smaller train.lr or a robust aggregator first"
+            "from it; train with a smaller train.lr or a robust aggregator first"
         )
     sent = Broadcast(w, w.new_zeros(engine.client.extra), w.new_ones(()))
     factors = newcomers.scales(build.schedule(e), e.train.rounds, count)
@@ -125,7 +130,7 @@ def personalize(
 
 
 def _newcomer(run: Run, made: _Made, w: Tensor, v: Tensor, rounds: int) -> Newcomer:
-    """Return the model, and how well it does."""
+    """Return the newcomer's model with its scores."""
     parts = {name: getattr(made.data, name) for name in ("train", "valid", "test")}
     examples = {name: len(part.y) for name, part in parts.items()}
     own, shared = dict[str, float](), dict[str, float]()
@@ -145,13 +150,16 @@ def _newcomer(run: Run, made: _Made, w: Tensor, v: Tensor, rounds: int) -> Newco
 
 
 def _ready(run: Run, arrays: Arrays, test: float, where: torch.device) -> _Made:
-    """Make the newcomer's engine and data; validate only where it is used."""
+    """Make the newcomer's engine and data.
+
+    Examples are set aside for validation only if the personalizer uses them.
+    """
     e, m = run.experiment, len(arrays.y)
     made = _made(run, arrays, _marks(run, arrays, test, valid=0.0), where)
     if not build.chooses(made.engine.client):
         return made
     given, valid = e.partition.split, e.partition.valid
-    if not isinstance(given, str):  # the share of the run's own clients
+    if not isinstance(given, str):  # the same share as for the run's clients
         valid = given[VALID] / (given[TRAIN] + given[VALID])
     marks = _marks(run, arrays, test, valid)
     if not (marks == VALID).any():
@@ -164,7 +172,7 @@ def _ready(run: Run, arrays: Arrays, test: float, where: torch.device) -> _Made:
 
 
 def _made(run: Run, arrays: Arrays, marks: np.ndarray, where: torch.device) -> _Made:
-    """Make them of examples that are divided already."""
+    """Make the newcomer's engine and data from examples that are already split."""
     e = run.experiment
     plan = Plan("threads", 1) if where.type == "cpu" else Plan("loop", 1)
     dtype, fitted, nobody = build.precision(e), None, np.zeros(1, dtype=bool)
@@ -188,15 +196,15 @@ def _made(run: Run, arrays: Arrays, marks: np.ndarray, where: torch.device) -> _
 
 
 def _members(run: Run) -> int:
-    """Return how many clients took part."""
+    """Return how many clients took part in training."""
     facts = run.experiment.resolved
     return int(facts["clients"] - facts.get("newcomers", 0))
 
 
 def _marks(run: Run, arrays: Arrays, test: float, valid: float) -> np.ndarray:
-    """Return TRAIN, VALID or TEST for each example, as marked or else drawn.
+    """Return TRAIN, VALID or TEST for each example, as given in the data or drawn.
 
-    `valid` is a share of what is not held out for tests.
+    `valid` is the share of validation examples among those not held out for testing.
     """
     if arrays.split is not None:
         if not (arrays.split == TRAIN).any():
@@ -208,6 +216,6 @@ def _marks(run: Run, arrays: Arrays, test: float, valid: float) -> np.ndarray:
     parts = (1 - test) * (1 - valid), (1 - test) * valid, test
     client = np.zeros(len(arrays.y), np.int64)
     plain = arrays.classes > 0 and arrays.y.ndim == 1
-    number = np.array([run.experiment.resolved["clients"]])  # that no client has
+    number = np.array([run.experiment.resolved["clients"]])  # an unused client id
     label = arrays.y if plain else client
     return deal(label, client, number, parts, run.experiment.seed)

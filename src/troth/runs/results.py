@@ -1,4 +1,4 @@
-"""What a run found, and its files."""
+"""The results of a run, and the files that hold them."""
 
 import time
 from collections.abc import Iterator
@@ -20,17 +20,18 @@ from troth.runs.checkpoint import Journal
 from troth.types import Aim, Split
 
 Tables = dict[str, evaluation.Table]
-"""`personal` and `shared`; on a further test set of the data `personal/NAME` …"""
-_NUMBERS = 2**21  # of models that are written at once
+"""Tables `personal` and `shared`. For a further test set of the data, `personal/NAME`
+and `shared/NAME`."""
+_NUMBERS = 2**21  # parameters of the models that are written at once
 
 
 def evaluate(
     built: Built, ids: np.ndarray | None = None, on: Literal["test", "valid"] = "test"
 ) -> Tables:
-    """Evaluate each client's own model, and the shared one, on the client's own data.
+    """Evaluate each client's own model, and the shared model, on the client's data.
 
-    Clients are `ids`; None: all that an evaluation covers. Further test sets, and what
-    an attacker is after, are evaluated with test data alone.
+    The clients are `ids`. None: all clients that an evaluation covers. With `on` =
+    "test", this also evaluates further test sets, and the attacker's rate of success.
     """
     ids, data = evaluated(built) if ids is None else ids, built.data
     aim = built.aim if on == "test" else None
@@ -51,7 +52,7 @@ def _tables(built: Built, split: Split, ids: np.ndarray, aim: Aim | None) -> Tab
 
 
 def evaluated(built: Built) -> np.ndarray:
-    """Return the clients that are evaluated: all members, or a fixed sample."""
+    """Return the clients to evaluate: all members, or a fixed sample of them."""
     members, some = built.federation.members, built.experiment.evaluate.clients
     n, seed = len(members), built.experiment.seed
     if not some or some >= n:
@@ -68,7 +69,7 @@ def summaries(
 ) -> dict[str, Any]:
     """Summarize tables over benign clients, for personal and shared models.
 
-    Arguments are those of `evaluate`; further test sets stand under `tests`, by name.
+    The arguments are those of `evaluate`. Further test sets are under `tests`, by name.
     """
     ids = evaluated(built) if ids is None else ids
     data, found = built.data, dict[str, Any]()
@@ -78,7 +79,7 @@ def summaries(
         at = found.setdefault("tests", {}).setdefault(name, {}) if name else found
         own = tables.get(f"personal{key.removeprefix('shared')}")
         if kind == "shared" and table is own:
-            at[kind] = dict(at["personal"])  # clients have no other model
+            at[kind] = dict(at["personal"])  # clients have no models of their own
             continue
         size = split.size.cpu().numpy()[ids]
         at[kind] = evaluation.summarise(table, size, built.hostile[ids])
@@ -88,7 +89,10 @@ def summaries(
 def write(
     built: Built, path: Path, journal: Journal, tables: Tables, began: float
 ) -> dict[str, Any]:
-    """Write the files of a finished run; the summary last, since it says so."""
+    """Write the files of a finished run.
+
+    The summary comes last, because its presence marks the run as finished.
+    """
     f, data = built.federation, built.data
     n, late = f.population.n, f.newcomers
     columns: dict[str, Any] = {"client": np.arange(n), "malicious": built.hostile}
@@ -101,7 +105,7 @@ def write(
         summary |= {"newcomers": own["personal"], "newcomers_shared": own["shared"]}
         summary |= {"newcomers_tests": own["tests"]} if "tests" in own else {}
     chosen_by: Tables = {}
-    if len(data.valid.y):  # to choose options by, while test data stay unused
+    if len(data.valid.y):  # for choosing options without use of test data
         chosen_by = evaluate(built, on="valid")
         summary["valid"] = summaries(built, chosen_by, on="valid")
     for name in ("train", "valid", "test"):
@@ -136,7 +140,7 @@ def _valid(tables: Tables) -> Tables:
 
 
 def _scores(scored: list[tuple[np.ndarray, Tables]], n: int) -> evaluation.Table:
-    """Return columns of scores of some clients each; NaN for the others."""
+    """Return one column [n] per score; NaN for clients without it."""
     columns = {}
     for key, table in scored[0][1].items():
         kind, _, test = key.partition("/")
@@ -150,7 +154,7 @@ def _scores(scored: list[tuple[np.ndarray, Tables]], n: int) -> evaluation.Table
 
 
 def _told(f: Federation) -> dict[str, np.ndarray]:
-    """Return what clients tell about themselves, such as the λ that they chose."""
+    """Return what clients reveal about their state, such as the λ that they chose."""
     columns, ids = f.engine.client.columns, f.population.visited
     if not columns:
         return {}
@@ -163,19 +167,19 @@ def _told(f: Federation) -> dict[str, np.ndarray]:
 
 
 def save_models(built: Built, path: Path) -> None:
-    """Write the shared model, the clients' own, and how inputs are prepared."""
+    """Write the shared model, the clients' own models and the input preparation."""
     f = built.federation
     task.assign(built.network, f.broadcast.w)
     state = built.network.state_dict()
     tensors = {n: t for n, t in state.items() if isinstance(t, Tensor)}
-    own = {name: tensor.clone() for name, tensor in tensors.items()}  # some may be tied
+    own = {name: tensor.clone() for name, tensor in tensors.items()}  # may be tied
     files.save(path / files.SHARED, own)
     if built.prepared:
         files.save(path / files.FEATURES, built.prepared.tensors())
     if not built.experiment.output.personal or f.population.width == 0:
         return
     ids, dtype = f.population.visited, f.population.start.dtype
-    client = torch.from_numpy(np.append(ids, -1))  # the last: clients never asked
+    client = torch.from_numpy(np.append(ids, -1))  # −1: clients that were never asked
     shapes = {
         "client": (client.dtype, [len(client)]),
         "parameters": (dtype, [len(client), f.engine.task.d]),
@@ -185,13 +189,13 @@ def save_models(built: Built, path: Path) -> None:
 
 
 def _models(f: Federation, ids: np.ndarray) -> Iterator[Tensor]:
-    """Yield the models of clients, some at a time, and last that of all others."""
+    """Yield the models of clients in groups, and last that of clients never asked."""
     for some, rows in f.population.each(_groups(f, ids)):
         yield f.engine.models(f.broadcast.w, f.engine.settled(rows, some))
     yield f.engine.models(f.broadcast.w, f.population.start[None])
 
 
 def _groups(f: Federation, ids: np.ndarray) -> list[np.ndarray]:
-    """Return groups of as many clients as memory holds at once."""
+    """Return the clients in groups that memory holds at once."""
     some = max(1, min(64, _NUMBERS // max(f.engine.task.d, f.population.width)))
     return [ids[k : k + some] for k in range(0, len(ids), some)]

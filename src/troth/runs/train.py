@@ -1,4 +1,4 @@
-"""Train an experiment into a folder, go on with one, and open one again."""
+"""Train an experiment into a folder, or resume a run from its folder."""
 
 import dataclasses
 import importlib.metadata
@@ -36,37 +36,41 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """Personal state on disk."""
+    """The file that holds the clients' states on disk."""
 
     file: Path
-    bytes: int  # at most
+    bytes: int  # largest size
 
 
 class Progress(NamedTuple):
-    """What is reported after every round; of state on disk, before the first."""
+    """The progress that is passed to `watch` after every round.
+
+    If client states are on disk, there is one more call before the first round, with
+    `state`.
+    """
 
     label: str
     done: int
     total: int
-    evaluation: dict[str, Any] | None  # of this round, if there was one
-    state: State | None = None  # said once, before the first round
+    evaluation: dict[str, Any] | None  # of this round; None without evaluation
+    state: State | None = None  # only in the call before the first round
 
 
 Watch = Callable[[Progress], None]
 UNMEASURED = Plan("loop", 1)
-"""For looking at what an experiment comes to, without training it."""
+"""Plan for building an experiment without training, so nothing is measured."""
 
 
 class Interrupted(Exception):
-    """Stopped by the user; saved, unless the experiment wants no checkpoints."""
+    """Stopped by the user; the run is saved if the experiment writes checkpoints."""
 
 
 class Begun(NamedTuple):
-    """A run whose folder is there."""
+    """A run whose folder exists."""
 
     built: Built
     path: Path
-    state: Path  # where its personal state lies, if it is on disk
+    state: Path  # file of the clients' states, used if they are on disk
 
 
 def train(
@@ -77,10 +81,10 @@ def train(
     data_dir: str | None = None,
     plan: Plan | None = None,
 ) -> dict[str, Any]:
-    """Train an experiment into a new folder; return what `summary.json` holds.
+    """Train an experiment into a new folder; return the content of `summary.json`.
 
-    Nothing is written unless everything is in order. Without a plan, how clients step
-    is measured.
+    Everything is checked before anything is written. Without a plan, the engine
+    measures how to step the clients.
     """
     files.check_free(path)
     built = build(experiment, data_dir=data_dir, plan=plan)
@@ -88,7 +92,7 @@ def train(
 
 
 def begin(built: Built, path: Path, data_dir: str | None) -> Begun:
-    """Make the folder of a run."""
+    """Make the folder of a run and write its experiment."""
     experiment, plan = built.experiment, built.federation.engine.plan
     state = plans.file(path, experiment.engine.state_dir)
     check_room(built, state, path)
@@ -108,9 +112,9 @@ def begin(built: Built, path: Path, data_dir: str | None) -> Begun:
 
 
 def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
-    """Go on from the last checkpoint; without one, start over.
+    """Resume a run from its last checkpoint, or from the start if there is none.
 
-    A finished run is left as it is.
+    A finished run is not changed. Returns the content of `summary.json`.
     """
     experiment = read_experiment(path)
     facts = experiment.resolved
@@ -128,18 +132,18 @@ def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
 
 
 def check_room(built: Built, state: Path, path: Path) -> None:
-    """Refuse a run whose state or models the disk has no room for."""
+    """Refuse a run whose states or models do not fit on the disk."""
     if built.federation.population.on_disk:
         plans.check(built.need, state, path)
 
 
 def plan_of(experiment: Experiment) -> Plan:
-    """Return how the clients of a run stepped."""
+    """Return the plan by which the clients of a run stepped."""
     return Plan(**experiment.resolved["plan"])
 
 
 def _git() -> dict[str, str]:
-    """Return the revision of the source, where it lies in a git checkout."""
+    """Return the revision of the source if it is in a git checkout."""
     try:
         out = subprocess.run(
             ["git", "rev-parse", "HEAD"],
@@ -158,7 +162,7 @@ def go_on(
 ) -> list[dict[str, Any]]:
     """Train runs from their checkpoints to the end; return their summaries.
 
-    Stacks step the runs together; without any, the only run steps by itself.
+    `stacks` step the runs together. Without stacks, `runs` must be a single run.
     """
     began, watch = time.monotonic(), watch or (lambda p: None)
     with ExitStack() as open_:
@@ -190,7 +194,7 @@ def go_on(
 
 
 def _finish(run: Begun, stacks: Sequence["Stack"], stopped: Callable[[], bool]) -> None:
-    """Do the work after the last round, some clients at a time; newcomers last."""
+    """Do the work after the last round in chunks of clients, newcomers last."""
     f, e, done = run.built.federation, run.built.experiment, 0
     n = len(f.newcomers) + (len(f.members) if f.engine.client.finish else 0)
     if stacks:
@@ -214,12 +218,16 @@ def _finish(run: Begun, stacks: Sequence["Stack"], stopped: Callable[[], bool]) 
 
 
 def at_once(plan: Plan) -> int:
-    """Return how many clients finish at a time: of those apart several, to even out."""
+    """Return how many clients finish at a time.
+
+    If clients step one by one, each worker gets four of them, so that the workers have
+    about equal work.
+    """
     return plan.chunk * plan.workers * (4 if plan.apart else 1)
 
 
 def forget(path: Path, state: Path) -> None:
-    """Remove what only an unfinished run needs."""
+    """Remove the files that only an unfinished run needs."""
     for file in (path / files.CHECKPOINT, state):
         file.unlink(missing_ok=True)
         if file.parent.parent == path and file.parent.exists():
@@ -234,7 +242,7 @@ def _rounds(
     stopped: Callable[[], bool],
     began: float,
 ) -> list[results.Tables]:
-    """Train the rounds that are left; return the tables of the last."""
+    """Train the remaining rounds; return the tables of the last evaluation."""
     f, e = runs[0].built.federation, runs[0].built.experiment
     every, save = e.evaluate.every or max(1, f.rounds // 20), saves(e, began)
     plan = f.engine.plan
@@ -244,12 +252,12 @@ def _rounds(
     while f.round < f.rounds:
         done = f.round + 1
         last = done == f.rounds
-        due = last or done % every == 0  # for an evaluation
+        due = last or done % every == 0  # whether to evaluate
         for stack in () if ahead else stacks:
             stack.launch()
         ahead = not due
         records, failed = _stepped(f, stacks, ahead)
-        if f.engine.plan != plan:  # memory ran out and the chunk was halved
+        if f.engine.plan != plan:  # the chunk was halved because memory ran out
             plan = f.engine.plan
             _record(runs[0].path, plan)
         tables = [results.evaluate(run.built) for run in runs] if due else []
@@ -270,7 +278,10 @@ def _rounds(
 def _stepped(
     f: Federation, stacks: Sequence["Stack"], ahead: bool
 ) -> tuple[list[Record], Exception | None]:
-    """Step one round, and `ahead` begin the next; also return why that failed."""
+    """Finish one round, and begin the next if `ahead`.
+
+    Also returns the error if the next round could not begin.
+    """
     records, failed = [] if stacks else [f.step()], None
     for stack in stacks:
         records += stack.land()
@@ -283,7 +294,7 @@ def _stepped(
 
 
 def saves(e: Experiment, began: float) -> Callable[[list[Journal], int, bool], None]:
-    """Make a function that saves checkpoints of runs when due, or at once."""
+    """Return a function that saves checkpoints of runs when due, or at once."""
     last = time.monotonic()
 
     def save(journals: list[Journal], done: int, now: bool) -> None:
@@ -299,7 +310,7 @@ def saves(e: Experiment, began: float) -> Callable[[list[Journal], int, bool], N
 
 
 def _record(path: Path, plan: Plan) -> None:
-    """Record a plan that changed on the way, for resuming."""
+    """Record a plan that changed during the run, for resuming."""
     experiment = read_experiment(path)
     resolved = {**experiment.resolved, "plan": plan._asdict()}
     changed = dataclasses.replace(experiment, resolved=resolved)
@@ -308,7 +319,10 @@ def _record(path: Path, plan: Plan) -> None:
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C asks for a stop after the round; a second one stops at once."""
+    """Let Ctrl-C ask for a stop after the round; a second Ctrl-C stops at once.
+
+    Yields a function that returns whether a stop was asked for.
+    """
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -1,9 +1,9 @@
-"""Train several runs at once: those that can share a population, as one matrix.
+"""Train several runs at once: runs that can share a population, as one matrix.
 
-Runs of the same data, model and personalizer differ only in the seed, the weights that
-they start from, the malicious clients, what those do, and the server's part. Their
-clients step together (`stacked`); each leaves a folder like any other run, and
-checkpoints from which it goes on by itself.
+These runs have the same data, model and personalizer. They differ only in the seed, the
+initial weights, the malicious clients, the attack and the server's rules. Their clients
+step together (`stacked`). Each run writes a folder and checkpoints like any other run,
+and can be resumed by itself.
 """
 
 import json
@@ -33,11 +33,11 @@ _ASIDE = ("resolved", "name", "checkpoint", "output")
 
 
 def kind(experiment: Experiment) -> str:
-    """Return a text that is the same for runs that can be trained together."""
+    """Return a text that is equal for runs that can be trained together."""
     tree = reader.to_dict(experiment)
     kept = {k: v for k, v in tree.items() if k not in (*MAY_DIFFER, *_ASIDE)}
     kept["model"] = {k: v for k, v in tree["model"].items() if k != "weights"}
-    if experiment.adversary.start:  # some states begin otherwise
+    if experiment.adversary.start:  # some clients start from other states
         kept["start"] = experiment.adversary.start
     return json.dumps(kept, sort_keys=True, default=str)
 
@@ -50,16 +50,16 @@ def train(
     data_dir: str | None = None,
     plan: Plan | None = None,
 ) -> None:
-    """Train runs of one `kind`, each into a folder of its own that does not exist yet.
+    """Train runs of one `kind`, each into its own new folder.
 
-    Stopped by Ctrl-C, or killed, each can be resumed, one by one. What memory does not
-    hold at once is trained in parts. Where the plan says that clients step apart, they
-    still step together here.
+    If stopped by Ctrl-C or killed, each run can be resumed by itself. If memory does
+    not hold all runs, they are trained in several parts. Clients step together here
+    even if the plan would step them one by one.
     """
     if len({kind(e) for e in experiments}) > 1:
         raise Refusal(
             "runs that are trained together may differ only in "
-            f"{', '.join(MAY_DIFFER)}; train the others apart"
+            f"{', '.join(MAY_DIFFER)}; train the others separately"
         )
     first = build(experiments[0], data_dir=data_dir, plan=plan)
     some = fit(first)
@@ -92,10 +92,11 @@ def train(
 
 
 def _likeness(built: Built) -> Any:
-    """Return what runs must have in common and only shows when the data are there.
+    """Return what runs must have in common and is known only with the data.
 
-    How many clients, and what of the network is not trained: where inputs are
-    normalized by statistics of the training data, those of another seed are others.
+    This is the number of clients, and the part of the network that is not trained. For
+    instance, if statistics of the training data normalize the inputs, they differ
+    between seeds.
     """
     net, f = built.network, built.federation
     frozen = bool(built.experiment.model.freeze)
@@ -108,9 +109,9 @@ def _likeness(built: Built) -> Any:
 def joint(experiment: Experiment, apart: bool | None = None) -> bool:
     """Return whether a run is to be trained together with others of its kind.
 
-    With `apart` never, with False wherever it can be, with None on a GPU or where the
-    experiment says `vmap` or `compiled`: on a CPU clients of large models step apart,
-    and nothing is gained.
+    If `apart` is True, never. If it is False, whenever possible. If it is None, on a
+    GPU or if the experiment sets `vmap` or `compiled`. On a CPU, clients of large
+    models are fastest if they step one by one, so training runs together gains nothing.
     """
     if apart or experiment.evaluate.newcomers or experiment.engine.store == "disk":
         return False
@@ -127,8 +128,8 @@ def grid(
 ) -> None:
     """Train those runs of a grid that can step as one matrix; leave the others.
 
-    So are those that memory does not hold after all: they can be resumed. `apart` is as
-    in `joint`, but None means together on a GPU only.
+    Runs that do not fit in memory are left too, and can be resumed. `apart` is as in
+    `joint`, but None means together on a GPU only.
     """
     kinds: dict[str, list[tuple[Experiment, Path]]] = {}
     for e, path in planned:
@@ -143,9 +144,10 @@ def grid(
 
 
 def held(experiments: Sequence[Experiment], paths: Sequence[Path], **how: Any) -> bool:
-    """Train runs together; return whether memory held them. If not, free it again.
+    """Train runs together; return whether they fit in memory. If not, free the memory.
 
-    (While an error is handled, it keeps all that it went through: nothing is freed.)
+    The memory is freed outside the handler, because an exception that is being handled
+    keeps its tensors alive.
     """
     try:
         train(experiments, paths, **how)
@@ -158,10 +160,11 @@ def held(experiments: Sequence[Experiment], paths: Sequence[Path], **how: Any) -
 
 
 def fit(built: Built) -> int:
-    """Return how many such runs seven tenths of the free memory hold; at least one.
+    """Return how many such runs fit in seven tenths of the free memory; at least one.
 
-    A run takes its clients' states, and about six rows of the model for each client
-    that steps: the shared model, what moves, gradients, updates.
+    A run needs its clients' states, and about six rows of the size of the model for
+    each client that steps (such as the shared model, the moving copy, gradients and
+    updates).
     """
     f = built.federation
     where, host = f.engine.device, torch.device("cpu")
@@ -179,7 +182,10 @@ def _room(place: torch.device) -> int:
 
 
 def _stacks(federations: list[Federation]) -> list["Stack"]:
-    """Make two stacks for a GPU: one steps while rounds of the other end."""
+    """Return two stacks on a GPU: one steps while the rounds of the other end.
+
+    On a CPU, or for fewer than three federations, return a single stack.
+    """
     from troth.federation.stacked import Stack
 
     half = -(-len(federations) // 2)

@@ -1,5 +1,6 @@
 """The server: from the clients' messages to the next shared model.
 
-`rules` gives each attack, filter, aggregator and step what it asks for, and records
-whom it clipped, chose or weighed down; `server` takes a round's messages through them.
+`rules` builds the attack, filters, aggregator and step of an experiment, and records
+which clients they clipped, chose or downweighted. `server` applies them to the messages
+of a round.
 """

@@ -1,10 +1,10 @@
 """A server's rules: attacks, filters, aggregators and steps, as plain functions.
 
-A member takes what it needs by name: `broadcast`, `messages`, `hostile`, `step`,
-`key`, `memory`, `loss`, `round_`, `note` … One that takes `memory` returns
-(result, memory); the others return the result, and their memory stays a zero-width
-tensor. By `note` a rule says what it did with the rows that it got. `of` makes the
-rules of an experiment; `tried` calls each once before the first round.
+A rule takes the parameters that it needs, by name: `broadcast`, `messages`, `hostile`,
+`step`, `key`, `memory`, `loss`, `round_`, `note` and others. A rule that takes `memory`
+returns (result, memory). The others return the result, and their memory stays an empty
+tensor. A rule calls `note` to record what it did with each update. `of` makes the rules
+of an experiment. `tried` calls each rule once before the first round.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Rule(NamedTuple):
     asks: frozenset[str]
 
     def __call__(self, memory: Tensor, **context: Any) -> tuple[Any, Tensor]:
-        """Apply it; return its result and its memory."""
+        """Call the rule; return its result and its memory."""
         if "memory" not in self.asks:
             return lookup.call(self.function, self.options, **context), memory
         pair = lookup.call(self.function, self.options, memory=memory, **context)
@@ -36,23 +36,23 @@ class Rule(NamedTuple):
             return pair
         raise Refusal(
             f"'{self.name}' asks for memory and gives a {type(pair).__name__} that is "
-            "no pair; it must give its result and one tensor to remember: return "
-            "result, memory"
+            "no pair of its result and a tensor to remember; write: return result, "
+            "memory"
         )
 
 
 class Rules(NamedTuple):
-    """What happens to messages in a round, in this order."""
+    """The rules that are applied to the messages of a round, in this order."""
 
     attack: Rule | None
     filters: tuple[Rule, ...]
     aggregator: Rule
     server: Rule
     statistics: Rule  # aggregates the running statistics of batch normalization
-    strength: float = 1.0  # of the attack: 0 leaves malicious rows as they were
+    strength: float = 1.0  # of the attack; 0 leaves malicious updates as they were
 
     def named(self) -> dict[str, Rule]:
-        """Return every rule under the name that its memory is kept by."""
+        """Return every rule under the name of its memory."""
         named = {f"filter{i}": rule for i, rule in enumerate(self.filters)}
         named |= {"aggregator": self.aggregator, "server": self.server}
         named |= {"extra": self.aggregator, "statistics": self.statistics}
@@ -60,19 +60,19 @@ class Rules(NamedTuple):
 
 
 def lift(kind: str, name: str, options: Options) -> Rule:
-    """Return the rule of this name."""
+    """Return the rule of this kind and name, with its options."""
     function = lookup.find(kind, name)
     return Rule(name, function, options, frozenset(lookup.asks(function)))
 
 
 def no_memory(device: torch.device | str = "cpu") -> Tensor:
-    """Return the memory of a rule without one."""
+    """Return the empty tensor that is the memory of a rule without one."""
     return torch.zeros(0, device=device)
 
 
 Count = int | Literal["auto"]
-"""The option `f`: a number, or, within an experiment, as many as the adversary's share
-of a cohort comes to, rounded down (as in the Ditto authors' code)."""
+"""The option `f`: a number, or "auto" within an experiment. Then f is the number of
+malicious clients expected in a cohort, rounded down (as in the Ditto authors' code)."""
 
 
 def count(
@@ -83,23 +83,23 @@ def count(
     strict: bool,
     otherwise: int | None = None,
 ) -> int:
-    """Return the option `f` of a rule; refuse fewer rows than its guarantee needs.
+    """Return the option `f` of a rule; refuse if its guarantee needs more updates.
 
     Args:
-        rule: its name.
-        f: as given; an experiment has replaced "auto" already.
-        n: how many rows there are.
-        law: (a, b) of the condition n ≥ a·f + b, which is asked for f > 0 only.
-        strict: false does not check the condition.
-        otherwise: "auto" outside an experiment, for rules whose result does not depend
-            on f; None refuses.
+        rule: Name of the rule.
+        f: Option as given; an experiment has already replaced "auto" by a number.
+        n: Number of updates.
+        law: (a, b) of the condition n ≥ a·f + b, which is checked for f > 0 only.
+        strict: Whether to check the condition.
+        otherwise: Value of "auto" outside an experiment, for rules whose result does
+            not depend on f. If `None`, "auto" is refused there.
     """
     if f == "auto" and otherwise is not None:
         f = otherwise
     if f == "auto":
         raise Refusal(
-            f"{rule}'s f = 'auto' is known within an experiment alone; say how many of "
-            "the rows may be malicious, such as f = 2"
+            f"{rule}'s f = 'auto' is known within an experiment only; give the number "
+            "of updates that may be malicious, such as f = 2"
         )
     expect(f >= 0, f"{rule}'s f", f, "at least 0, or 'auto'")
     times, more = law
@@ -108,32 +108,37 @@ def count(
         condition = f"n ≥ {times if times > 1 else ''}f + {more}"
         raise Refusal(
             f"{rule} with f = {f} holds for {condition} = {least}, and n is {n}; lower "
-            "f, raise train.cohort, or set strict = false and do without its guarantee"
+            "f, raise train.cohort, or set strict = false to go on without a guarantee"
         )
     return f
 
 
 Note = Callable[..., None]
-"""A rule that asks for `note` reports by it what it did, one value per row it got:
+"""Function that a rule calls to record what it did with each of its n updates.
 
-    clipped: [n] mask of rows that it scaled down.
-    chosen: [n] mask of rows that its result is made of; the others count for nothing.
-    weight: [n] share of each row in its result; they sum to 1.
-    into: [n] client of the row into which each row was merged, often its own (for
-        filters that merge rows); later verdicts on that row then hold for all of them.
+It takes any of these keywords:
+
+    clipped: [n] mask of the updates that the rule scaled down.
+    chosen: [n] mask of the updates that the result consists of. The others do not
+        affect the result.
+    weight: [n] weight of each update in the result; the weights sum to 1.
+    into: [n] id of the client that stands for each update after a filter merged
+        updates (its own if the update is not merged). What later rules
+        record of the merged update then holds for all clients in it.
 """
 _NAMES = ("clipped", "chosen", "weight", "into")
 
 Within = dict[int, set[int]]
-"""Client → the clients merged into its row; a client not listed has its own row."""
+"""Client → all clients merged into its update. A client that is not listed has an
+update that contains only its own."""
 
 
 def silent(**notes: Tensor) -> None:
-    """Ignore what a rule notes."""
+    """Ignore what a rule records; the default for `note`."""
 
 
 def broadcast(w: Any, extra: int = 0) -> Broadcast:
-    """Make what the server sends: a shared model [d], and so many zeros beside it."""
+    """Make a broadcast of a shared model w [d] and `extra` zeros."""
     w = torch.as_tensor(w)
     return Broadcast(w, w.new_zeros(extra), w.new_ones(()))
 
@@ -142,9 +147,9 @@ def messages(update: Any, *, loss: Any = None, size: Any = None) -> Messages:
     """Make messages of clients 0, 1, … from a matrix of updates [n, d].
 
     Args:
-        update: one update per client, as a tensor or in lists.
-        loss: [n] what the clients report; None: not known (NaN).
-        size: [n] how many examples each has; None: one each.
+        update: One update per client, as a tensor or as nested lists.
+        loss: [n] losses that the clients send; None: not known (NaN).
+        size: [n] number of examples of each client; None: one each.
     """
     update = torch.as_tensor(update)
     n, client = len(update), torch.arange(len(update), device=update.device)
@@ -154,19 +159,22 @@ def messages(update: Any, *, loss: Any = None, size: Any = None) -> Messages:
 
 
 class Verdicts:
-    """The notes of a round's rules; clients are looked up when they are asked for."""
+    """What the rules of a round recorded, per client.
+
+    Client ids are read from the device only when `clients` is called.
+    """
 
     def __init__(self) -> None:
         self.within: Within = {}
         self._noted: list[tuple[str, Tensor, Tensor, Within]] = []  # on the device
 
     def of(self, client: Tensor) -> Note:
-        """Return a `note` for a rule that is given the rows of these clients."""
+        """Return the `note` function for a rule that gets these clients' updates."""
 
         def note(**notes: Tensor) -> None:
             for name, rows in notes.items():
                 _check(name, rows, len(client))
-                if name == "into":  # some rows now hold those of several clients
+                if name == "into":  # some updates now combine those of several clients
                     within: Within = {}
                     for one, other in zip(client.tolist(), rows.tolist(), strict=True):
                         merged = self.within.get(one, {one})
@@ -174,15 +182,15 @@ class Verdicts:
                     self.within = within
                 elif name == "weight":
                     equal = (1 - 1e-6) / max(1, len(rows))
-                    mask = rows < equal  # count for less than an equal share
+                    mask = rows < equal  # weigh less than an equal share
                     self._noted.append(("downweighted", client, mask, self.within))
-                else:  # A copy: the rule may reuse its own before this is read.
+                else:  # a copy, because the rule may overwrite the tensor later
                     self._noted.append((name, client, rows.clone(), self.within))
 
         return note
 
     def clients(self) -> dict[str, set[int]]:
-        """Return the clients of each verdict; wait for the device."""
+        """Return verdict → clients; wait for the device."""
         clients: dict[str, set[int]] = {}
         for name, client, mask, within in self._noted:
             rows = client[mask].tolist()
@@ -191,35 +199,35 @@ class Verdicts:
 
 
 def behind(clients: list[int], within: Within) -> set[int]:
-    """Return all clients whose rows were merged into those of these clients."""
+    """Return all clients whose updates were merged into those of the given clients."""
     return {other for one in clients for other in within.get(one, {one})}
 
 
 def _check(name: str, rows: Tensor, n: int) -> None:
-    """Refuse what is no verdict: rules may be anyone's."""
+    """Refuse an invalid note, because users may bring their own rules."""
     if name not in _NAMES or _shape(rows) != [n]:
         raise Refusal(
-            f"a rule notes '{name}' of shape {_shape(rows)} for {n} rows; it may note "
-            f"{', '.join(_NAMES)}, each a tensor with one value per row"
+            f"a rule notes '{name}' of shape {_shape(rows)} for {n} updates; it may "
+            f"note {', '.join(_NAMES)}, each a tensor with one value per update"
         )
     if name in ("clipped", "chosen") and rows.dtype != torch.bool:
         raise Refusal(f"a rule notes '{name}' as {rows.dtype}; it must be torch.bool")
 
 
 def _shape(value: Any) -> list[int] | str:
-    """Return the shape of a tensor; of anything else the name of its type."""
+    """Return the shape of a tensor, or the name of any other type."""
     return list(value.shape) if isinstance(value, Tensor) else type(value).__name__
 
 
 def expected(e: Experiment, clients: int, hostile: int) -> int:
-    """Return `f = "auto"`: the malicious share of a cohort, rounded down."""
+    """Return the value of `f = "auto"`: malicious clients per cohort, rounded down."""
     return (e.train.cohort or clients) * hostile // max(1, clients)
 
 
 def of(e: Experiment, f: int) -> Rules:
-    """Return the rules of an experiment, with this for f = "auto".
+    """Return the rules of an experiment, with this value for f = "auto".
 
-    Filters that can say whether all rows are finite stand first in every run.
+    Filters that have a function `all_finite` in their module come first in every run.
     """
     known = {"f": f, **_known(e)}
 
@@ -246,11 +254,12 @@ def of(e: Experiment, f: int) -> Rules:
 
 
 def _known(e: Experiment) -> dict[str, Any]:
-    """Return the values of options that are "auto", beside f.
+    """Return the values that replace the option value "auto", except for f.
 
-    A member declares what follows from its options in a function `known` beside it,
-    which may ask for the `reach` of the regularizer's gradient. The shared model
-    reveals the sum of all updates (`infers`) only if aggregator and server both say so.
+    A member's module may have a function `known`, which derives such values from the
+    member's options. It may take `reach`, the length of the regularizer's longest
+    gradient. The value `infers` (the shared model reveals the sum of all updates) is
+    true only if both the aggregator and the server step declare it.
     """
 
     def reach() -> float:
@@ -272,13 +281,17 @@ def _known(e: Experiment) -> dict[str, Any]:
 
 
 def facts(e: Experiment, f: int) -> dict[str, Any]:
-    """Return the value of "auto" for the record, where some rule asked for it."""
+    """Return the value of f = "auto" for the run's record, if a rule used it."""
     asked = [part.options.get("f") for part in (e.aggregator, *e.filter)]
     return {"f": f} if "auto" in asked else {}
 
 
 def _of_statistics(e: Experiment) -> str:
-    """Return the rule for running statistics: robust (with an `f`) if the other is."""
+    """Return the aggregator of running statistics.
+
+    With `train.statistics = "auto"` this is the median if the main aggregator has an
+    option `f` (is robust), and otherwise the mean.
+    """
     if e.train.statistics != "auto":
         return e.train.statistics
     robust = "f" in lookup.options(lookup.find("aggregator", e.aggregator.name))
@@ -286,9 +299,10 @@ def _of_statistics(e: Experiment) -> str:
 
 
 def tried(every: Rules, w0: Tensor, cohort: int) -> None:
-    """Put messages of zeros, one per client of a cohort, through the rules of a round.
+    """Call every rule once with messages of zeros, one per client of a cohort.
 
-    So they refuse before anything is written, and on as many rows as will reach them.
+    So a rule refuses before anything is written, and for as many updates as it will
+    get.
     """
     zero = w0.new_zeros
     left = messages(zero(cohort, 2), loss=zero(cohort))
@@ -312,25 +326,25 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
         filtered = reading(rule)
         _rows(rule, filtered)
         if len(filtered.client):
-            left = filtered  # where it drops all zeros, the next rule still tries them
+            left = filtered  # if it drops them all, the next rule still gets zeros
     steps = reading(every.aggregator), call(every.server, step=zero(2))
     for rule, step in zip((every.aggregator, every.server), steps, strict=True):
         if _shape(step) != [2]:
             raise Refusal(
                 f"'{rule.name}' gives {_shape(step)} where the model has 2 numbers, of "
-                "shape [2]; it must give one vector, as long as the model"
+                "shape [2]; it must give one vector of the same length as the model"
             )
 
 
 def _rows(rule: Rule, result: Any, count: int | None = None) -> None:
-    """Refuse the result of an attack or filter that is no messages, or not so many."""
+    """Refuse a result of an attack or filter that is not messages, or not `count`."""
     if not isinstance(result, Messages) or len({*map(len, result)}) != 1:
-        problem = f"a {type(result).__name__} that does not hold one value per row"
+        problem = f"a {type(result).__name__} that does not hold one value per client"
     elif count not in (None, len(result.client)):
-        problem = f"{len(result.client)} rows for {count}"
+        problem = f"{len(result.client)} messages for {count} clients"
     else:
         return
     raise Refusal(
-        f"'{rule.name}' gives {problem}; it must give messages, an attack as many as "
-        "there were: return messages._replace(update=…)"
+        f"'{rule.name}' gives {problem}; it must give messages, and an attack must "
+        "give as many as it got; write: return messages._replace(update=…)"
     )

@@ -1,9 +1,9 @@
-"""The server's half of a round: filter the messages, aggregate them, update the model.
+"""The server's part of a round: filter the messages, aggregate them, step the model.
 
-A simulation and a deployment go through the same steps: `serve` one round, `served` the
-rounds of several servers at once. Nothing that clients send stops it: where no message
-is left, a rule's condition is broken or the step is not finite, w stays as it is, and
-the result says why.
+A simulation and a deployment use the same functions. `Serving.serve` runs one round,
+and `served` runs the rounds of several servers at once. No message from a client can
+stop the server. If no message is left, if a rule's condition is broken, or if the step
+is not finite, w stays as it is, and the result says why.
 """
 
 import contextlib
@@ -23,35 +23,38 @@ from troth.types import Broadcast, Messages, Refusal
 class Served(NamedTuple):
     """The result of a round at the server."""
 
-    broadcast: Broadcast  # of the next round
-    messages: Messages  # what reached the aggregator
-    dropped: dict[str, list[int]]  # filter → clients it removed
+    broadcast: Broadcast  # shared model and extra of the next round
+    messages: Messages  # those that reached the aggregator
+    dropped: dict[str, list[int]]  # filter → clients that it removed
     verdicts: dict[str, list[int]]  # clipped, chosen, downweighted → clients
     moved: float  # ‖w⁺ − w‖
-    cosine: float  # of the mean malicious to the mean benign update; NaN: not known
-    why: str  # the reason for which w stayed; empty: it did not stay
+    cosine: float  # cosine of mean malicious and mean benign update; NaN: not known
+    why: str  # why w stayed as it was; empty if the step was taken
 
 
 class Received(NamedTuple):
-    """The messages of a round; the device may not know yet whether all are finite."""
+    """The messages of a round, after the attack.
+
+    The server may still wait for the device to learn whether all of them are finite.
+    """
 
     broadcast: Broadcast  # what was sent to the clients
-    messages: Messages  # their updates, without running statistics; after the attack
+    messages: Messages  # updates, with running statistics moved to `extra`
     round: int
-    hostile: Tensor | None  # [n] rows that an adversary controls; None: not known
-    finite: Tensor  # [1] whether all rows are finite; [0]: the filters will see
+    hostile: Tensor | None  # [n] mask of malicious clients; None: not known
+    finite: Tensor  # [1] whether all messages are finite; [0]: the filters check
 
 
 class Settled(NamedTuple):
-    """A round that has ended, but for numbers that are still on the device."""
+    """A round that has ended, except for numbers that are still on the device."""
 
-    lengths: Tensor  # of the step; [0]: there is none
-    angle: Tensor  # [3] of `between`; [0]: not known
-    close: Callable[[list[float], list[float]], Served]  # takes both as numbers
+    lengths: Tensor  # output of `step_lengths`; [0] if there is no step
+    angle: Tensor  # [3] output of `between`; [0] if not known
+    close: Callable[[list[float], list[float]], Served]  # (lengths, angle) → result
 
 
 def cut(messages: Messages, tail: int) -> Messages:
-    """Move the tails of the updates to the end of `extra`."""
+    """Move the running statistics at the end of each update to the end of `extra`."""
     if tail == 0:
         return messages
     update, end = messages.update[:, :-tail], messages.update[:, -tail:]
@@ -61,7 +64,7 @@ def cut(messages: Messages, tail: int) -> Messages:
 
 
 def cut_broadcast(broadcast: Broadcast, tail: int) -> Broadcast:
-    """Move the tail of w to the end of `extra`, as the rules see it."""
+    """Move the running statistics at the end of w to the end of `extra`."""
     if tail == 0:
         return broadcast
     extra = torch.cat([broadcast.extra, broadcast.w[-tail:]])
@@ -69,7 +72,7 @@ def cut_broadcast(broadcast: Broadcast, tail: int) -> Broadcast:
 
 
 def join(broadcast: Broadcast, tail: int) -> Broadcast:
-    """Move the tail back to the end of w, its variances at least 0."""
+    """Move the running statistics back to the end of w; clamp variances at 0."""
     if tail == 0:
         return broadcast
     means, variances = broadcast.extra[-tail:].chunk(2)
@@ -78,29 +81,29 @@ def join(broadcast: Broadcast, tail: int) -> Broadcast:
 
 
 def apart(messages: Messages, tail: int) -> tuple[Messages, Messages]:
-    """Split `extra` into the solvers' part and the layers', each as an update."""
+    """Split `extra` into the solvers' part and the running statistics, as updates."""
     width = messages.extra.shape[1] - tail
     solver, layers = messages.extra[:, :width], messages.extra[:, width:]
     return messages._replace(update=solver), messages._replace(update=layers)
 
 
 def length(vector: Tensor) -> Tensor:
-    """Return ‖vector‖, finite exactly if all of it is (hence in double precision)."""
+    """Return ‖vector‖ in double precision, finite exactly if all entries are."""
     return numerics.norms(vector[None])[0]
 
 
 def step_lengths(before: Broadcast, after: Broadcast, tail: int) -> Tensor:
-    """Return ‖w⁺ − w‖ without running statistics; then that of these, and ‖extra‖."""
+    """Return ‖w⁺ − w‖ without running statistics, then theirs, then ‖extra‖."""
     parts = (*(after.w - before.w).tensor_split([len(before.w) - tail]), after.extra)
     some = (parts[0], *filter(len, parts[1:]))
     return torch.stack([length(part) for part in some])
 
 
 def between(messages: Messages, hostile: Tensor, all_finite: bool) -> Tensor:
-    """Return ⟨a, b⟩, ‖a‖ and ‖b‖ of the mean malicious and the mean benign update.
+    """Return ⟨a, b⟩, ‖a‖ and ‖b‖ for the mean malicious update a and benign update b.
 
-    Over finite rows; NaN where there are none of either kind. Waits for the device
-    unless all rows are known to be finite.
+    The means are over finite updates; they are NaN if there are no such updates. This
+    waits for the device unless all updates are known to be finite.
     """
     rows = messages.update
     if not all_finite and not bool((finite := numerics.finite(rows)).all()):
@@ -122,11 +125,13 @@ NOBODY, INFINITE = "no message was left", "the step is not finite"
 
 
 class Serving:
-    """A server: its rules with their memories.
+    """A server: its rules and their memories.
 
-    The last `tail` numbers of w are running statistics. Solvers' extras are averaged
-    over all `clients`, where absent ones count as 0 (0 clients: over those present). A
-    first filter with a function `all_finite` beside it is skipped if that says yes.
+    The last `tail` numbers of w are running statistics. The solvers' extras are
+    averaged over all `clients`, and absent clients count as 0. If `clients` is 0, they
+    are averaged over the clients present. If the first filter has a function
+    `all_finite` in its module, the filter is skipped whenever that function returns
+    true.
     """
 
     def __init__(
@@ -146,7 +151,7 @@ class Serving:
 
     @property
     def asks_loss(self) -> bool:
-        """Return whether some rule reads the clients' losses."""
+        """Whether a rule reads the clients' losses."""
         return any("loss" in rule.asks for rule in self._named.values())
 
     def serve(
@@ -156,13 +161,15 @@ class Serving:
         round_: int,
         hostile: Tensor | None = None,
     ) -> Served:
-        """Filter, aggregate and step; a step not taken leaves no memory either.
+        """Filter and aggregate the messages and step the model.
+
+        If the step is not taken, the rules keep the memories that they had before.
 
         Args:
-            broadcast: what was sent to the clients.
-            messages: their updates.
-            round_: the number of the round.
-            hostile: [n] rows that an adversary controls; None: not known.
+            broadcast: What was sent to the clients.
+            messages: The clients' messages.
+            round_: Number of the round.
+            hostile: [n] mask of malicious clients; None: not known.
         """
         return served([(self, self.receive(broadcast, messages, round_, hostile))])[0]
 
@@ -173,20 +180,20 @@ class Serving:
         round_: int,
         hostile: Tensor | None = None,
     ) -> Received:
-        """Apply the attack and ask the device whether all rows are finite."""
+        """Apply the attack, and ask the device whether all messages are finite."""
         seen = cut_broadcast(broadcast, self.tail)
         sent = cut(messages, self.tail)
         finite = broadcast.w.new_zeros(0, dtype=torch.bool)
         if len(sent.client):
             if hostile is not None:
-                with contextlib.suppress(Refusal):  # then it sends its own update
+                with contextlib.suppress(Refusal):  # then clients send honest updates
                     sent = self.attacked(seen, sent, hostile, round_)
             if self._all_finite is not None:
                 finite = self._all_finite(seen, sent)
         return Received(broadcast, sent, round_, hostile, finite)
 
     def settle(self, received: Received, finite: bool) -> Settled:
-        """Filter, aggregate and step; wait for the device only where a rule does."""
+        """Filter, aggregate and step; wait for the device only if a rule does."""
         broadcast, sent, round_, hostile, _ = received
         seen = cut_broadcast(broadcast, self.tail)
         verdicts, memories = Verdicts(), self.memories
@@ -220,9 +227,10 @@ class Serving:
     def attacked(
         self, broadcast: Broadcast, messages: Messages, hostile: Tensor, round_: int
     ) -> Messages:
-        """Replace what malicious clients send.
+        """Replace the updates of malicious clients by those of the attack.
 
-        The adversary may try out the defence, with all that the server remembers.
+        The attack may call `defence`, which applies the filters and the aggregator with
+        their memories to trial messages.
         """
         strength = self.rules.strength
         if self.rules.attack is None or strength == 0:
@@ -239,7 +247,7 @@ class Serving:
     def _rehearsed(
         self, broadcast: Broadcast, messages: Messages, round_: int
     ) -> Tensor:
-        """Return the aggregator's step on these messages; 0 where w would stay."""
+        """Return the aggregator's step on trial messages; 0 if w would stay."""
         before, nothing = dict(self.memories), torch.zeros_like(broadcast.w)
         try:
             messages, _ = self._filtered(broadcast, messages, round_, Verdicts())
@@ -253,7 +261,7 @@ class Serving:
             self.memories = before
 
     def _apply(self, name: str, broadcast: Broadcast, round_: int, **more: Any) -> Any:
-        """Apply a rule with its memory and its own random key."""
+        """Apply a rule with its memory and its random key."""
         rule = self._named[name]
         if "key" in rule.asks:
             where = broadcast.w.device
@@ -279,7 +287,7 @@ class Serving:
         verdicts: Verdicts,
         skip: int = 0,
     ) -> tuple[Messages, dict[str, list[int]]]:
-        """Apply all filters but the first few; return whom each of them dropped."""
+        """Apply all filters after the first `skip`; return whom each one dropped."""
         dropped: dict[str, list[int]] = {}
         for i, rule in [*enumerate(self.rules.filters)][skip:]:
             before, within = messages.client, verdicts.within
@@ -318,7 +326,7 @@ class Serving:
 def served(every: Sequence[tuple[Serving, Received]]) -> list[Served]:
     """End the rounds of several servers, which wait for the device together.
 
-    Twice: for whether rows are finite, and for how the rounds ended.
+    They wait twice: first for whether all messages are finite, then for the results.
     """
     known = _read([received.finite for _, received in every])
     pairs = zip(every, known, strict=True)
@@ -329,7 +337,7 @@ def served(every: Sequence[tuple[Serving, Received]]) -> list[Served]:
 
 
 def _read(every: Sequence[Tensor]) -> list[list[Any]]:
-    """Return the numbers of several short tensors, read at once."""
+    """Return the numbers of several short tensors, with a single transfer."""
     ends = [0, *accumulate(map(len, every))]
     values = torch.cat([*every]).tolist() if every else []
     return [values[a:b] for a, b in pairwise(ends)]

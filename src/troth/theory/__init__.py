@@ -1,14 +1,14 @@
-"""Closed forms: what is known of a federation without training one.
+"""Closed-form results about federations, which need no training.
 
-Federated point estimation and linear regression, where the best λ of Ditto, its error
-and its fairness can be written down. Names are the paper's: K clients, n training
-examples each, noise σ, spread of clients τ, K_a adversaries of spread τ_a, d parameters
-and designs with X_kᵀX_k = βI. `docs/explanation/derivations/theory.md` derives
-every line.
+For federated point estimation and linear regression, the best λ of Ditto, its error and
+its fairness have closed forms. Names are the paper's: K clients, n training examples
+per client, noise σ, spread of clients τ, K_a adversaries of spread τ_a, d parameters,
+and designs with X_kᵀX_k = βI. `docs/explanation/derivations/theory.md` derives every
+line.
 
-Of the coupled federation of the attack-equivalence paper: what no algorithm can promise
-(`resilience_limit`), what a run shows beside it (`resilience`), and how fast a client
-gets the model that it prefers (`pac_curve`).
+For the coupled federation of the attack-equivalence paper, there are the limit of what
+any algorithm can guarantee (`resilience_limit`), the values of that bound in one run
+(`resilience`), and how fast a client learns its preferred model (`pac_curve`).
 """
 
 from troth.theory.ditto import (

@@ -1,4 +1,4 @@
-"""Ditto: its best λ, the errors of its models and their spread; the Bayes estimator.
+"""Closed forms for Ditto: best λ, error and variance; and the Bayes estimator.
 
 References: li2021ditto.
 """
@@ -13,21 +13,22 @@ from troth.types import Refusal
 
 
 class Setting(NamedTuple):
-    """The numbers of a federation, as all closed forms use them."""
+    """The quantities of a federation that all closed forms use."""
 
-    K: int  # clients
-    s2: float  # σ²/β, variance of a local estimate about its w_k, a coordinate
-    tau2: float  # τ², of w_k about θ
+    K: int  # number of clients
+    s2: float  # σ²/β, variance per coordinate of a local estimate around its w_k
+    tau2: float  # τ², variance per coordinate of w_k around θ
     excess: float  # τ_a² − τ²
-    K_a: int  # adversaries
-    curvature: float  # β/n, of a client's loss ½‖Xw − y‖²/n
-    d: int  # coordinates
+    K_a: int  # number of adversaries
+    curvature: float  # β/n, the curvature of a client's loss ½‖Xw − y‖²/n
+    d: int  # number of coordinates
 
     @property
     def others(self) -> float:
-        """Variance of the mean of the other clients' estimates about a benign w_k.
+        """Variance of the mean of the other clients' estimates around a benign w_k.
 
-        τ² + Σ_w of Eq. (59), a coordinate: [Kτ² + s² + K_a(τ_a² − τ²)/(K−1)] / (K−1).
+        Per coordinate it is τ² + Σ_w of Eq. (59):
+        [Kτ² + s² + K_a(τ_a² − τ²)/(K−1)] / (K−1).
         """
         rest = self.K - 1
         more = self.K_a * self.excess / rest
@@ -45,7 +46,7 @@ def setting(
     d: int = 1,
     beta: float | None = None,
 ) -> Setting:
-    """Check the numbers of a federation; β not given is n (point estimation)."""
+    """Check the numbers of a federation. If β is None, use n (point estimation)."""
     beta = float(n) if beta is None else beta
     size = "finite and at least 0"
     for name, value, fits, must in (
@@ -67,31 +68,32 @@ def setting(
 def pull(at: Setting, lam: float | np.ndarray) -> np.ndarray:
     """Return the share a of the shared model in Ditto's solution (Eq. 31): λ/(β/n + λ).
 
-    v_k = (1 − a) ŵ_k + a w*, with w* the mean of all K local estimates. 0 is local
-    training (λ = 0), 1 the shared model (λ = ∞).
+    v_k = (1 − a) ŵ_k + a w*, where w* is the mean of all K local estimates. a = 0 is
+    local training (λ = 0), and a = 1 is the shared model (λ = ∞).
     """
     lam = np.asarray(lam, dtype=float)
     if not (lam >= 0).all():
         raise Refusal(
             f"lam = {lam} must be at least 0; 0 is local, inf the shared model"
         )
-    with np.errstate(divide="ignore", over="ignore"):  # λ = 0, or next to it
+    with np.errstate(divide="ignore", over="ignore"):  # λ is 0 or tiny
         return np.asarray(1 / (1 + at.curvature / lam))
 
 
 def best_lam_regression(n: int, sigma: float, tau: float) -> float:
     """Return λ* = σ²/(nτ²), for regression without adversaries (Theorem 1, Eq. 26).
 
-    For X_kᵀX_k = βI with any β, and any number of clients. Ditto with it is the Bayes
-    estimator (Remark 1).
+    It holds for X_kᵀX_k = βI with any β, and for any number of clients. Ditto with λ*
+    is the Bayes estimator (Remark 1).
 
     Args:
-        n: training examples a client; many make λ* small.
-        sigma: σ, noise of y; 0 gives λ* = 0, for local estimates are exact.
-        tau: τ, spread of the clients' w_k; 0 gives ∞, the shared model.
+        n: training examples per client; many examples make λ* small.
+        sigma: σ, standard deviation of the noise of y; 0 gives λ* = 0, because local
+            estimates are exact.
+        tau: τ, standard deviation of the clients' w_k; 0 gives ∞, the shared model.
 
-    Departs: the loss is ½‖Xw − y‖²/n, which Eqs. (23) and (31), Eq. (70) and
-    `losses/squared` have; with Eq. (21) as printed, without the ½, λ* is twice this.
+    Departs: the loss is ½‖Xw − y‖²/n, as in Eqs. (23), (31) and (70) and in
+    `losses/squared`. With Eq. (21) as printed, without the ½, λ* is twice this.
     """
     return best_lam_regression_attacked(2, n, sigma, tau, 0, 0.0)
 
@@ -101,24 +103,26 @@ def best_lam_regression_attacked(
 ) -> float:
     """Return the best λ for regression with adversaries (Theorem 3, Eq. 63).
 
-    λ_a* = (σ²/n) · K / (Kτ² + K_a(τ_a² − τ²)/(K − 1)): smaller the more adversaries
-    there are and the further they stray.
+    λ_a* = (σ²/n) · K / (Kτ² + K_a(τ_a² − τ²)/(K − 1)). It becomes smaller with more
+    adversaries and with a larger spread τ_a of the adversaries.
 
     Args:
-        K: clients, adversaries included.
-        n: training examples a client.
-        sigma: σ, noise of y, of all clients.
-        tau: τ, spread of benign w_k about θ; 0 gives a finite λ if there are
-            adversaries.
-        K_a: adversaries; 0 is Theorem 1.
-        tau_a: τ_a, spread of their w_k (Definition 3); ∞ would give 0.
+        K: number of clients, with adversaries.
+        n: training examples per client.
+        sigma: σ, standard deviation of the noise of y, the same for all clients.
+        tau: τ, standard deviation of benign w_k around θ; 0 gives a finite λ if there
+            are adversaries.
+        K_a: number of adversaries; 0 is Theorem 1.
+        tau_a: τ_a, standard deviation of the adversaries' w_k (Definition 3); λ tends
+            to 0 as τ_a grows.
 
-    Guarantee: the least E‖w_k − v_k(λ)‖² of a benign client k over all λ ≥ 0, for
-    X_iᵀX_i = βI. It is the best use of ŵ_k and of the plain mean of the others, not of
-    all that was observed: if the adversaries were known they would count less.
+    Guarantee: λ_a* has the least E‖w_k − v_k(λ)‖² of a benign client k over all λ ≥ 0,
+    for X_iᵀX_i = βI. This is the best combination of ŵ_k and the plain mean of the
+    other estimates. It is not the best use of all data: if the adversaries were known,
+    their estimates would get less weight.
 
-    Departs: the ½ of the loss, as in `best_lam_regression`. Definition 3 asks for
-    τ_a > τ; the formula holds for any τ_a ≥ 0, and that is allowed here, since the
+    Departs: the ½ of the loss, as in `best_lam_regression`. Definition 3 requires
+    τ_a > τ. The formula holds for any τ_a ≥ 0, which is allowed here because the
     authors' own Fig. 2 has τ_a < τ.
     """
     at = setting(K, n, sigma, tau, K_a, tau_a)
@@ -129,10 +133,13 @@ def best_lam_regression_attacked(
 
 
 best_lam_points = best_lam_regression
-"""Point estimation without adversaries, X_k = 1 (β = n, d = 1): Theorem 5, Eq. 82."""
+"""The best λ for point estimation without adversaries (Theorem 5, Eq. 82).
+
+Point estimation is regression with X_k = 1, so that β = n and d = 1.
+"""
 
 best_lam_points_attacked = best_lam_regression_attacked
-"""Point estimation with adversaries: Theorem 7, Eq. 87."""
+"""The best λ for point estimation with adversaries (Theorem 7, Eq. 87)."""
 
 
 def error(
@@ -149,19 +156,20 @@ def error(
 ) -> np.ndarray:
     """Return E‖w_k − v_k(λ)‖² of a benign client (behind Lemmas 8 and 12).
 
-    It is d · [(1 − c)² s² + c² T], where c = λ/(β/n + λ) · (K−1)/K weights the mean of
-    the other clients, s² = σ²/β and T = τ² + Σ_w (Eq. 59).
+    The error is d · [(1 − c)² s² + c² T]. Here c = λ/(β/n + λ) · (K−1)/K is the weight
+    of the mean of the other clients, s² = σ²/β and T = τ² + Σ_w (Eq. 59).
 
     Args:
-        lam: λ, a number or many; 0 is local training (d·s²), inf the shared model.
-        K: clients, adversaries included.
-        n: training examples a client.
-        sigma: σ, noise of y.
-        tau: τ, spread of benign w_k.
-        K_a: adversaries.
-        tau_a: τ_a, spread of theirs.
-        d: parameters.
-        beta: β of X_kᵀX_k = βI; not given: n, which is point estimation for d = 1.
+        lam: λ, one number or an array; 0 is local training (error d·s²), inf is the
+            shared model.
+        K: number of clients, with adversaries.
+        n: training examples per client.
+        sigma: σ, standard deviation of the noise of y.
+        tau: τ, standard deviation of benign w_k.
+        K_a: number of adversaries.
+        tau_a: τ_a, standard deviation of the adversaries' w_k.
+        d: number of parameters.
+        beta: β of X_kᵀX_k = βI; None: n, which is point estimation for d = 1.
     """
     at = setting(K, n, sigma, tau, K_a, tau_a, d=d, beta=beta)
     c = pull(at, lam) * (K - 1) / K
@@ -181,8 +189,8 @@ def least_error(
 ) -> float:
     """Return the error at the best λ: d·σ_{w,a}² (Lemma 8; Lemma 12 for d = 1).
 
-    1/σ_{w,a}² = 1/s² + 1/T, Eq. (60); for points Eqs. (79) and (84). Arguments as of
-    `error`.
+    1/σ_{w,a}² = 1/s² + 1/T by Eq. (60), and for point estimation by Eqs. (79) and (84).
+    The arguments are those of `error`.
     """
     at = setting(K, n, sigma, tau, K_a, tau_a, d=d, beta=beta)
     if at.s2 + at.others == 0:
@@ -204,8 +212,9 @@ def variance_pooled(
 ) -> np.ndarray:
     """Return the variance of a benign client's ‖w_k − v_k(λ)‖² over all federations.
 
-    2d·v² with v = `error`/d, since the error is Gaussian: least where the mean error
-    is, at λ_a*, where it is the 2dσ_{w,a}⁴ of Lemmas 8 and 12. Arguments as of `error`.
+    The variance is 2d·v² with v = `error`/d, because w_k − v_k(λ) is Gaussian. Like the
+    mean error, it is smallest at λ_a*, where it is 2dσ_{w,a}⁴ (Lemmas 8 and 12). The
+    arguments are those of `error`.
     """
     v = error(lam, K, n, sigma, tau, K_a, tau_a, d=d, beta=beta) / d
     return np.asarray(2 * d * v**2)
@@ -225,19 +234,20 @@ def variance_within(
 ) -> np.ndarray:
     """Return E var_{K_b}{‖w_k − v_k(λ)‖²}, over the benign clients of one federation.
 
-    The variance of Definition 2 and Eqs. (33), (64), with divisor K_b:
-    (1 − 1/K_b) · 2d · (v² − ρ²), where ρ is the covariance of two benign clients'
-    errors, which have w* in common. Arguments as of `error`.
+    This is the expected variance of Definition 2 and Eqs. (33) and (64), with divisor
+    K_b, the number of benign clients. It is (1 − 1/K_b) · 2d · (v² − ρ²). Here
+    v = `error`/d, and ρ is the covariance of the errors of two benign clients, which
+    have w* in common. The arguments are those of `error`.
 
-    Departs: Eqs. (49) and (57) take the clients' errors for independent (ρ = 0, and K_b
-    for large), which gives Lemma 8's 2dσ_w⁴; that is the pooled variance.
+    Departs: Eqs. (49) and (57) assume independent errors (ρ = 0) and a large K_b. This
+    gives 2dσ_w⁴ of Lemma 8, which is the pooled variance.
     """
     at = setting(K, n, sigma, tau, K_a, tau_a, d=d, beta=beta)
     return np.asarray((1 - 1 / (K - K_a)) * 2 * d * _product(at)(pull(at, lam)))
 
 
 def _product(at: Setting) -> Polynomial:
-    """(v − ρ)(v + ρ), a polynomial in a, the share of the shared model."""
+    """Return (v − ρ)(v + ρ) as a polynomial in a, the share of the shared model."""
     h = Polynomial([0.0, -2 * at.s2, at.s2 + at.tau2])
     apart = h + at.s2
     more = Polynomial([0.0, 0.0, 2 * at.K_a * at.excess / at.K**2])
@@ -255,15 +265,16 @@ def fairest_lam(
     d: int = 1,
     beta: float | None = None,
 ) -> float:
-    """Return the λ that minimizes `variance_within`; arguments as of `error`.
+    """Return the λ that minimizes `variance_within`, with the arguments of `error`.
 
-    Without adversaries it is the λ* of the mean error (Theorems 2 and 6, true for all
-    K ≥ 2).
+    Without adversaries it is λ*, which also minimizes the mean error (Theorems 2 and 6,
+    which hold for all K ≥ 2).
 
-    Departs: with adversaries Theorems 4 and 8 claim λ_a*. That is where the pooled
-    variance is least. Within a federation the minimum lies strictly between λ_a* and
-    the λ* of the same federation without adversaries: what the adversaries do to w*
-    they do to all benign clients alike, which makes errors larger but not more unlike.
+    Departs: with adversaries, Theorems 4 and 8 claim that it is λ_a*, but λ_a*
+    minimizes the pooled variance. The minimum within a federation lies strictly between
+    λ_a* and the λ* of the same federation without adversaries. The reason is that
+    adversaries change w* for all benign clients alike. This makes their errors larger
+    but not more different from each other.
     """
     at = setting(K, n, sigma, tau, K_a, tau_a, d=d, beta=beta)
     if K - K_a < 2:
@@ -278,7 +289,7 @@ def fairest_lam(
 
 
 class Posterior(NamedTuple):
-    """w_k given all data, for every client."""
+    """The posterior distribution of w_k given all data, for every client."""
 
     mean: np.ndarray  # [K, d] the Bayes estimator
     covariance: np.ndarray  # [K, d, d] Σ_{w_k}
@@ -290,20 +301,20 @@ def bayes_estimator(
     sigma: float,
     tau: float | np.ndarray,
 ) -> Posterior:
-    """Estimate w_k from all clients' data (Lemmas 5 and 6, Eqs. 14–20), any designs.
+    """Estimate w_k from all clients' data, for any designs (Lemmas 5 and 6).
 
-    θ from the others by Eqs. (15)–(17), then w_k from its own least squares ŵ_k and
-    from that, Eqs. (18)–(20).
+    First estimate θ from the other clients by Eqs. (15)–(17). Then combine it with the
+    client's own least squares estimate ŵ_k by Eqs. (18)–(20).
 
     Args:
-        estimates: [K, d] the clients' least squares ŵ_k, Eq. (14).
-        grams: [K, d, d] their X_kᵀX_k, positive definite.
-        sigma: σ > 0, noise of y.
-        tau: τ, spread of the w_k; 0 makes all w_k the same. Or [K], each client's own:
-            known adversaries have τ_a (their w_k is then estimated too).
+        estimates: [K, d] the clients' least squares estimates ŵ_k, Eq. (14).
+        grams: [K, d, d] the clients' X_kᵀX_k, positive definite.
+        sigma: σ > 0, standard deviation of the noise of y.
+        tau: τ, standard deviation of the w_k, one number or one per client [K]; 0 makes
+            all w_k the same. Known adversaries have τ_a; their w_k is estimated too.
 
-    Departs: takes one τ per client. Lemma 4, on which Eq. (15) rests, is read as the
-    law of w given y, not of ŵ, and its z as n-dimensional.
+    Departs: accepts one τ per client. Lemma 4, from which Eq. (15) follows, is read as
+    the distribution of w given y (not ŵ), and its z as n-dimensional.
     """
     estimates, grams = np.asarray(estimates, float), np.asarray(grams, float)
     K, d = estimates.shape

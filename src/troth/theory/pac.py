@@ -1,4 +1,4 @@
-r"""How fast a user of the coupled federation gets the model that it prefers.
+r"""Simulate how fast a user of the coupled federation learns its preferred model.
 
 References: farhadkhani2022equivalence.
 """
@@ -17,7 +17,7 @@ Kind = Literal["linear", "logistic"]
 Distance = Literal["l2sq", "l2", "smooth_l2"]
 
 _STEPS = 200
-_SHARPER = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # smooth_l2 on its way to l2
+_SHARPER = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # δ, to approach l2
 
 
 class User(NamedTuple):
@@ -28,10 +28,10 @@ class User(NamedTuple):
 
 
 class Minimum(NamedTuple):
-    """The models with the least loss of the whole federation."""
+    """The models that minimize the loss of the whole federation."""
 
-    rho: np.ndarray  # [d]
-    theta: np.ndarray  # [n, d]
+    rho: np.ndarray  # [d] the global model
+    theta: np.ndarray  # [n, d] the users' models
 
 
 _Slopes = tuple[float, np.ndarray, np.ndarray]
@@ -42,10 +42,13 @@ class _Problem(NamedTuple):
     users: Sequence[User]
     lam: float
     nu: float
-    delta: float  # of the rounded distance; 0: half the squared distance
+    delta: float  # δ of smooth_l2; 0: half the squared distance
 
     def slopes(self, z: np.ndarray, way: np.ndarray) -> _Slopes:
-        """Return loss, gradient and Hessian [(n + 1)d, (n + 1)d] at z = (ρ, θ_1, …)."""
+        """Return loss, gradient and Hessian [(n + 1)d, (n + 1)d] at z = (ρ, θ_1, …).
+
+        `way` holds the direction w of every pull (see `_newton`).
+        """
         n, d = len(self.users), z.shape[1]
         g, h = np.zeros_like(z), np.zeros((n + 1, d, n + 1, d))
         loss = 0.0
@@ -61,7 +64,10 @@ class _Problem(NamedTuple):
         return loss, g, h.reshape((n + 1) * d, (n + 1) * d)
 
     def ways(self, z: np.ndarray, step: np.ndarray, way: np.ndarray) -> np.ndarray:
-        """Return w after a step, where s·w = u and s = √(δ² + u²), to first order."""
+        """Return the directions w after a step, to first order.
+
+        They solve s·w = u with u = θ_n − ρ and s = √(δ² + ‖u‖²).
+        """
         away, moved = z[1:] - z[0], step[1:] - step[0]
         far = np.sqrt(self.delta**2 + (away**2).sum(axis=1, keepdims=True))
         along = (away * moved).sum(axis=1, keepdims=True) / far
@@ -70,7 +76,11 @@ class _Problem(NamedTuple):
 
 
 def _fit(kind: Kind, user: User, theta: np.ndarray) -> _Slopes:
-    """Compute ½Σ(θᵀq − a)² of Theorem 2, or −Σ ln σ(a·θᵀq) of Theorem 3."""
+    """Return loss, gradient and Hessian of a user's data.
+
+    The loss is ½Σ(θᵀq − a)² (linear, Theorem 2) or −Σ ln σ(a·θᵀq) (logistic,
+    Theorem 3).
+    """
     q, a = user
     if kind == "linear":
         left = q @ theta - a
@@ -102,11 +112,12 @@ def minimum(
 ) -> Minimum:
     """Minimize Σ_n [ν‖θ_n‖² + Σ ℓ(θ_n, x)] + λΣ_n R(ρ, θ_n) (Eqs. 1 and 5).
 
-    R is that of `regularizers/`. `l2` has no slope at θ_n = ρ: it is taken for
-    `smooth_l2` with δ going to 1e-7, which moves the minimum by about as much.
+    R is a distance of `regularizers/`. `l2` has no gradient at θ_n = ρ. So it is
+    replaced by `smooth_l2` with δ decreasing to 1e-7, which moves the minimum by about
+    1e-7.
 
     Raises:
-        Refusal: there is not one minimum.
+        Refusal: there is no unique minimum, or it was not found.
     """
     z = np.zeros((len(users) + 1, users[0].queries.shape[1]))
     way = np.zeros_like(z[1:])
@@ -118,9 +129,9 @@ def minimum(
 def _newton(
     problem: _Problem, z: np.ndarray, way: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Minimize by Newton's steps, halved until the loss falls as much as it should."""
-    # The direction w of every pull is an unknown of its own (Chan, Golub and Mulet,
-    # 1999): for small δ, Newton's method on models alone jumps over θ_n = ρ.
+    """Minimize by Newton's method; halve a step until the loss decreases enough."""
+    # The direction w of every pull is a separate unknown (Chan, Golub and Mulet, 1999).
+    # For small δ, Newton's method on the models alone jumps over θ_n = ρ.
     loss, g, h = problem.slopes(z, way)
     for _ in range(_STEPS):
         step = _solve(h, g)
@@ -133,7 +144,7 @@ def _newton(
         ):
             length /= 2
             if length < 1e-12:
-                return z, way  # as exact as the numbers are
+                return z, way  # rounding allows no better
         z, way = z + length * step, new
         loss, g, h = after
     raise Refusal(f"no minimum was found in {_STEPS} steps; rescale the queries")
@@ -149,27 +160,27 @@ def _solve(h: np.ndarray, g: np.ndarray) -> np.ndarray:
         ) from None
 
 
-_DRAWS = 200_000  # queries that stand for their distribution
+_DRAWS = 200_000  # queries by which an expectation is estimated
 
 
 class Users(NamedTuple):
-    """The federation of a curve: its users and their coupling."""
+    """The federation of a curve: its users and how they are coupled."""
 
-    honest: int = 1  # users who give more and more examples
-    others: int = 4  # users whose data stay, and who prefer the opposite
-    fixed: int = 100  # examples of each of these
+    honest: int = 1  # users with a growing number of examples
+    others: int = 4  # users with fixed data, who prefer the opposite model
+    fixed: int = 100  # examples of each of the other users
     d: int = 3  # parameters
     length: float = 2.0  # ‖θ†‖ of every user
     noise: float = 1.0  # σ of the answers of linear regression
-    lam: float = 10.0  # λ
-    nu: float = 0.1  # ν
-    delta: float = 1.0  # of smooth_l2
+    lam: float = 10.0  # λ, strength of the coupling
+    nu: float = 0.1  # ν, strength of the ℓ2 penalty
+    delta: float = 1.0  # δ of smooth_l2
 
 
 class Curve(NamedTuple):
-    """Distances of the learned models from the preferred ones."""
+    """Distances between the learned and the preferred models of honest users."""
 
-    examples: np.ndarray  # [k] of each honest user
+    examples: np.ndarray  # [k] number of examples of each honest user
     distance: np.ndarray  # [k, trials] max_h ‖θ*_h − θ†_h‖
 
 
@@ -182,27 +193,34 @@ def pac_curve(
     trials: int = 20,
     seed: int = 0,
 ) -> Curve:
-    """Trace local PAC* learning (Definition 1): max_h ‖θ*_h − θ†_h‖ over examples.
+    """Simulate local PAC* learning (Definition 1): max_h ‖θ*_h − θ†_h‖ by examples.
 
     Theorems 2 (linear) and 3 (logistic): whatever the other users' data, the distance
-    goes to 0 in probability as honest users give more examples. Queries are uniform in
-    [−1, 1]^d; answers are qᵀθ† + N(0, σ²), or 1 with probability σ(qᵀθ†) and else −1.
-    The whole problem of Eqs. 1 and 5 is solved for every point, with the other users'
-    data drawn once. They prefer what is opposite to the mean of the honest ones.
+    between learned models θ* and preferred models θ† goes to 0 in probability as honest
+    users have more examples. Queries q are uniform in [−1, 1]^d. Answers are
+    qᵀθ† + N(0, σ²) (linear), or 1 with probability σ(qᵀθ†) and otherwise −1 (logistic).
+    The whole problem of Eqs. 1 and 5 is solved for every point. The other users' data
+    are drawn once. Their preferred model is opposite to the mean of the honest ones.
 
-    The others and ν pull with a bounded force (`l2`, `smooth_l2`: at most λ) or one
-    that stays bounded (`l2sq`) against a fit that curves like the number of examples I:
-    a bias of about 1/I. Answers that are drawn leave an error of about 1/√I, which is
-    what remains (`pac_constant`). The proof (Definition 3) has I^{α − 1} with α < 1.
+    The coupling to the other users (with `l2` and `smooth_l2` at most λ) and ν pull
+    with a force that stays bounded as the number of examples I grows. The curvature of
+    the fit grows like I. So the bias is about 1/I. The randomness of the answers leaves
+    an error of about 1/√I, which dominates (`pac_constant`). The proof (Definition 3)
+    has I^{α − 1} with α < 1.
 
     Args:
-        kind: which regression.
-        distance: R, as in `regularizers/`: `l2sq` is ½‖ρ − θ‖², so that the paper's λ
+        kind: linear or logistic regression.
+        distance: R, as in `regularizers/`. `l2sq` is ½‖ρ − θ‖², so that the paper's λ
             is `lam`/2.
-        examples: of each honest user, a point each; 0 leaves it to the others.
-        users: how many, what they prefer and how they are coupled.
-        trials: draws of the honest users' data; each has its points from one draw.
-        seed: of all draws.
+        examples: numbers of examples of each honest user, one point of the curve each.
+            With 0, only the coupling decides the user's model.
+        users: the federation.
+        trials: number of draws of the honest users' data. A smaller number of examples
+            uses the first examples of the same draw.
+        seed: seed of all draws.
+
+    Returns:
+        The distance for every number of examples and every trial.
     """
     _check(kind, distance, examples, users, trials)
     at, most = users, max(examples)
@@ -227,13 +245,14 @@ def pac_curve(
 def pac_constant(kind: Kind, theta: np.ndarray, noise: float = 1.0) -> float:
     """Return c of √E‖θ* − θ†‖² ≈ c/√I, for one honest user with many examples I.
 
-    Not in the paper: the central limit theorem. c² is the trace of the inverse of what
-    an example tells: E[qqᵀ]/σ² = 1/(3σ²) of linear regression, E[σ'(qᵀθ†)qqᵀ] of
-    logistic regression (by 200,000 draws), with the queries of `pac_curve`.
+    This is the central limit theorem and not in the paper. c² is the trace of the
+    inverse Fisher information of one example, with the queries of `pac_curve`. The
+    information is E[qqᵀ]/σ² = 1/(3σ²) times the identity for linear regression, and
+    E[σ'(qᵀθ†)qqᵀ] (estimated by 200,000 draws) for logistic regression.
 
     Args:
-        kind: which regression.
-        theta: θ† [d].
+        kind: linear or logistic regression.
+        theta: preferred model θ† [d].
         noise: σ of the answers of linear regression; 0 gives 0.
     """
     theta = np.asarray(theta, np.float64)
@@ -248,7 +267,7 @@ def pac_constant(kind: Kind, theta: np.ndarray, noise: float = 1.0) -> float:
 def _data(
     kind: Kind, theta: np.ndarray, m: int, at: Users, random: np.random.Generator
 ) -> User:
-    """Draw a data set of m examples."""
+    """Draw m examples of a user who prefers the model `theta`."""
     q = random.uniform(-1, 1, (m, at.d))
     if kind == "linear":
         return User(q, q @ theta + at.noise * random.normal(size=m))

@@ -1,4 +1,4 @@
-r"""How far malicious participants can bend any algorithm, and how far a run was bent.
+r"""The limit of resilience to malicious participants, for any algorithm and in a run.
 
 References: farhadkhani2022equivalence.
 """
@@ -13,29 +13,31 @@ from troth.types import Refusal
 
 
 class Resilience(NamedTuple):
-    """The two sides of Eq. (4), as one run had them."""
+    """The values of both sides of Eq. (4) in one run."""
 
     heterogeneity: float  # max ‖θ†_h − θ†_h'‖ over pairs of honest participants
     distance: float  # ‖ρ − mean of θ†_h‖
-    shown: float  # the smallest C for which Eq. (4) holds here, with ε = 0
-    limit: float  # `resilience_limit`: no algorithm can promise less
+    shown: float  # the smallest C for which Eq. (4) holds in this run, with ε = 0
+    limit: float  # `resilience_limit`: no algorithm can guarantee a smaller C
 
 
 def resilience_limit(F: int, N: int) -> float:
     """Return the smallest C that is not ruled out for (F, N, C)-Byzantine learning.
 
-    No algorithm that outputs a global model ρ, whatever it does against poisoned data,
-    has ‖ρ − mean of θ†_h‖² ≤ C² max ‖θ†_h − θ†_h'‖² + ε (Eq. 4) for all federations of
-    N with F malicious ones if F ≥ N/2 (Corollary 1) or C < F/(N − F) (Corollary 2).
+    Let θ†_h be the model that honest participant h prefers, and ρ the global model of
+    any algorithm, with any defense against poisoned data. (F, N, C)-Byzantine learning
+    means ‖ρ − mean of θ†_h‖² ≤ C² max ‖θ†_h − θ†_h'‖² + ε (Eq. 4) in all federations of
+    N participants with F malicious ones. No algorithm has this property if F ≥ N/2
+    (Corollary 1) or if C < F/(N − F) (Corollary 2).
 
-    Guarantee: a lower bound. That some algorithm attains it is not said.
+    Guarantee: a lower bound. The paper does not state that some algorithm attains it.
 
     Args:
-        F: malicious participants; 0 gives 0.
-        N: participants, malicious ones included.
+        F: number of malicious participants; 0 gives 0.
+        N: number of participants, with the malicious ones.
 
     Returns:
-        F/(N − F), which is below 1; ∞ where no C will do.
+        F/(N − F), which is below 1, or ∞ if F ≥ N/2, where every C is ruled out.
     """
     if F % 1 != 0 or N % 1 != 0 or not 0 <= F <= N or N < 1:
         raise Refusal(
@@ -48,20 +50,20 @@ def resilience_limit(F: int, N: int) -> float:
 def resilience(preferred: np.ndarray, rho: np.ndarray, F: int) -> Resilience:
     """Compare a run's measured distance with the bound of Eq. (4).
 
-    One run is one attack on one federation: `shown` is a lower bound of what its
-    algorithm could promise, and may well lie below `limit`, which is about the worst
-    federation. Above `limit` a better algorithm is not ruled out for this one.
+    One run is one attack on one federation. So `shown` is a lower bound of the C that
+    the run's algorithm can guarantee. `shown` may be below `limit`, because `limit` is
+    about the worst federation. If `shown` is above `limit`, the theory does not rule
+    out that another algorithm does better on this federation.
 
     Args:
-        preferred: θ†_h [H, d], one row per honest participant: what each would
-            have learned from its own data without end.
-        rho: ρ [d], the global model of the run; where it is not finite, it was driven
-            infinitely far.
-        F: malicious participants; N is H + F.
+        preferred: θ†_h [H, d], one row per honest participant: the model that it would
+            learn from an unlimited number of its own examples.
+        rho: ρ [d], the global model of the run. If it is not finite, the distance is ∞.
+        F: number of malicious participants; N is H + F.
 
     Returns:
-        All four numbers. With honest participants who all prefer the same, C multiplies
-        0: `shown` is 0 if ρ is there too, else ∞.
+        All four numbers. If all honest participants prefer the same model, C multiplies
+        0 in Eq. (4). Then `shown` is 0 if ρ is that model, and otherwise ∞.
     """
     theta, at = np.asarray(preferred, np.float64), np.asarray(rho, np.float64)
     if theta.ndim != 2 or len(theta) == 0 or at.shape != theta.shape[1:]:

@@ -94,12 +94,12 @@ def test_what_people_read(troth, tmp_path):
     result = troth("advise", trained(tmp_path, points(clients=20)))
     assert result.exit_code == 0 and result.stdout == ""
     first, second, third, fourth = result.stderr.splitlines()
-    assert first.startswith("From 20 of 20 clients (benign ones), with 40 training")
+    assert first.startswith("Estimated from 20 benign clients of 20 clients, with 40 ")
     assert "σ² = 0.6" in second and "τ² = " in second and third.startswith("  λ = ")
     assert fourth.startswith("Adversaries: if 4 of 20 clients were malicious and dev")
     factor = theory.best_lam_points_attacked(20, 40, 1.0, 1.0, 4, 10.0)
     factor /= theory.best_lam_points(40, 1.0, 1.0)
-    assert f"λ should be {factor:.2g} times this (Theorem 3)" in fourth
+    assert f"λ should be {factor:.2g} times the λ above (Theorem 3)" in fourth
 
 
 @pytest.mark.slow("a statistical law over seeds")

@@ -207,7 +207,7 @@ def test_refusals(refused, runs, run, tmp_path):
         (none, ("--models", "personal"), "no personal models.*--models shared, or tr"),
         (bare, (), "holds no personal models.*output.personal = true"),
         (run, (), "not finished.*troth resume"),
-        (tuned, ("--device", "cuda:77"), "device 'cuda:77' is not here"),
+        (tuned, ("--device", "cuda:77"), "device 'cuda:77' is not available"),
     ):
         assert re.search(words, refused("certify", path, *FEW, *given))
         assert not (path / "certificates.csv").exists()

@@ -62,10 +62,10 @@ def test_what_is_said_of_one_that_is_not_here(troth, tmp_path):
     for words in (
         "mnist: MNIST: 60,000 + 10,000",
         mnist.SOURCE.page,
-        "licence    CC BY-SA 3.0",
+        "license    CC BY-SA 3.0",
         "here       no",
         "train-images-idx3-ubyte.gz",
-        f"looked in  {tmp_path / 'd' / 'mnist'}\n           {tmp_path / 'd'}\n",
+        f"searched   {tmp_path / 'd' / 'mnist'}\n           {tmp_path / 'd'}\n",
         "/usr/share/dataset-mnist",
         "get it     troth data mnist --get (11.6 MB)",
         "@article{lecun1998gradient,",

@@ -329,7 +329,7 @@ def test_refused_files_and_numbers(refused, run, mine, place, tmp_path):
         ("rounds = -1 must be at least 0", *ask, "--rounds", -1),
         ("test = 1.0 must be a share", *ask, "--test", 1),
         ("test = nan must be a share", *ask, "--test", "nan"),
-        ("device 'tpu' is not here", *ask, "--device", "tpu"),
+        ("device 'tpu' is not available", *ask, "--device", "tpu"),
         ("is not the folder of a run", place, "--data", mine),
         ("Missing option '--data'", run),
         ("is not finished", tmp_path / "half", "--data", mine),

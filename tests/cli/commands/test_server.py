@@ -31,7 +31,7 @@ def test_refusals(deployment, tmp_path, refused):
         taken.listen()
         port = taken.getsockname()[1]
         flags = ["--host", "127.0.0.1", "--port", port, "--insecure"]
-        assert f"port {port} of 127.0.0.1 cannot be had" in refused(*words, *flags)
+        assert f"port {port} of 127.0.0.1 cannot be used" in refused(*words, *flags)
     assert not (tmp_path / "out").exists()
     (tmp_path / "summary.json").write_text("{}")
     said = refused("server", deployment, "--out", tmp_path, "--insecure")

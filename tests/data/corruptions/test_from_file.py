@@ -111,7 +111,7 @@ def test_scales(path):
     x, y = torch.full((2, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([0, 1])
     wild = np.array([-50.0, 50.0, 0.5, 1.0], np.float32).reshape(1, 1, 2, 2)
     np.savez(path, x=wild, y=np.array([1]))
-    with pytest.raises(Refusal, match="x is float32, and .* are uint8; .* scale="):
+    with pytest.raises(Refusal, match="x is float32, and .* are uint8; .* hold scale"):
         from_file(x, y, 2, KEY, 255.0, path=path)
     np.savez(path, x=wild, y=np.array([1]), scale=1.0)
     found = from_file(x, y, 2, KEY, 255.0, path=path, take="all", mix=True)

@@ -146,7 +146,7 @@ def test_a_column_of_many_gaps_or_categories(save):
     refused(path, "holds 1001 different texts, .*at most 1000.: add it to data.drop")
     refused(path, "holds 1001 different texts", categorical=["a"])
     path = save("a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(40)))
-    refused(path, "holds 40 different texts in 40 rows, as names of things do")
+    refused(path, "holds 40 different texts in 40 rows, as a column of names does")
     assert csv(path=path, label="y", categorical=["a"]).x.shape == (40, 40)
 
 

@@ -195,7 +195,7 @@ def test_threads_wait_for_each_other_and_say_so(tmp_path):
             time.sleep(0.01)
         inside.set()
     thread.join()
-    assert told[0] == f"waiting for process {os.getpid()}, which is at it"
+    assert told[0] == f"waiting for process {os.getpid()} to finish this"
 
 
 FILES = {"set/a.bin": b"a" * 3000, "set/train/b.txt": b"b", "set/READ.me": b"no"}

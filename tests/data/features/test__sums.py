@@ -94,7 +94,7 @@ def test_what_is_no_sum_is_left_out_and_nobody_stands_alone(refuses):
         found = _sums.pooled([GOOD, bad, GOOD], (2,))
         assert found.number.tolist() == [6, 4]
         assert found.value.tolist() == [2.0, -2.0]
-        with pytest.raises(Refusal, match="over 1 client would tell that client's own"):
+        with pytest.raises(Refusal, match="over 1 client would reveal that client's"):
             _sums.pooled([GOOD, bad], (2,))
     refuses("over 0 clients.*at least 2 clients", _sums.pooled, [], (2,))
     few = Sums(np.array([1, 1]), np.array([1.0, 1.0]))  # squares are not negative

@@ -38,7 +38,7 @@ def test_only_sums_matter():
 
 def test_refusals(refuses):
     x = np.arange(6.0).reshape(3, 2)
-    refuses("'federated' over 1 client would tell", federated, [x])
+    refuses("'federated' over 1 client would reveal", federated, [x])
     half = np.where([False, True], np.nan, x)
     with pytest.raises(Refusal, match=r"1 of the features \(chol\) have enough values"):
         federated([x, half, half], ["age", "chol"])

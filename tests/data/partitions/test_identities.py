@@ -55,5 +55,5 @@ def test_refuses(refuses):
         ({"clients": -1}, "partition.clients = -1: set one of them, to 1 to 3"),
     ):
         refuses(words, identities, owned([0, 1, 2, 2]), 0, **options)
-    with pytest.raises(Refusal, match="'identities' needs data that say whose each"):
+    with pytest.raises(Refusal, match="'identities' needs data with an owner"):
         identities(owned(None), 0, per_client=2)

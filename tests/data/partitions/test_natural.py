@@ -9,4 +9,4 @@ def test_clients_are_owners_in_sorted_order(refuses):
     lists = natural(plain._replace(owner=np.array([7, -3, 7, 20, -3, 7])))
     assert [x.tolist() for x in lists] == [[1, 4], [0, 2, 5], [3]]
     assert all(x.dtype == np.int64 for x in lists)
-    refuses("needs data that say whose.*add an array owner", natural, plain)
+    refuses("needs data with an owner.*add an array owner", natural, plain)

@@ -21,7 +21,7 @@ def test_a_port_that_is_taken():
         assert not serve.listens(port)
         taken.listen()
         assert serve.listens(port)
-        with pytest.raises(Refusal, match=f"port {port} of 127.0.0.1 cannot be had"):
+        with pytest.raises(Refusal, match=f"port {port} of 127.0.0.1 cannot be used"):
             serve.check_port("127.0.0.1", port)
     serve.check_port("127.0.0.1", port)
 
@@ -61,7 +61,7 @@ def test_a_superlink_that_ends_is_no_round_without_replies(
             os.kill(link, signal.SIGKILL)
 
     flags = {"host": "127.0.0.1", "port": example.free_port(), "insecure": True}
-    with pytest.raises(Refusal, match="SuperLink does not answer .* goes on from the"):
+    with pytest.raises(Refusal, match="SuperLink does not answer .* continues from"):
         serve.serve(tmp_path / "e.toml", tmp_path / "out", say=say, **flags)
     assert said[0].startswith("listening at 127.0.0.1") and len(said) == 2
     assert not (tmp_path / "out" / "rounds.jsonl").read_bytes()

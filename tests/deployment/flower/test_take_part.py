@@ -47,7 +47,7 @@ def test_it_says_who_it_is_and_what_it_tries(tmp_path, example, three):
     said, address = list[str](), f"127.0.0.1:{example.free_port()}"
     flags = {"name": "b", "data": "experiment", "state": tmp_path / "b"}
     flags |= {"say": said.append, "insecure": True, "tries": 6}
-    with pytest.raises(Refusal, match=f"no way to the server at {address}; is it"):
+    with pytest.raises(Refusal, match=f"cannot reach the server at {address}; is it"):
         take_part.take_part(tmp_path / "e.toml", address, **flags)
     first, *more = said
     assert first.startswith("b: 431 training examples; looking for a server at 127")
@@ -61,10 +61,10 @@ def test_who_has_no_key_that_the_server_knows(place, link):
     other = (place / "tls" / "server.pem").read_bytes()
     for name, ca, words in (
         ("b", link.ca, "it does not know this site's key"),
-        ("a", other, "its certificate is not one that --tls vouches for"),
+        ("a", other, "its certificate is not signed by the one of --tls"),
     ):
         said, mine = list[str](), way(place, link.address, name, ca)
-        with pytest.raises(Refusal, match="there is no way to the server"):
+        with pytest.raises(Refusal, match="cannot reach the server"):
             take_part.attend(mine, {}, said.append, 2)
         assert said and all(words in line for line in said)
 

@@ -74,7 +74,7 @@ def test_four_sites_and_a_server_that_is_killed_three_times(
             process.wait()
     said = (tmp_path / "server.log").read_text()
     assert ours[-1].returncode == 0, said
-    assert said.count("going on with round") == 3
+    assert said.count("continuing with round") == 3
     stranger = (tmp_path / "x.log").read_text()
     assert "connected" not in stranger and "does not know this site's key" in stranger
     f = build(reader.from_dict(tree), plan=Plan("loop", 1)).federation

@@ -133,15 +133,15 @@ def test_csv_on_the_command_line(data):
     assert table["prediction wet"].tolist() == found[:, 1].tolist()
     np.savez(data / "other.npz", x=x, y=y[:, 0])
     result = said(*what, data / "other.npz", code=2)
-    assert "y has shape (240,) and the predictions (240, 3)" in result.stderr
+    assert "y has shape (240,) and the predictions have (240, 3)" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("sections", "labels", "words"),
     [
         ({"model": {"name": "svm"}}, 3, "model 'svm' separates 2 classes"),
-        ({"model": {"name": "svm"}}, 2, "1 output does not fit 2 labels an example"),
-        ({"train": {"loss": "cross_entropy"}}, 3, "'cross_entropy' needs an output a"),
+        ({"model": {"name": "svm"}}, 2, "1 output does not fit 2 labels per example"),
+        ({"train": {"loss": "cross_entropy"}}, 3, "'cross_entropy' needs one output p"),
         ({"train": {"loss": "huber"}}, 3, "'huber' needs one output and one target"),
         (
             {"partition": {"name": "classes"}},

@@ -34,7 +34,8 @@ def test_every_rule_is_about_something():
 def test_values_are_put_in_once_and_as_they_are():
     said = ("gain.local", "{1}", "<b>\\1", "{0}")
     assert (
-        words(said) == "{1} compared with training alone (<b>\\1), which has {0} here."
+        words(said)
+        == "{1} compared with training alone (<b>\\1), which has {0} for this client."
     )
 
 
@@ -42,7 +43,7 @@ SENTENCES = [
     (
         "choice.average A 2 3 highest accuracy test 4 0.9 B 0.8",
         "Use A for client 2: of 3 models it has the highest mean accuracy on the test "
-        "data of 4 benign clients, 0.9. Next comes B with 0.8.",
+        "data of 4 benign clients, 0.9. The second is B with 0.8.",
     ),
     (
         "choice.own B 1 400 0.9 0.866 0.928 A 0.5 0.45 0.55",
@@ -78,7 +79,7 @@ SENTENCES = [
         "choice.chance 10 0 B 0.8 A 0.6 0.444 0.975 0.262 0.878",
         "On the 10 test examples of client 0, B has 0.8 and A has 0.6. Their 95 % "
         "intervals, 0.444 to 0.975 and 0.262 to 0.878, overlap: 10 examples do not "
-        "decide, so the average over clients does.",
+        "decide, so the average over clients decides.",
     ),
     (
         "choice.hostile 0",
@@ -86,35 +87,38 @@ SENTENCES = [
     ),
     (
         "served.own Accuracy 0.9 10 0.555 0.997 1 3 0.833",
-        "Accuracy of its own model: 0.9 on 10 test examples, 95 % interval 0.555 to "
-        "0.997. Rank 1 of 3; the mean of these 3 is 0.833.",
+        "Accuracy of this client's own model: 0.9 on 10 test examples, 95 % interval "
+        "0.555 to 0.997. Rank 1 of 3; the mean of these 3 is 0.833.",
     ),
     (
         "served.valid 12 0.75",
-        "On its 12 validation examples, by which models are chosen, it has 0.75.",
+        "On the client's 12 validation examples, by which models are chosen, the model "
+        "has 0.75.",
     ),
     (
         "gain.shared +0.4 0.5",
-        "+0.4 compared with the shared model, which has 0.5 here.",
+        "+0.4 compared with the shared model, which has 0.5 for this client.",
     ),
     (
         "lam.chosen 0.1",
-        "λ = 0.1, chosen for this client. λ sets how close its model stays to the "
-        "shared one.",
+        "λ = 0.1, chosen for this client. λ sets how close the client's model stays to "
+        "the shared model.",
     ),
     (
         "certificate.stale 0000 1111 FILE COMMAND",
-        "These certificates are for parameters 0000…, but the model has 1111…: it was "
-        "changed since. Move FILE away and certify again: COMMAND",
+        "These certificates are for parameters with the SHA-256 0000…, but the model "
+        "has 1111…: the model was changed after certification. Move FILE away and "
+        "certify again: COMMAND",
     ),
     (
         "poisoning.under 1 3 WAYS mean accuracy 0.9",
-        "1 of 3 clients are malicious: WAYS. The server combines updates by mean, and "
-        "the accuracy of 0.9 above is under this attack.",
+        "1 of 3 clients are malicious: WAYS. The server combines updates by the mean. "
+        "The accuracy of 0.9 above is the result under this attack.",
     ),
     (
         "rounds.undetected",
-        "0 of its updates were dropped, clipped or downweighted: no rule detected it.",
+        "0 of its updates were dropped, clipped or downweighted: no rule detected this "
+        "client.",
     ),
     (
         "page.attack A accuracy 0.5 B 0.9 -0.4",

@@ -141,7 +141,7 @@ def test_the_list_keeps_up(browser, root, server):
     browser.until(f"{cell} === 'stopped'")
     shutil.copytree(root / "clean", root / "new")
     news = "document.querySelector('#news').textContent"
-    browser.until(f"{news}.startsWith('New runs: 1. Gone: 0.')")
+    browser.until(f"{news}.startsWith('New runs: 1. Removed runs: 0.')")
     assert browser.js("return document.documentElement.scrollWidth") <= 360
     for i in range(60):  # more than one page shows
         shutil.copytree(root / "clean", root / f"r{i:03}")

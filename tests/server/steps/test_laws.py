@@ -25,8 +25,8 @@ LR = "must be a finite number of at least 0; 1 takes the whole step, 0 none$"
 REFUSED = [
     (lookup.names("server"), "lr", [-0.1, NAN, INF, 1e300], LR),  # 1e300: no float32
     (ADAPT, "tau", [0.0, -1.0, NAN, INF], "must be a finite number above 0"),
-    (ADAPT, "beta1", [-0.1, 1.1, NAN], "must be in .0, 1.; 0 keeps"),
-    (["adam", "yogi"], "beta2", [-0.1, 1.1, NAN], "must be in .0, 1.; 0 keeps"),
+    (ADAPT, "beta1", [-0.1, 1.1, NAN], "must be in .0, 1.; 0 uses"),
+    (["adam", "yogi"], "beta2", [-0.1, 1.1, NAN], "must be in .0, 1.; 0 uses"),
     (["sgd"], "momentum", [-0.1, 1.0, 2.0, NAN], "must be at least 0 and below 1"),
 ]
 SECOND = {

@@ -1,8 +1,8 @@
-"""The commands of `troth`: one file per command, with a function of its name.
+"""The commands of `troth`: one file per command, with a function of the same name.
 
 A command parses its options, calls the library and prints. Results for programs go to
-stdout, everything for people to stderr. Heavy imports stand inside the functions, so
-that `--help` does not wait for torch.
+stdout, and everything for people goes to stderr. Slow imports are inside the functions,
+so that `--help` does not wait for torch.
 """
 
 ORDER = (
@@ -11,4 +11,4 @@ ORDER = (
     *("report", "ui", "reproduce"),
     *("server", "client", "bench"),
 )
-"""Order in `troth --help`; other commands follow."""
+"""Order of the commands in `troth --help`; commands that are not named here follow."""

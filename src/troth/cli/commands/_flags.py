@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take, and how they are read."""
+"""Arguments and options that several commands share, and functions that read them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ def absolute(path: str | Path | None) -> str | None:
 
 
 Json = Annotated[bool, Flag("--json", help="Print one JSON object to stdout.")]
-Quiet = Annotated[bool, Flag("--quiet", "-q", help="Print results only, no progress.")]
+Quiet = Annotated[bool, Flag("--quiet", "-q", help="Print results but no progress.")]
 Folder = Annotated[Path, Argument(metavar="RUN", help="Folder of a run.")]
 Experiment = Annotated[
     Path, Argument(metavar="EXPERIMENT.toml", help="Experiment file.")
 ]
 Clients = Annotated[
-    str, Flag(help="Benign clients: all, the first N (such as 10), or ids (0,3,8).")
+    str,
+    Flag(help="Benign clients: all, the first N (such as 10), or ids (such as 0,3,8)."),
 ]
 Client = Annotated[
     int | None, Flag(min=0, help="Only this client. The first client is 0.")
@@ -38,23 +39,24 @@ Out = Annotated[
 Device = Annotated[str, Flag(help="Device: auto, cpu, cuda, cuda:N or mps.")]
 DataDir = Annotated[
     str | None,
-    Flag(metavar="PATH", callback=absolute, help="Folder to search for data first."),
+    Flag(metavar="PATH", callback=absolute, help="Folder to search first for data."),
 ]
 Settings = Annotated[
     list[str] | None,
     Flag(
         "--set",
         metavar="SECTION.KEY=VALUE",
-        help="Change a setting of the experiment. Repeat it for more.",
+        help="Change a setting of the experiment. Repeat this option for more.",
     ),
 ]
 Insecure = Annotated[
-    bool, Flag("--insecure", help="Neither encrypt nor check identities. For trials.")
+    bool,
+    Flag("--insecure", help="No encryption, and no check of identities. For trials."),
 ]
 
 
 def opened(path: Path) -> Run:
-    """Open the run in a folder; refuse a grid and name its runs."""
+    """Open the run in a folder. If it is a grid, refuse it and name its runs."""
     from troth import files
     from troth.runs.load import Run
 
@@ -65,7 +67,7 @@ def opened(path: Path) -> Run:
 
 
 def whose(clients: str, client: int | None) -> str:
-    """Join `--clients` and `--client` into one choice."""
+    """Combine `--clients` and `--client` into the text that selects clients."""
     if client is None:
         return clients
     if clients != "all":
@@ -85,6 +87,6 @@ def numbers(flag: str, text: str, example: str) -> list[float]:
 
 
 def check_free(out: Path | None) -> None:
-    """Refuse, before any work, a file that exists or cannot be written."""
+    """Refuse, before any work, an output file that exists or cannot be written."""
     if out is not None and (out.exists() or not os.access(out.parent, os.W_OK)):
         refuse(f"{out} exists already or cannot be written; give another --out")

@@ -1,4 +1,4 @@
-"""How a command ends: with an error, by Ctrl-C or by a signal."""
+"""The ways in which a command ends: with an error, by Ctrl-C or by a signal."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from typing import NoReturn
 import typer
 
 BAD, STOPPED = 2, 130
-"""Exit codes: bad input; stopped by the user."""
+"""Exit codes for bad input, and for a command that the user stopped."""
 _asked: list[int] = []
 
 
@@ -23,12 +23,12 @@ def complain(text: str, code: int = BAD) -> int:
 
 
 def again() -> str:
-    """Say how to continue a command that continues when it is repeated."""
+    """Return how to continue a command that continues when it is repeated."""
     return f"repeat the command to continue: {shlex.join(['troth', *sys.argv[1:]])}"
 
 
 def refuse(text: str) -> NoReturn:
-    """Refuse bad input: say what is wrong and how to fix it."""
+    """Refuse bad input with a text that names the problem and its remedy."""
     from troth.types import Refusal
 
     raise Refusal(text) from None
@@ -36,7 +36,7 @@ def refuse(text: str) -> NoReturn:
 
 @contextlib.contextmanager
 def stoppable(text: Callable[[], str]) -> Iterator[None]:
-    """Turn Ctrl-C into this line and exit code 130."""
+    """On Ctrl-C, print the line `text()` and exit with code 130."""
     from troth.runs.train import Interrupted
 
     try:
@@ -48,7 +48,8 @@ def stoppable(text: Callable[[], str]) -> Iterator[None]:
 def heed() -> None:
     """Let SIGTERM and SIGHUP end a command as Ctrl-C does.
 
-    A command that was started to ignore these signals, as by nohup, ignores them.
+    If the command was started so that it ignores a signal, as `nohup` does, it still
+    ignores that signal.
     """
     home = os.getpid()
 
@@ -59,7 +60,7 @@ def heed() -> None:
         stop = signal.getsignal(signal.SIGINT)
         if callable(stop):
             stop(signal.SIGINT, frame)
-        else:  # Ctrl-C is ignored in the background
+        else:  # a command in the background ignores Ctrl-C
             raise KeyboardInterrupt
 
     for name in ("SIGTERM", "SIGHUP"):  # not every system has both
@@ -69,5 +70,5 @@ def heed() -> None:
 
 
 def stopped(code: int) -> int:
-    """Return the exit code of a stopped command: 128 plus the signal's number."""
+    """Return the exit code: 128 plus the signal's number if a signal stopped it."""
     return 128 + _asked[-1] if code == STOPPED and _asked else code

@@ -1,4 +1,4 @@
-"""`troth advise`."""
+"""The command `troth advise`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def advise(path: Folder, data_dir: DataDir = None, as_json: Json = False) -> Non
 
 
 def _words(a: Advice) -> list[str]:
-    """Say what was estimated, what follows, and how far to trust it."""
+    """Write the estimates, the λ that follows, and cautions as lines."""
     low, median, high = a.examples
     range_ = f"{median}" if low == high else f"{median} (median; {low} to {high})"
     layer = f"layer '{a.layer}'" if a.layer else "the model"
-    extreme = ". Clients are almost the same" if a.lam > 100 else ""
+    extreme = ". The clients' data are almost the same" if a.lam > 100 else ""
     if a.lam == float("inf"):
         extreme = ". Clients differ by no more than noise: the shared model suits all"
     lines = [
-        f"From {a.used} of {a.clients} clients (benign ones), with {range_} training "
-        f"examples each, by {a.method} on {layer}:",
+        f"Estimated from {a.used} benign clients of {a.clients} clients, with {range_} "
+        f"training examples each, by {a.method} on {layer}:",
         f"  σ² = {a.sigma2:.4g} within a client, "
         f"τ² = {a.tau2:.4g} ± {a.tau2_error:.2g} between clients",
         f"  λ = {_number(a.lam)}; {_number(a.lam_range[0])} to "
@@ -38,7 +38,8 @@ def _words(a: Advice) -> list[str]:
     if low != high:
         most, least = map(_number, a.lam_sizes)
         lines.append(
-            f"  λ = {most} for the client with most examples, {least} with fewest"
+            f"  λ = {most} for the client with the most examples, and {least} for the "
+            "client with the fewest"
         )
     return [*lines, _adversaries(a), *(f"Caution: {text}." for text in a.rough)]
 
@@ -48,7 +49,7 @@ def _number(lam: float) -> str:
 
 
 def _adversaries(a: Advice) -> str:
-    """Apply Theorem 3 to the adversaries there are, or to hypothetical ones."""
+    """Apply Theorem 3 to the malicious clients, or to hypothetical ones if none."""
     if a.tau_a2 is not None:
         return (
             f"Adversaries: the data of the {a.hostile} malicious clients deviate by "
@@ -59,5 +60,5 @@ def _adversaries(a: Advice) -> str:
     factor = K / (K + some / max(1, K - 1) * (10**2 - 1))
     return (
         f"Adversaries: if {some} of {K} clients were malicious and deviated ten times "
-        f"as far, λ should be {factor:.2g} times this (Theorem 3)"
+        f"as far, λ should be {factor:.2g} times the λ above (Theorem 3)"
     )

@@ -1,4 +1,4 @@
-"""`troth audit`."""
+"""The command `troth audit`."""
 
 from __future__ import annotations
 
@@ -34,19 +34,34 @@ def audit(
     path: flags.Folder,
     eps: Annotated[
         float | None,
-        Flag(help="Radius of adversarial examples, as a share of the data's range."),
+        Flag(
+            help="Largest change of an adversarial example, as a share of the inputs' "
+            "range. Default: as in the experiment."
+        ),
     ] = None,
-    norm: Annotated[str | None, Flag(help="Norm of the radius: linf or l2.")] = None,
-    iterations: Annotated[int | None, Flag(help="Number of PGD steps.")] = None,
+    norm: Annotated[
+        str | None,
+        Flag(help="Norm of the change: linf or l2. Default: as in the experiment."),
+    ] = None,
+    iterations: Annotated[
+        int | None, Flag(help="Number of PGD steps. Default: as in the experiment.")
+    ] = None,
     bounds: Annotated[
         str | None,
-        Flag(help="Smallest and largest input, such as 0,1. none: no bounds."),
+        Flag(
+            help="Smallest and largest input value, such as 0,1. none: no bounds. "
+            "Default: as in the experiment."
+        ),
     ] = None,
     on: Annotated[str, Flag(help="Examples to audit on: test or valid.")] = "test",
     clients: flags.Clients = "all",
     client: flags.Client = None,
     limit: Annotated[
-        float, Flag(help="Change of accuracy above which a client is suspect.")
+        float,
+        Flag(
+            help="A client is suspect if its model beats the shared model's accuracy "
+            "on adversarial examples by more than this."
+        ),
     ] = 0.1,
     out: flags.Out = None,
     device: flags.Device = "auto",
@@ -74,7 +89,7 @@ def audit(
 
 
 def _told(found: Found) -> dict[str, Any]:
-    """Return the object for programs."""
+    """Return the result as an object for `--json`."""
     told: dict[str, Any] = {"file": str(found.file), "settings": found.settings}
     for column in ("suspect", "biased"):
         if column in found.table:
@@ -84,7 +99,7 @@ def _told(found: Found) -> dict[str, Any]:
 
 
 def _table(found: Found) -> Group:
-    """Lay out the clients that changed most."""
+    """Lay out the clients with the largest change of accuracy."""
     from troth.cli import tables
 
     t = found.table
@@ -101,7 +116,7 @@ def _table(found: Found) -> Group:
 
 
 def _largest(column: np.ndarray, many: int) -> np.ndarray:
-    """Return the indices of the largest values in order, NaN last."""
+    """Return the indices of the largest values in descending order, with NaN last."""
     import numpy as np
 
     return np.argsort(-column, kind="stable")[:many]
@@ -118,7 +133,7 @@ def _cell(head: str, value: float) -> str:
 
 
 def _words(found: Found) -> list[str]:
-    """Say whom to suspect, how certain that is, and what would settle it."""
+    """Write which clients are suspect, how certain this is, and how to settle it."""
     n, limit = len(found.table["client"]), found.settings["limit"]
     yes, open_ = found.clients("suspect", 1.0), found.clients("suspect", math.nan)
     lines = [
@@ -141,7 +156,7 @@ def _words(found: Found) -> list[str]:
 
 
 def _far(found: Found) -> list[str]:
-    """Name the models furthest from the shared one."""
+    """Name the three clients whose models are furthest from the shared model."""
     import numpy as np
 
     t = found.table
@@ -152,13 +167,13 @@ def _far(found: Found) -> list[str]:
     return [
         f"Furthest from the shared model: {_who([int(k) for k in t['client'][order]])},"
         f" with ‖v−w‖ from {each[0]:.3g} to {each[-1]:.3g}. The median is "
-        f"{np.nanmedian(t['distance']):.3g}. On colored digits, distance told biased "
-        "models from others better than x_adv did."
+        f"{np.nanmedian(t['distance']):.3g}. In experiments on colored digits, this "
+        "distance separated biased models from others better than x_adv did."
     ]
 
 
 def _known(found: Found) -> list[str]:
-    """Say what conflicting test data show."""
+    """Write what the conflicting test data show, if there are any."""
     if "biased" not in found.table:
         return []
     yes, no = found.clients("biased", 1.0), found.clients("biased", 0.0)
@@ -166,14 +181,14 @@ def _known(found: Found) -> list[str]:
     both = len({*yes} & {*found.clients("suspect", 1.0)})
     return [
         "Conflicting test data: accuracy is lower there by more than "
-        f"{found.settings['limit']:g} for {_who(yes) if yes else 'no client'}. It is "
-        f"not for {len(no)}, and undecided for {open_}. Of the {len(yes)}, {both} are "
-        "also suspect."
+        f"{found.settings['limit']:g} for {_who(yes) if yes else 'no client'}. For "
+        f"{len(no)} clients it is not, and {open_} are undecided. Of the {len(yes)} "
+        f"with lower accuracy, {both} are also suspect."
     ]
 
 
 def _settle(found: Found) -> str:
-    """Ask for conflicting examples, or for more examples."""
+    """Write which further examples would decide the open questions."""
     enough = math.ceil(1 / max(found.settings["limit"], 0.01) ** 2)
     need = _needed(found)
     more = f" To decide open changes: {need}." if need else ""
@@ -189,13 +204,13 @@ def _settle(found: Found) -> str:
 
 
 def _needed(found: Found) -> str:
-    """Estimate how many examples undecided clients need if their change stays."""
+    """Estimate the examples that undecided clients need if their change stays."""
     t, limit, texts = found.table, found.settings["limit"], []
     for k in found.clients("suspect", math.nan):
         at = int((t["client"] == k).argmax())
         half = (t["change_high"][at] - t["change_low"][at]) / 2
         gap = abs(t["change"][at] - limit)
-        if gap > 0:  # no number suffices at the limit itself; NaN: no examples
+        if gap > 0:  # false at the limit, where no number suffices, and for NaN
             many = math.ceil(t["examples"][at] * (half / gap) ** 2)
             texts.append(f"client {k} {many:,} (now {t['examples'][at]})")
     more = f" and {len(texts) - 3} more clients" if len(texts) > 3 else ""
@@ -203,7 +218,7 @@ def _needed(found: Found) -> str:
 
 
 def _who(ids: list[int]) -> str:
-    """Write `client 3`, `2 clients (3, 8)`, or the first of many."""
+    """Write clients as `client 3` or `2 clients (3, 8)`; of many, name the first 20."""
     if len(ids) == 1:
         return f"client {ids[0]}"
     first = ", ".join(map(str, ids[:20]))

@@ -1,4 +1,4 @@
-"""`troth bench`."""
+"""The command `troth bench`."""
 
 from typing import Annotated
 
@@ -8,10 +8,10 @@ from troth.cli.commands._flags import Json
 
 
 def bench(
-    quick: Annotated[bool, Flag("--quick", help="Only the small models.")] = False,
+    quick: Annotated[bool, Flag("--quick", help="Measure small models only.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure the speed of training here, against a plain loop over clients."""
+    """Compare the speed of training on this machine with a plain loop over clients."""
     from troth.cli import tables
     from troth.runs import bench as measuring
 

@@ -1,4 +1,4 @@
-"""`troth certify`."""
+"""The command `troth certify`."""
 
 from __future__ import annotations
 
@@ -26,48 +26,66 @@ def certify(
     ] = "pixel",
     sigma: Annotated[
         float,
-        Flag(help="Size of the noise: on inputs from 0 to 1, radians or half images."),
+        Flag(
+            help="Size of the noise. pixel: for inputs from 0 to 1. rotation: radians. "
+            "translation: see --units."
+        ),
     ] = 0.5,
     models: Annotated[
         str,
-        Flag(help="Some of personal,shared,local. Default: those that the run has."),
+        Flag(
+            help="Models to certify: some of personal,shared,local. Default: all that "
+            "the run has."
+        ),
     ] = "",
     clients: flags.Clients = "all",
     client: flags.Client = None,
     examples: Annotated[int, Flag(help="Test examples per client.")] = 500,
-    n: Annotated[int, Flag(help="Samples to bound a probability.")] = 100_000,
-    n0: Annotated[int, Flag(help="Samples to choose the class.")] = 100,
+    n: Annotated[
+        int, Flag(help="Noisy samples of an input that give its radius.")
+    ] = 100_000,
+    n0: Annotated[
+        int, Flag(help="Noisy samples of an input that choose its class.")
+    ] = 100,
     alpha: Annotated[
-        float, Flag(help="Probability, at most, that a certificate is wrong.")
+        float, Flag(help="Largest probability that a certificate is wrong.")
     ] = 0.001,
     samples: Annotated[
-        str, Flag(help="fixed, or adaptive: stop when --radii or --tolerance is known.")
+        str,
+        Flag(
+            help="fixed: draw --n samples. adaptive: stop as soon as --radii or "
+            "--tolerance is decided."
+        ),
     ] = "fixed",
     radii: Annotated[
-        str, Flag(help="Radii to decide with adaptive samples, such as 0,0.25,0.5.")
+        str, Flag(help="For adaptive samples: radii to decide, such as 0,0.25,0.5.")
     ] = "",
     tolerance: Annotated[
-        float, Flag(help="Or: relative error of the radius, such as 0.01.")
+        float,
+        Flag(
+            help="For adaptive samples: relative error of the radius that is small "
+            "enough, such as 0.01. 0: not used."
+        ),
     ] = 0.0,
     seed: Annotated[int, Flag(help="Seed of the noise and of the examples.")] = 0,
     precision: Annotated[
         str, Flag(help="Precision of the model: float32 or bfloat16.")
     ] = "float32",
     interpolation: Annotated[
-        str, Flag(help="How deformed images are read: bilinear or nearest.")
+        str, Flag(help="Values between pixels: bilinear or nearest.")
     ] = "bilinear",
     padding: Annotated[
         str, Flag(help="Values outside the image: zeros, border or reflection.")
     ] = "zeros",
     frame: Annotated[
-        str, Flag(help="Coordinates ±1 are pixel edges, centres or mixed.")
+        str, Flag(help="Places of coordinates ±1 on pixels: edges, centres or mixed.")
     ] = "edges",
     units: Annotated[
         str, Flag(help="Units of a translation: normalised (half images) or pixels.")
     ] = "normalised",
-    tile: Annotated[int, Flag(help="Samples that are classified together.")] = 1000,
+    tile: Annotated[int, Flag(help="Samples that are classified at once.")] = 1000,
     local: Annotated[
-        Path | None, Flag(help="Run with personalizer local, for the local models.")
+        Path | None, Flag(help="Run with personalizer local that has the local models.")
     ] = None,
     out: flags.Out = None,
     device: flags.Device = "auto",
@@ -75,7 +93,7 @@ def certify(
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
 ) -> None:
-    """Certify how far inputs may change before a prediction does."""
+    """Certify how far inputs may change while the prediction stays the same."""
     from troth.certificates.smoothing import Smoothing
     from troth.cli import progress, tables
     from troth.examine import certify as certifying
@@ -130,7 +148,7 @@ def _table(found: Found) -> Group:
 
 
 def _words(found: Found) -> list[str]:
-    """Say what the numbers promise, and what they do not."""
+    """Explain the numbers: what a certificate promises, and what is undecided."""
     s, total = found.smoothing, len(found.rows)
     open_ = sum(not row.certificate.settled for row in found.rows)
     none = sum(row.certificate.label < 0 for row in found.rows)
@@ -144,7 +162,7 @@ def _words(found: Found) -> list[str]:
     ]
     if open_:
         lines.append(
-            f"For {open_} of {total} examples {s.n:,} samples did not decide the "
-            "question; raise --n"
+            f"For {open_} of {total} examples, {s.n:,} samples did not decide --radii "
+            "or --tolerance; raise --n"
         )
     return lines

@@ -1,4 +1,4 @@
-"""`troth cite`."""
+"""The command `troth cite`."""
 
 from pathlib import Path
 from typing import Annotated

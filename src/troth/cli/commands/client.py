@@ -1,4 +1,4 @@
-"""`troth client`."""
+"""The command `troth client`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,19 +16,28 @@ def client(
     data: Annotated[
         str,
         Flag(
-            help="This site's data: FILE.npz or FILE.csv. The word 'experiment' takes "
-            "its share of the experiment's data, as in a simulation."
+            help="This site's data: FILE.npz or FILE.csv. The word 'experiment' means "
+            "the data that this site has in a simulation of the experiment."
         ),
     ],
     state: Annotated[
-        Path | None, Flag(help="Folder for this site's models. Default: troth-NAME.")
+        Path | None,
+        Flag(help="Folder for this site's state and model. Default: troth-NAME."),
     ] = None,
-    keys: Annotated[Path | None, Flag(help="This site's private key.")] = None,
+    keys: Annotated[
+        Path | None, Flag(help="File with this site's private key.")
+    ] = None,
     tls: Annotated[
-        Path | None, Flag(help="Certificate that signed the server's.")
+        Path | None,
+        Flag(help="Certificate (ca.pem) that signed the server's certificate."),
     ] = None,
     share_personal: Annotated[
-        bool, Flag("--share-personal", help="Agree to reveal the personal model.")
+        bool,
+        Flag(
+            "--share-personal",
+            help="Allow messages that reveal this site's personal model. Some "
+            "personalizers need them.",
+        ),
     ] = False,
     insecure: Insecure = False,
 ) -> None:

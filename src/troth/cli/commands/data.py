@@ -1,4 +1,4 @@
-"""`troth data`."""
+"""The command `troth data`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,21 @@ def data(
     ] = None,
     get: Annotated[bool, Flag("--get", help="Download the data set.")] = False,
     check: Annotated[
-        bool, Flag("--check", help="Compare its files with the published digests.")
+        bool, Flag("--check", help="Compare the files with the published digests.")
     ] = False,
     show: Annotated[
-        bool, Flag("--show", help="Draw some examples and each client's share.")
+        bool, Flag("--show", help="Draw some examples, and the split among clients.")
     ] = False,
     experiment: Annotated[
         Path | None,
-        Flag(metavar="EXPERIMENT.toml", help="Draw the data and clients of this file."),
+        Flag(
+            metavar="EXPERIMENT.toml",
+            help="With --show: draw the data and the clients of this experiment.",
+        ),
     ] = None,
-    out: Annotated[Path | None, Flag(help="New .png file for the picture.")] = None,
+    out: Annotated[
+        Path | None, Flag(help="With --show: new .png file for the picture.")
+    ] = None,
     settings: Settings = None,
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -70,11 +75,11 @@ def data(
 
 
 def _got(name: str, root: str | None, quiet: bool) -> str:
-    """Download with progress; return the folder."""
+    """Download a data set with progress, and return its folder."""
     from troth.cli import progress, tables
     from troth.data import catalogue
 
-    text = "stopped; complete files are kept: the same command gets the others"
+    text = "stopped; complete files are kept; repeat the command to get the others"
     with stoppable(lambda: text), progress.Watcher(name, "", quiet):
         place = catalogue.get(name, root)
     if not quiet:
@@ -90,7 +95,7 @@ def _drawn(
     out: Path | None,
     quiet: bool,
 ) -> dict[str, Any]:
-    """Draw a data set and its clients; return what was drawn, and the file."""
+    """Draw a data set and its clients; return facts for `--json`."""
     import os
 
     from troth import files
@@ -122,7 +127,10 @@ def _drawn(
 def _checked(
     entries: list[Entry], quiet: bool
 ) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Return "ok" or the problem for each file of each data set, and all problems."""
+    """Compare files with their published digests.
+
+    Return "ok" or the problem for each file of each data set, and the list of problems.
+    """
     from troth.cli import tables
     from troth.data import catalogue
     from troth.data.datasets._files import again
@@ -154,13 +162,13 @@ def _table(entries: list[Entry]) -> None:
         row = [entry.about.name, state, size, entry.about.summary]
         licence = entry.source.licence if entry.source else ""
         rows.append([*row, licence, str(entry.place or "")])
-    columns = ["data", "here?", "size", "what it is", "licence", "where"]
+    columns = ["data", "here?", "size", "what it is", "license", "where"]
     tables.console(stderr=False).print(tables.table("[data]", columns, rows, 6))
-    tables.say("Details of one, and how to get it: troth data NAME")
+    tables.say("Details of a data set, and how to get it: troth data NAME")
 
 
 def _describe(entry: Entry) -> None:
-    """Print everything about one data set to stdout."""
+    """Print all facts about one data set to stdout."""
     print(f"{entry.about.name}: {entry.about.summary}\n")
     for head, lines in _words(entry):
         for i, line in enumerate(lines):
@@ -178,9 +186,9 @@ def _words(entry: Entry) -> list[tuple[str, list[str]]]:
         texts.append(("source", [made]))
     else:
         here = f"{entry.place} ({_bytes(entry.size)})" if entry.place else "no"
-        texts += [("page", [source.page]), ("licence", [source.licence])]
+        texts += [("page", [source.page]), ("license", [source.licence])]
         texts += [("here", [here]), ("files", _files(entry))]
-        texts.append(("looked in", [str(place) for place in entry.looked]))
+        texts.append(("searched", [str(place) for place in entry.looked]))
         if entry.place is None:
             texts.append(("get it", [_how(source, entry.looked[0])]))
     if about.citations:

@@ -1,4 +1,4 @@
-"""`troth list`."""
+"""The command `troth list`."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from troth.cli.commands._words import refuse
 def list(
     kind: Annotated[
         str | None,
-        Argument(metavar="KIND", help="Such as aggregator. Default: all kinds."),
+        Argument(metavar="KIND", help="Kind, such as aggregator. Default: all kinds."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`troth new`."""
+"""The command `troth new`."""
 
 import shlex
 from pathlib import Path
@@ -10,13 +10,16 @@ from typer import Option as Flag
 from troth.cli.commands._flags import Settings
 from troth.cli.commands._words import refuse
 
-File = Annotated[Path, Argument(metavar="FILE", help="The file to write; - prints it.")]
+File = Annotated[
+    Path, Argument(metavar="FILE", help="New file to write. -: print to stdout.")
+]
 
 
 def _member(folder: str, words: str) -> Any:
-    """Return the option for a member, whose name the shell completes.
+    """Return an option whose value is a member of a kind, completed by the shell.
 
-    Members are found by their files, without importing them: the shell waits.
+    Completion lists the files of the folder and imports nothing, because the shell
+    waits for the answer.
     """
     place = Path(__file__).parents[2] / folder
 
@@ -44,11 +47,13 @@ def new(
         str, _member("server/aggregators", "How the server combines updates.")
     ] = "mean",
     settings: Settings = None,
-    full: Annotated[bool, Flag("--full", help="Write every section.")] = False,
+    full: Annotated[
+        bool, Flag("--full", help="Write all sections, not only the common ones.")
+    ] = False,
 ) -> None:
     """Write an experiment file with every key explained.
 
-    Keys that are set stand as they are; all others are comments that show the default.
+    Keys that you set have your values. All other keys are comments with their default.
     """
     from troth import files
     from troth.cli import tables

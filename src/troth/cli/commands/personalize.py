@@ -1,4 +1,4 @@
-"""`troth personalize`."""
+"""The command `troth personalize`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,21 @@ if TYPE_CHECKING:
 def personalize(
     path: Folder,
     data: Annotated[
-        Path, Flag(help=".npz with x and y as in training; optionally split.")
+        Path,
+        Flag(
+            help=".npz file with arrays x and y as in training. An optional array "
+            "split marks examples for training (0), validation (1) and testing (2)."
+        ),
     ],
     out: Annotated[
         Path | None, Flag(help="New .safetensors file for the model.")
     ] = None,
     rounds: Annotated[
-        int, Flag(help="Rounds to train. 0: as many as the average client.")
+        int,
+        Flag(help="Rounds of training. 0: as many as a client of the run on average."),
     ] = 0,
     test: Annotated[
-        float, Flag(help="Share of the examples held out for testing.")
+        float, Flag(help="Share of the examples that is held out for testing.")
     ] = 0.2,
     device: Device = "auto",
     as_json: Json = False,
@@ -49,7 +54,7 @@ def personalize(
 
 
 def _words(made: Newcomer, name: str) -> list[str]:
-    """Say how the model was trained, and how good it is."""
+    """Write how the model was trained, and its test results, as lines."""
     from troth.runs.compare import number
 
     train, valid, test = made.examples.values()

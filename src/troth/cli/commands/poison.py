@@ -1,4 +1,4 @@
-"""`troth poison`."""
+"""The command `troth poison`."""
 
 from __future__ import annotations
 
@@ -22,24 +22,51 @@ def poison(
     experiment: Experiment,
     settings: Settings = None,
     target: Annotated[
-        str, Flag(help="Model to aim for: a corruption of labels, or a model file.")
+        str,
+        Flag(
+            help="Model that the attacker wants: a corruption, such as shift_labels, "
+            "gives the labels that it is trained on; or a .npy file with the model."
+        ),
     ] = "shift_labels",
-    stage: Annotated[str, Flag(help="Last stage: gradient, model or data.")] = "data",
+    stage: Annotated[
+        str,
+        Flag(help="Last stage: gradient, model or data. The stages before it run too."),
+    ] = "data",
     examples: Annotated[int, Flag(help="Poisoned examples per attacker.")] = 2000,
     inputs: Annotated[
-        str, Flag(help="Poisoned inputs: free, box (the data's range) or clip.")
+        str,
+        Flag(
+            help="Poisoned inputs: free (any values), box (found within the data's "
+            "range) or clip (clipped to the data's range)."
+        ),
     ] = "free",
     labels: Annotated[
-        str, Flag(help="Poisoned labels: soft, sampled or repeated.")
+        str,
+        Flag(
+            help="Poisoned labels: soft (probabilities), sampled (one per input) or "
+            "repeated (each input several times)."
+        ),
     ] = "soft",
     noise: Annotated[
-        float, Flag(help="Noise on inputs, orthogonal to the indifference subspace.")
+        float,
+        Flag(
+            help="Standard deviation of the noise that moves inputs off the subspace "
+            "on which all classes are equally likely."
+        ),
     ] = 0.1,
     weight: Annotated[
-        str, Flag(help="Weight of a poisoned example; auto: the least that suffices.")
+        str,
+        Flag(
+            help="Number of examples that a poisoned one counts as. auto: an estimate "
+            "of the smallest number that suffices."
+        ),
     ] = "auto",
     start: Annotated[
-        str, Flag(help="First model of the attackers at stage data: shared or model.")
+        str,
+        Flag(
+            help="First personal model of the attackers at stage data: shared (the "
+            "shared model) or model (the model of stage model)."
+        ),
     ] = "shared",
     out: Annotated[
         Path | None, Flag(help="New folder for all stages. Default: one in runs/.")
@@ -48,13 +75,13 @@ def poison(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Attack a federation by gradients, by a model and by data, one run each."""
+    """Attack a federation by gradients, by a model and by data, in one run each."""
     from troth import api
     from troth.cli import progress, tables
     from troth.poison import chain
 
     sections = api.tree(experiment, settings or [])
-    share: float | str = weight  # a word is for the chain to judge
+    share: float | str = weight  # the chain checks a word
     with contextlib.suppress(ValueError):
         share = float(weight)
     words: dict[str, Any] = {"stage": stage, "inputs": inputs, "labels": labels}
@@ -97,7 +124,7 @@ def _table(stages: list[Reached]) -> Group:
 
 
 def _words(stages: list[Reached], root: Path) -> list[str]:
-    """Say what it means, and what to do with it."""
+    """Write what the stages reached, and how to use the poisoned examples."""
     first, last = stages[0], stages[-1]
     way = 1 - last.distance / last.start
     lines = [
@@ -107,9 +134,9 @@ def _words(stages: list[Reached], root: Path) -> list[str]:
     ]
     if last.examples:
         lines += [
-            f"{last.examples} examples count as {last.examples * last.weight:.4g}. Any "
-            f"model that keeps the shared one at the target needs {last.needed:.4g} or "
-            "more",
+            f"{last.examples} poisoned examples count as "
+            f"{last.examples * last.weight:.4g}. No attack of this kind can keep the "
+            f"shared model at the target with fewer than {last.needed:.4g}",
             "Next: use these examples in any experiment: corruption.name = 'from_file',"
             f" corruption.path = '{root / 'poison.npz'}'",
         ]

@@ -1,4 +1,4 @@
-"""`troth predict`."""
+"""The command `troth predict`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ def predict(
     path: Folder,
     data: Annotated[
         Path,
-        Flag(help=".npz with x (and y, to score), .npy, or .csv with named columns."),
+        Flag(
+            help=".npz with x (and y, to score the predictions), .npy with x, or .csv "
+            "with named columns."
+        ),
     ],
     client: Annotated[
-        int | None, Flag(help="Client whose model predicts. The first is 0.")
+        int | None, Flag(help="Client whose model predicts. The first client is 0.")
     ] = None,
     model: Annotated[
         Path | None, Flag(help="Model file written by troth personalize.")
@@ -68,7 +71,7 @@ def predict(
 
 
 def _encoded(file: Path, e: Experiment) -> np.ndarray:
-    """Read the rows of a table as the run read its own."""
+    """Read and encode the rows of a table in the same way as the run's own table."""
     from troth.data.preprocess import active
     from troth.data.user_files import encode
 
@@ -81,13 +84,13 @@ def _encoded(file: Path, e: Experiment) -> np.ndarray:
 
 
 def _line(row: Any) -> str:
-    """Write a prediction on one line; names may hold line breaks."""
+    """Write a prediction on one line, although names may contain line breaks."""
     parts = row if isinstance(row, list) else str(row).split()
     return " ".join(map(str, parts))
 
 
 def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    """Read inputs, and targets where there are any."""
+    """Read inputs and, if the file has them, targets."""
     import zipfile
     import zlib
 
@@ -101,7 +104,7 @@ def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
             single = isinstance(content, np.ndarray)
             arrays = {"x": content} if single else dict(content)
     except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
-        # numpy takes any other file for a pickle, and says how to trust it
+        # numpy takes every other file for a pickle, and advises how to load it
         why = "it holds no plain arrays" if "pickle" in str(error) else error
         refuse(
             f"{file} cannot be read ({why}); give an .npz file written by "
@@ -116,7 +119,7 @@ def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _columns(predicted: np.ndarray, names: list[str]) -> dict[str, Any]:
-    """Return one column, or one for each of several labels."""
+    """Return one column of predictions or, for several labels, one column per label."""
     if predicted.ndim == 1:
         return {"prediction": predicted.tolist()}
     every = names or list(map(str, range(predicted.shape[1])))
@@ -125,16 +128,19 @@ def _columns(predicted: np.ndarray, names: list[str]) -> dict[str, Any]:
 
 
 def _score(predicted: np.ndarray, y: np.ndarray | None, classes: int) -> dict[str, Any]:
-    """Return accuracy, or mean squared error of a regression; None without targets."""
+    """Return the accuracy or, for regression, the mean squared error.
+
+    Without targets the value is None.
+    """
     head = "accuracy" if classes else "error"
     if y is None:
         return {head: None}
     if y.shape != predicted.shape:
         refuse(
-            f"y has shape {y.shape} and the predictions {predicted.shape}; give y that "
-            "shape, or leave it out"
+            f"y has shape {y.shape} and the predictions have {predicted.shape}; give "
+            "y the shape of the predictions, or leave y out"
         )
-    if classes == 2 and y.ndim == 1 and set(y.tolist()) <= {-1, 1}:  # as data have it
+    if classes == 2 and y.ndim == 1 and set(y.tolist()) <= {-1, 1}:  # some data sets
         y = (y > 0).astype(int)
     values = predicted == y if classes else (predicted - y) ** 2
     return {head: float(values.mean())}

@@ -1,4 +1,4 @@
-"""`troth report`."""
+"""The command `troth report`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def report(
         list[Path], Argument(metavar="RUN...", help="Folders of runs or grids.")
     ],
     out: Annotated[
-        Path | None, Flag(help="Page to write. Default: report.html in the first RUN.")
+        Path | None, Flag(help="File to write. Default: report.html in the first RUN.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -39,7 +39,7 @@ def report(
 
 
 def announce(made: Report) -> None:
-    """Say where the report is, and which runs in it are not complete."""
+    """Print where the report is, and which runs in it are not complete."""
     from troth.cli import tables
 
     for run in made.runs:

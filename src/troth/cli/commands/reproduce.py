@@ -1,4 +1,4 @@
-"""`troth reproduce`."""
+"""The command `troth reproduce`."""
 
 from __future__ import annotations
 
@@ -21,36 +21,45 @@ if TYPE_CHECKING:
 OUT = Path("runs") / "reproduce"
 HEADS = ["name", "what", "data", "client-steps per seed", "time here", "run", "last"]
 WIDE = 160
-"""Columns that a screen needs to show the list as a table instead of lines."""
+"""Width in characters from which the list is a table instead of lines."""
 
 
 def reproduce(
     target: Annotated[
         str | None,
-        Argument(metavar="TARGET", help="Such as ditto/table8. Default: list all."),
+        Argument(
+            metavar="TARGET",
+            help="Table or figure, such as ditto/table8. Default: list all.",
+        ),
     ] = None,
     list_: Annotated[
-        bool, Flag("--list", help="List what there is, train nothing.")
+        bool, Flag("--list", help="List tables and figures, and train nothing.")
     ] = False,
     cells: Annotated[
         list[str] | None,
-        Flag(help="Cells to run: 'ROW / COLUMN', ROW or COLUMN; * is any. Repeatable."),
+        Flag(
+            help="Cells to run: 'ROW / COLUMN', ROW or COLUMN. * matches any text. "
+            "Repeat this option for more."
+        ),
     ] = None,
     scale: Annotated[
-        str, Flag(help="full, or small: a quick trial on data that need no download.")
+        str,
+        Flag(help="full, or small for a quick trial on data that need no download."),
     ] = "full",
     seeds: Annotated[
-        int | None, Flag(min=1, max=100, help="Runs per cell. Default: 3.")
+        int | None,
+        Flag(min=1, max=100, help="Runs per cell, each with its seed. Default: 3."),
     ] = None,
     out: Annotated[Path, Flag(help="Folder for results.")] = OUT,
     show: Annotated[
-        bool, Flag("--show", help="Show finished results, train nothing.")
+        bool, Flag("--show", help="Show finished results, and train nothing.")
     ] = False,
     apart: Annotated[
         bool, Flag("--apart", help="Train runs one after another, never stacked.")
     ] = False,
     pack: Annotated[
-        bool, Flag("--pack", help="Pack the results in --out into one table.")
+        bool,
+        Flag("--pack", help="Pack the results in --out into one table; train nothing."),
     ] = False,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -81,7 +90,7 @@ def reproduce(
 
 
 def _check(scale: str, device: str) -> None:
-    """Refuse bad values before anything is read or made."""
+    """Refuse bad values before any file is read or written."""
     from troth import build
 
     if scale not in ("full", "small"):
@@ -99,7 +108,7 @@ def _refuse(what: str, flags: dict[str, Any]) -> None:
 
 
 def _list(target: str | None, out: Path, data_dir: str | None, as_json: bool) -> None:
-    """List all entries or one: its data, its cost, its results so far."""
+    """List the data, the cost and the results so far of all entries, or of one."""
     from troth.cli import tables
     from troth.reproduce import kept, listing, overview
 
@@ -144,7 +153,7 @@ def _one(
     judged = judging.table(entry, cells, shelf, seeds)
     took = kept.spent(shelf, cells, seeds)
     whole = judged
-    if patterns:  # the files have all cells
+    if patterns:  # the written files have all cells
         every = entry.at(scale, told["data_dir"], needed=False)
         whole = judging.table(entry, every, shelf, seeds)
     files = outputs.write(entry, whole, out, scale)
@@ -152,7 +161,7 @@ def _one(
 
 
 def _show(*shown: Any, as_json: bool, quiet: bool) -> None:
-    """Print a table for people, one object for programs."""
+    """Print a table for people and, if `as_json`, one object for programs."""
     from troth.cli import tables
 
     if not (as_json and quiet):
@@ -162,20 +171,20 @@ def _show(*shown: Any, as_json: bool, quiet: bool) -> None:
 
 
 def _writable(out: Path) -> None:
-    """Refuse, before any training, a folder that cannot be written."""
+    """Refuse, before any training, a folder that cannot be written to."""
     import tempfile
 
     from troth import files
 
     with files.refused(f"--out {out}", "give another folder"):
         out.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=out).close()  # under a name of its own
+        tempfile.TemporaryFile(dir=out).close()  # has a fresh name
 
 
 def _train(
     cells: list[Cell], shelf: Shelf, seeds: int, told: dict[str, Any], quiet: bool
 ) -> None:
-    """Train missing cells with progress; on Ctrl-C say what is kept."""
+    """Train missing cells with progress; on Ctrl-C print which results are kept."""
     from troth.cli import progress
     from troth.reproduce import running
 
@@ -203,7 +212,7 @@ def _script(
     _writable(out)
     if told["seeds"] and not quiet:
         tables.say(
-            f"{entry.name} is made by a script that sets its own seeds; --seeds "
+            f"{entry.name} is made by a script with fixed seeds; --seeds "
             f"{told['seeds']} changes nothing"
         )
     if not show:
@@ -224,7 +233,7 @@ def _script(
 
 
 def _entries(listed: Sequence[dict[str, Any]]) -> None:
-    """Print the list."""
+    """Print the list of tables and figures."""
     from troth.cli import tables as display
 
     title = "Tables and figures. Times are estimates, from measured speed if possible"
@@ -241,7 +250,7 @@ def _entries(listed: Sequence[dict[str, Any]]) -> None:
 
 
 def _entry(one: dict[str, Any]) -> list[str]:
-    """Return the row of an entry."""
+    """Return the row of an entry in the list."""
     from troth.cli.progress import duration
 
     time = duration(one["seconds"]) if one["seconds"] else "–"
@@ -255,7 +264,7 @@ def _entry(one: dict[str, Any]) -> list[str]:
 def people(
     entry: Entry, judged: Sequence[Judged], files: Sequence[Path], took: float
 ) -> None:
-    """Print the table of an entry, and how much of it is reproduced in how long."""
+    """Print the table of an entry, the share of it that is reproduced, and the time."""
     from troth.cli import progress
     from troth.cli import tables as display
     from troth.reproduce import judging, tables
@@ -275,7 +284,7 @@ def people(
 def programs(
     entry: Entry, judged: Sequence[Judged], files: Sequence[Path], took: float
 ) -> dict[str, Any]:
-    """Return the same as one object."""
+    """Return the results of an entry as one object for `--json`."""
     from troth.reproduce import judging
 
     good, all_ = judging.share(judged)
@@ -303,7 +312,7 @@ def _table(
     rows: Sequence[Sequence[str]],
     brief: Sequence[Sequence[str]] = (),
 ) -> None:
-    """Print a table, a shorter one on a narrow screen, or else a list."""
+    """Print a table; on a narrow screen print a shorter table or, if needed, a list."""
     from troth.cli import tables as display
 
     console, heads = display.console(), ["", *columns]

@@ -1,4 +1,4 @@
-"""`troth resume`."""
+"""The command `troth resume`."""
 
 import functools
 

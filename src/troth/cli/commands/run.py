@@ -1,4 +1,4 @@
-"""`troth run`."""
+"""The command `troth run`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,12 @@ def run(
     ] = None,
     data_dir: DataDir = None,
     dry_run: Annotated[
-        bool, Flag("--dry-run", help="Print steps, memory and disk; train nothing.")
+        bool,
+        Flag(
+            "--dry-run",
+            help="Print how many steps, memory and disk space the runs need; train "
+            "nothing.",
+        ),
     ] = False,
     with_report: Annotated[
         bool, Flag("--report", help="Write the report when training ends.")
@@ -76,7 +81,7 @@ def run(
 def watched(
     train: Callable[..., list[Run]], root: Path, name: str, quiet: bool
 ) -> list[Run]:
-    """Train with progress; on Ctrl-C say what is saved and how to continue."""
+    """Train with progress; on Ctrl-C print what is saved and how to continue."""
     from troth import files
     from troth.cli import progress
     from troth.runs.train import Interrupted
@@ -105,7 +110,7 @@ def show(
     quiet: bool,
     in_words: bool = False,
 ) -> None:
-    """Show results: tables for people, one object for programs."""
+    """Print results: tables for people and, if `as_json`, one object for programs."""
     from troth.cli import tables
     from troth.runs import compare
 

@@ -1,4 +1,4 @@
-"""`troth schema`."""
+"""The command `troth schema`."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`troth server`."""
+"""The command `troth server`."""
 
 import importlib
 import importlib.util
@@ -20,7 +20,7 @@ def server(
     host: Annotated[str, Flag(help="Address to listen on.")] = "0.0.0.0",
     port: Annotated[int, Flag(help="Port to listen on.")] = 8000,
     sites: Annotated[
-        int, Flag(help="Number of sites to wait for before the start. 0: all.")
+        int, Flag(help="Number of sites to wait for before the first round. 0: all.")
     ] = 0,
     tls: Annotated[
         Path | None, Flag(help="Folder with ca.pem, server.pem and server.key.")
@@ -39,7 +39,10 @@ def server(
 
 
 def needed(name: str) -> Callable[..., Any]:
-    """Load the function of a module that needs Flower, or say how to install it."""
+    """Return the function `name` of a module that needs Flower.
+
+    If Flower is missing, refuse and name the command that installs Flower.
+    """
     if importlib.util.find_spec("flwr") is None:
         refuse(
             "a real federation runs on Flower, which is not installed; install it by: "

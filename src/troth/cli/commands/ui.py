@@ -1,4 +1,4 @@
-"""`troth ui`."""
+"""The command `troth ui`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +13,14 @@ def ui(
     ] = Path("runs"),
     host: Annotated[
         str,
-        Flag(help="Address to listen on. Any but loopback needs the printed token."),
+        Flag(
+            help="Address to listen on. All addresses but loopback require the "
+            "printed token."
+        ),
     ] = "127.0.0.1",
     port: Annotated[int, Flag(help="Port to listen on. 0: any free one.")] = 8137,
 ) -> None:
-    """Show runs in a browser while they train; this changes no files."""
+    """Show runs in a browser while they train. No file is changed."""
     from troth.cli import tables
     from troth.reports.live import Server
 

@@ -1,1 +1,1 @@
-"""How a parameter vector follows a gradient (`train.optimizer`)."""
+"""Optimizers: how a parameter vector follows a gradient (`train.optimizer`)."""

@@ -10,12 +10,17 @@ from troth.types import Carry, Optimizer, Refusal
 
 
 def adam(*, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> Optimizer:
-    """Adam (Algorithm 1): steps scaled by running moments, with bias correction.
+    """Scale steps by running moments of the gradient, as Adam does (Algorithm 1).
+
+    Both moments are corrected for their bias towards 0.
 
     Args:
-        beta1: Decay rate β₁ of the mean gradient; 0: no memory.
-        beta2: Decay rate β₂ of the mean squared gradient.
-        eps: Small number that keeps the division finite.
+        beta1: Decay rate β₁ of the running mean of gradients, in [0, 1). 0 uses the
+            current gradient alone.
+        beta2: Decay rate β₂ of the running mean of squared gradients, in [0, 1). 0 uses
+            the current gradient alone.
+        eps: Positive number that is added to the denominator to keep the division
+            finite.
     """
     if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and 0 < eps < float("inf")):
         raise Refusal(

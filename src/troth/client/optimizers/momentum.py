@@ -10,10 +10,13 @@ from troth.types import Carry, Optimizer, Refusal
 
 
 def momentum(*, beta: float = 0.9) -> Optimizer:
-    """Heavy ball: m ← β·m + g, v ← v − lr·m (as torch.optim.SGD with momentum).
+    """Step along a running sum of gradients (Polyak's heavy ball).
+
+    m ← β·m + g, then v ← v − lr·m, as torch.optim.SGD with momentum.
 
     Args:
-        beta: Share β of the last direction that is kept; 0 is plain `sgd`.
+        beta: Share β of the previous direction that is kept, in [0, 1). 0 is plain
+            `sgd`.
     """
     if not 0 <= beta < 1:
         raise Refusal(f"momentum's beta = {beta} must lie in [0, 1)")

@@ -1,1 +1,1 @@
-"""How one client gets its own model (`[personalizer]`)."""
+"""Personalizers: methods by which a client gets its own model (`[personalizer]`)."""

@@ -20,13 +20,13 @@ from troth.types import (
     Task,
 )
 
-_YES = -1.0  # the client was asked, and has not chosen
+_YES = -1.0  # the client has trained, and its λ is yet to be chosen
 
 Rule = Literal["side_by_side", "paper", "code"]
 
 
 class Asked(NamedTuple):
-    """The options of a choice."""
+    """Options of `ditto` for the choice of λ."""
 
     rule: Rule
     candidates: list[float]
@@ -36,32 +36,33 @@ class Asked(NamedTuple):
 
     @property
     def lams(self) -> list[float]:
-        """All that are tried: candidates in order, then the fallback if it is none."""
+        """Values of λ to train: sorted candidates, then a fallback not among them."""
         every = sorted({*self.candidates})
         return every if self.fallback in every else [*every, self.fallback]
 
     @property
     def among(self) -> int:
-        """How many of them are candidates."""
+        """Number of candidates; they are the first entries of `lams`."""
         return len({*self.candidates})
 
     @property
     def first(self) -> int:
-        """The place of the fallback."""
+        """Index of the fallback in `lams`."""
         return self.lams.index(self.fallback)
 
     @property
     def least(self) -> int:
-        """From how many validation examples on a client chooses."""
+        """Fewest validation examples with which a client chooses."""
         return max(1, self.few) if self.rule == "paper" else 1
 
 
 def auto(
     task: Task, descent: Descent, regularizer: Regularizer, asked: Asked
 ) -> Personal:
-    """Choose λ among candidates.
+    """Let every client choose λ among candidates.
 
-    The state ends with the number of the λ that was taken last, at first the fallback.
+    The last number of the state is the index in `asked.lams` of the λ in use. It starts
+    as that of the fallback.
     """
     if not asked.candidates:
         raise Refusal(
@@ -82,9 +83,10 @@ def auto(
 
 
 def _choice(models: list[Tensor], task: Task, valid: Batch, asked: Asked) -> Tensor:
-    """Return the λ's number with the lowest validation loss; of equal ones, the first.
+    """Return the index of the λ whose model has the lowest validation loss.
 
-    The fallback where there are too few examples, or where no loss is finite.
+    Of equal losses, the first one counts. Return the index of the fallback if the
+    client has too few validation examples, or if no loss is finite.
     """
     losses = torch.stack([task.loss(v, valid) for v in models[: asked.among]])
     finite = losses.isfinite()
@@ -94,7 +96,10 @@ def _choice(models: list[Tensor], task: Task, valid: Batch, asked: Asked) -> Ten
 
 
 def pick(options: Sequence[Any], at: Tensor) -> Tensor:
-    """Return the option of that number, without a stack of all; the first a tensor."""
+    """Return `options[at]`, without a stack of all options.
+
+    The first option must be a tensor.
+    """
     picked: Tensor = options[0]
     for i, option in enumerate(options[1:], 1):
         picked = torch.where(at == i, option, picked)
@@ -104,12 +109,14 @@ def pick(options: Sequence[Any], at: Tensor) -> Tensor:
 def _side_by_side(
     task: Task, descent: Descent, regularizer: Regularizer, asked: Asked
 ) -> Personal:
-    """Train a model for each λ; the best by validation is the client's.
+    """Train one model for each λ, and use the one with the lowest validation loss.
 
-    Which is best is asked only where the model is read, not in every round.
+    Which model that is, is computed only when the client's model is read, not in every
+    round.
 
-    State: for every λ what `ditto` with that λ has; then, at first, the fallback's
-    place, once the client was asked −1, and where it is read which was chosen.
+    State: for every λ, the state of `ditto` with that λ. Then one number: at first the
+    index of the fallback, −1 once the client has trained, and the index of the chosen λ
+    when the model is read.
     """
     each = [
         pulled(task, descent, regularizer, lam, asked.towards) for lam in asked.lams
@@ -141,9 +148,9 @@ def _side_by_side(
 def _every_step(
     task: Task, descent: Descent, regularizer: Regularizer, asked: Asked
 ) -> Personal:
-    """Train one model; every step tries each λ and keeps the best by validation.
+    """Train one model; every step tries each λ and keeps the best in validation.
 
-    State: v, its moments, and which λ was taken last.
+    State: v, the optimizer's moments, and the index of the λ of the last step.
     """
 
     def init(w0: Tensor) -> Carry:
@@ -153,7 +160,7 @@ def _every_step(
         state: Carry, anchor: Anchor, batch: Batch, valid: Batch, scale: Tensor
     ) -> Carry:
         v, *moments, last = state
-        # The pull first: it may use the buffer in which the task keeps its gradient.
+        # The pull first: it may overwrite the buffer that holds the task's gradient.
         pull = regularizer.grad(v, place(anchor, asked.towards), batch)
         g = task.grad(v, batch)
         tried = [
@@ -168,22 +175,25 @@ def _every_step(
     return Personal(init, step, model=lambda w, state: state[0], valid=True)
 
 
-# w₁ and w₂ of `transfer`
+# The choice of w₁ and w₂ for `transfer`.
 
 Weight = float | Literal["auto"]
 
 
 class Weights(NamedTuple):
-    """Of the two terms."""
+    """Weights of the two terms of `transfer`."""
 
-    w1: float  # of R_adv
-    w2: float  # of ‖v − w‖²
+    w1: float  # weight of R_adv
+    w2: float  # weight of ‖v − w‖²
 
 
 def tried(
     w1: Weight, w2: Weight, candidates: list[float], descent: Descent
 ) -> list[Weights]:
-    """List all pairs to try, by w1·w2 and then by w1; "auto" is all candidates."""
+    """List all pairs (w1, w2) to try, sorted by w1·w2 and then by w1.
+
+    A weight "auto" stands for all candidates.
+    """
     if "auto" in (w1, w2) and not candidates:
         raise Refusal(
             "transfer's candidates = [] leave no weight to choose; give some, such as "
@@ -200,9 +210,13 @@ def tried(
 
 
 def largest(right: list[Tensor], reference: Tensor) -> Tensor:
-    """Find the last pair that does not lower validation accuracy; else the first.
+    """Return the index of the last pair that does not lower validation accuracy.
 
-    The paper's rule (Section 4.1), of how many examples are `right` with each pair.
+    This is the paper's rule (Section 4.1). If every pair lowers the accuracy, return 0.
+
+    Args:
+        right: Number of correctly classified examples, for the model of each pair.
+        reference: The same number for the model that the others are compared with.
     """
     at = torch.zeros_like(reference)
     for i, count in enumerate(right):

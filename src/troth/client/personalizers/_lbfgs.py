@@ -1,4 +1,4 @@
-r"""L-BFGS one step at a time, without branches: it can be lifted over clients.
+r"""L-BFGS, one step per call and without branches, so that vmap can lift it.
 
 References: liu1989limited.
 """
@@ -12,13 +12,14 @@ from troth.types import Carry
 
 PAIRS = 10
 LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.001)
-"""Of a step, all tried at once; the first that does not raise the loss is taken."""
+"""Lengths of a step, all of which are tried. The first that does not raise the loss is
+taken."""
 
-_LEVEL = 1e-12  # what the loss may rise by and still be rounding
+_LEVEL = 1e-12  # relative rise of the loss that is taken for rounding
 
 
 def begin(v: Tensor) -> Carry:
-    """Start at v, [d]; nothing is known of the curvature yet."""
+    """Start at v, [d], with no knowledge of the curvature yet."""
     none = v.new_zeros(PAIRS, v.shape[0])
     return v, torch.zeros_like(v), torch.zeros_like(v), none, none, v.new_zeros(())
 
@@ -28,13 +29,14 @@ def step(
     value: Callable[[Tensor], Tensor],
     gradient: Callable[[Tensor], Tensor],
 ) -> Carry:
-    """Take one step from v; where no length helps, v stays.
+    """Take one step from v; if every length of the step raises the loss, keep v.
 
-    The carry: v, where it was before, the gradient there, the last differences of both
-    (the newest last), and how many steps were taken.
+    The carry is (v, the previous v, the gradient at the previous v, the last
+    differences of v, the last differences of the gradient, number of steps). The newest
+    differences are the last ones.
     """
     v, before, slope, moves, bends, count = carry
-    g = gradient(v).clone()  # the task may use its buffer again
+    g = gradient(v).clone()  # the task may overwrite its buffer
     move, bend = v - before, g - slope
     useful = (count > 0) & (move @ bend > 1e-14 * (bend @ bend))
     moves = torch.where(useful, torch.cat([moves[1:], move[None]]), moves)
@@ -52,7 +54,10 @@ def step(
 
 
 def _direction(g: Tensor, moves: Tensor, bends: Tensor) -> Tensor:
-    """Compute H·g by the two loops; pairs of zeros count for nothing."""
+    """Compute H·g by the two-loop recursion; pairs of zeros have no effect.
+
+    H is the estimate of the inverse Hessian.
+    """
     inner = (moves * bends).sum(dim=1)
     there = inner > 0
     rho = torch.where(there, 1 / torch.where(there, inner, 1.0), 0.0)

@@ -1,4 +1,4 @@
-"""A model between a client's own and the shared one: apfl, mapper."""
+"""Mixtures of a client's own model and the shared model, for apfl and mapper."""
 
 import torch
 from torch import Tensor
@@ -7,11 +7,21 @@ from torch import Tensor
 def mixed(
     v: Tensor, w: Tensor, weight: Tensor | float, tail: int, inside: bool = False
 ) -> Tensor:
-    """Return weight·v + (1 − weight)·w; exactly w at 0 and v at 1, whatever the other.
+    """Return weight·v + (1 − weight)·w.
 
-    What layers see between two models is not between what they see in either, so that
-    running statistics, the tail, are not mixed: v keeps those of the mixed model. A
-    weight that is a number, or `inside` of 0 and 1 for all clients, costs less.
+    The result is exactly w at weight 0 and exactly v at weight 1, even if the other
+    model is not finite. Running statistics, the last `tail` numbers, are not mixed,
+    because a mixture of two models' statistics does not describe the layers' inputs in
+    the mixed model. Instead, v holds the running statistics of the mixed model.
+
+    Args:
+        v: Own model, [d].
+        w: Shared model, [d].
+        weight: Share of v in the mixture, from 0 to 1. A float costs less than a
+            tensor.
+        tail: Number of running statistics.
+        inside: Whether the weight is known to lie strictly between 0 and 1 for every
+            client, which costs less.
     """
     if isinstance(weight, float) and weight in (0, 1):
         return v if weight else w
@@ -24,10 +34,17 @@ def mixed(
 
 
 def through(g: Tensor, at: Tensor, part: Tensor, share: Tensor, tail: int) -> Tensor:
-    """Return the gradient in one of the two models, by the chain rule: share·g.
+    """Return the gradient with respect to one of the two mixed models: share·g.
 
-    `part` is the one that is to move, `at` the mixed model, of which it is that share.
-    A step takes running statistics to those of the mixed model.
+    A step along the result takes the running statistics of `part` to the new ones of
+    the mixed model.
+
+    Args:
+        g: Gradient at the mixed model.
+        at: Mixed model.
+        part: Model to update, v or w.
+        share: Share of `part` in the mixture.
+        tail: Number of running statistics.
     """
     if tail == 0:
         return share * g

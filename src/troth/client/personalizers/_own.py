@@ -1,4 +1,4 @@
-"""A personal model of the client's own that follows some gradient: ditto, local."""
+"""Own models of clients that follow a gradient in every round: ditto, local."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -9,13 +9,17 @@ from troth.client.regularizers import _pull
 from troth.types import Anchor, Batch, Carry, Descent, Personal, Regularizer, Task
 
 Towards = Literal["shared", "moving"]
-"""What a personal model is pulled towards."""
+"""Model towards which a personal model is pulled: the shared model that the round began
+with, or the copy of it that the client's solver is moving."""
 
 
 def own(
     descent: Descent, gradient: Callable[[Tensor, Anchor, Batch], Tensor]
 ) -> Personal:
-    """Keep v and its optimizer's moments; v follows the gradient at its arguments."""
+    """Return a personalizer whose model v moves along `gradient`(v, anchor, batch).
+
+    State: v and the optimizer's moments.
+    """
 
     def init(w0: Tensor) -> Carry:
         return w0, *descent.init(w0)
@@ -34,7 +38,7 @@ def own(
 def pulled(
     task: Task, descent: Descent, regularizer: Regularizer, lam: float, towards: Towards
 ) -> Personal:
-    """Follow ∇F(v) + λ∇R(v, w)."""
+    """Return a personalizer whose model v moves along ∇F(v) + λ∇R(v, w)."""
     along = _pull.gradient(task, regularizer, lam)
     return own(
         descent, lambda v, anchor, batch: along(v, place(anchor, towards), batch)
@@ -42,5 +46,5 @@ def pulled(
 
 
 def place(anchor: Anchor, towards: Towards) -> Tensor:
-    """Return the model that a personal one is pulled towards."""
+    """Return the model towards which a personal model is pulled."""
     return anchor.w if towards == "shared" else anchor.moving

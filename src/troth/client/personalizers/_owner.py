@@ -1,4 +1,4 @@
-"""Clients that make their update themselves: their work in a round is a solver's."""
+"""Personalizers that make the client's update themselves, without a `[solver]`."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -18,7 +18,8 @@ from troth.types import (
 )
 
 Start = Literal["own", "mean"]
-"""Where a round's steps begin: at the client's own model, or at the one received."""
+"""Where a round's steps begin: at the client's own model, or at the shared model, which
+is the mean of the personal models."""
 
 
 def owner(
@@ -28,10 +29,17 @@ def owner(
     shares: bool = True,
     **more: Any,
 ) -> Client:
-    """Make a whole client of a solver, which does not look at validation data.
+    """Make a client whose work in a round is that of a solver.
 
-    It predicts with `model`, of w and its state, which its update reveals if `shares`;
-    `more` are other fields of the client.
+    The solver reads no validation data.
+
+    Args:
+        solver: Functions of the client's work.
+        budget: Length of the work in a round.
+        model: Function (shared model, state) → parameters that the client predicts
+            with.
+        shares: Whether the update reveals the personal model.
+        more: Further fields of the client.
     """
     local = Phase(
         solver.begin,
@@ -50,12 +58,18 @@ def sent(
     share: float = 1.0,
     start: Start = "own",
 ) -> Client:
-    """Make a client whose v follows a gradient, and whose update is share·(v − wᵗ).
+    """Make a client whose v follows a gradient and whose update is share·(v − wᵗ).
 
-    So the shared model is a running mean of personal ones; with all clients in every
-    round, under the plain `mean`, it is their mean exactly. With start = "own" v and
-    its moments live on between rounds; with "mean" a round begins at wᵗ with new
-    moments, as a solver's does. `share` is how much of all clients a round asks.
+    So the shared model is a running mean of the personal models. If all clients take
+    part in every round and the aggregator is `mean`, it is exactly their mean.
+
+    Args:
+        descent: Optimizer and learning rate of v.
+        gradient: Gradient along which v moves.
+        budget: Length of the training in a round.
+        share: Share of all clients that is in a cohort.
+        start: Start of a round. With "own", v and its moments are kept between rounds.
+            With "mean", a round begins at wᵗ with new moments, as a solver does.
     """
     moving = steps(descent, gradient)
 

@@ -1,7 +1,8 @@
-"""Models in two parts: numbers of the client's own, and those that all share.
+"""Models in two parts: numbers that are the client's own, and numbers that all share.
 
-The client's own never leave it: its update is 0 there, it does not read what the
-server makes of these places of w, and its state is as narrow as they are few.
+A client's own numbers never leave the client. Its update is 0 in their places, and the
+client does not read what the server computes there. Its state holds only its own
+numbers and their optimizer's moments.
 """
 
 from collections.abc import Callable
@@ -25,21 +26,21 @@ from troth.types import (
 )
 
 Turns = Callable[[Batch], tuple[Tensor | None, Tensor | None]]
-"""Batch → whether its (own, shared) numbers move in this step; None: they do."""
+"""Batch → whether (own, shared) numbers move in this step; None: they always do."""
 
 
 def chosen(masks: Masks, layers: list[str], last: int) -> Tensor:
-    """Return the mask of the layers named, else of the last layers."""
+    """Return the mask of the named layers; if none is named, of the last layers."""
     if layers:
         return masks.matching("personalizer.layers", layers)
     return masks.last("personalizer.last", last)
 
 
 class Runs:
-    """A mask of the client's own numbers, [d] of bool, as stretches.
+    """A mask of the client's own numbers, [d] of bool, as runs of equal values.
 
-    Vectors are taken apart and put together by `split` and `cat`, which move whole
-    stretches and lift over clients like any other function.
+    Vectors are taken apart and put together by `split` and `cat`. These move whole runs
+    and can be lifted over clients by vmap.
     """
 
     def __init__(self, mask: Tensor) -> None:
@@ -49,13 +50,13 @@ class Runs:
         self.own = [bool(mask[a]) for a in cuts[:-1]]
 
     def take(self, v: Tensor, own: bool) -> Tensor:
-        """Return the client's own numbers of a vector, or the shared ones."""
+        """Return the client's own numbers of a vector, or the shared numbers."""
         runs = zip(torch.split(v, self.sizes), self.own, strict=True)
         pieces = [piece for piece, mine in runs if mine == own]
         return pieces[0] if len(pieces) == 1 else torch.cat([v[:0], *pieces])
 
     def weave(self, own: Tensor, shared: Tensor) -> Tensor:
-        """Join own and shared numbers to a vector."""
+        """Join own and shared numbers into one vector."""
         pieces = {
             mine: iter(torch.split(part, self._sizes(mine)))
             for mine, part in ((True, own), (False, shared))
@@ -63,7 +64,7 @@ class Runs:
         return torch.cat([own[:0], *(next(pieces[mine]) for mine in self.own)])
 
     def put(self, v: Tensor, own: Tensor) -> Tensor:
-        """Replace the client's own numbers of a vector."""
+        """Replace the client's own numbers of a vector by `own`."""
         return self.weave(own, self.take(v, own=False))
 
     def _sizes(self, own: bool) -> list[int]:
@@ -72,10 +73,11 @@ class Runs:
 
 
 class Halves:
-    """The two parts of a model, each in the form that a `Descent` moves.
+    """The two parts of a model, each in the form that a `Descent` updates.
 
-    A descent takes the last `tail` numbers that it is given for running statistics;
-    so the parameters of either part go with all of these behind them.
+    A `Descent` takes the last `tail` numbers of its vector for running statistics. So
+    each half consists of the parameters of one part, followed by all running statistics
+    of the model.
     """
 
     def __init__(self, mask: Tensor, tail: int) -> None:
@@ -90,11 +92,11 @@ class Halves:
             self._bare[own] = Runs(torch.cat([mine, statistics]))
 
     def half(self, v: Tensor, own: bool) -> Tensor:
-        """Return one of the two."""
+        """Return the half with the client's own parameters, or the shared half."""
         return self._half[own].take(v, own)
 
     def join(self, own: Tensor, shared: Tensor) -> Tensor:
-        """Join both; each brings its own layers' statistics."""
+        """Join both halves; running statistics come from the half of their layer."""
         bare = self._bare[True].take(own, True), self._bare[False].take(shared, False)
         return self.whole.weave(*bare)
 
@@ -106,13 +108,19 @@ def split(
     works: tuple[Budget, Budget],
     by_turns: bool = False,
 ) -> Client:
-    """Keep some of the model's numbers, and send how the others moved.
+    """Make a client that keeps some of the model's numbers and sends the others' moves.
 
-    The state is the client's own numbers and their optimizer's moments, which live on
-    between rounds as those of `local` do; the moments of the shared numbers start anew
-    in each, as those of `fedavg` do. With nothing of its own the state is empty.
-    `descents` and `works` are those of its own and those of the shared numbers, which
-    move in the same steps by one gradient, or by turns: first its own.
+    State: the client's own numbers and their optimizer's moments, both kept between
+    rounds as in `local`. The moments of the shared numbers start anew in every round,
+    as in `fedavg`. If no numbers are the client's own, the state is empty.
+
+    Args:
+        task: Task of the client.
+        mask: Mask [d] of the client's own numbers.
+        descents: Optimizers of the own and of the shared numbers.
+        works: Lengths of the training of the own and of the shared numbers.
+        by_turns: Whether the own numbers are trained first and then the shared ones. If
+            not, both move in the same steps, along one gradient.
     """
     halves = Halves(mask, task.tail)
     has = halves.has
@@ -156,9 +164,9 @@ def split(
 def _schedule(
     works: tuple[Budget, Budget], has: tuple[bool, bool], by_turns: bool
 ) -> tuple[tuple[Budget, ...], Turns]:
-    """Return how long a client works, and which numbers move when.
+    """Return the budgets of a round, and which numbers move in which step.
 
-    Where there are none of a sort, their steps are left out.
+    If all numbers are of one sort, there are no steps for the other sort.
     """
     mine, shared = works
     if not all(has):

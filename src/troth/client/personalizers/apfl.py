@@ -1,4 +1,4 @@
-"""APFL: a client's model lies between its own and the shared one.
+"""APFL: each client predicts with a mixture of its own model and the shared one.
 
 References: deng2020adaptive, li2020multitask.
 """
@@ -22,39 +22,46 @@ def apfl(
     adaptive: bool = False,
     mix: Literal["moving", "shared"] = "moving",
 ) -> Personal:
-    """min_v F_k(αv + (1 − α)w), with any solver for w; the mixture predicts.
+    """Mix each client's own model with the shared model: min_v F_k(αv + (1 − α)w).
 
-    APFL's Algorithm 1: v ← v − η·α∇F_k(v̄), v̄ = αv + (1 − α)w. v starts from the first
-    shared model and moves in the rounds in which its client is asked, on the solver's
-    batches. When v̄ is used to predict, w is the current shared model.
+    APFL's Algorithm 1 trains v by v ← v − η·α∇F_k(v̄), where v̄ = αv + (1 − α)w is the
+    mixture that predicts. Any solver trains w. v starts from the first shared model. It
+    moves in the rounds in which its client takes part, on the same batches as the
+    solver. For predictions, w in v̄ is the current shared model.
 
-    What mixing with the moving w_k changes: where w is held fixed, any α > 0 can reach
-    every v̄, and where F_k has one minimizer v̄ ends there, where `local` does, whatever
-    w is (FMTL's D.1); α only slows it down, by α². With w_k, the solver brings v̄ nearer
-    to the client's own minimizer c within a round, v is left with less to do, and when
-    v̄ is read with w again, a share of w stays. On curvature L, at the end of training
-    with rounds of τ steps, v̄ = c + (1 − α)(1 − Σ_s p_s(1 − ηL)^s)(w − c), where p_s ∝
-    (1 − ηα²L)^(τ−1−s), Σ_s p_s = 1: from c at τ = 1 to αc + (1 − α)w in long rounds.
+    In training, v can be mixed with the round's wᵗ or with the solver's moving w_k
+    (option `mix`). With wᵗ, every α > 0 can reach every v̄. If F_k also has one
+    minimizer, v̄ ends there, as `local` does, whatever w is (FMTL's D.1). α then only
+    slows training down, by the factor α². With w_k, the solver brings v̄ nearer to the
+    client's own minimizer c within a round, and v has less to do. When v̄ is read with
+    w again, a share of w remains. On a loss of curvature L, at the end of training with
+    rounds of τ steps,
 
-    The server learns the solver's update and nothing of v or α. w weighs 1 − α in what
-    every client predicts: a w that was driven off takes v̄ along.
+        v̄ = c + (1 − α)(1 − Σ_s p_s(1 − ηL)^s)(w − c),
+
+    where p_s ∝ (1 − ηα²L)^(τ−1−s) and Σ_s p_s = 1. For τ = 1, v̄ is c. As rounds become
+    long, v̄ tends to αc + (1 − α)w.
+
+    The server learns the solver's update and nothing about v or α. w has the weight 1 −
+    α in the predictions of every client, so a w that an attack drives away takes v̄
+    along.
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer, or those of `[train]`.
-        alpha: Mixing weight α, 0 to 1, or its start if `adaptive`. Fixed at 1 it is
-            exactly `local`, at 0 exactly the shared model.
-        adaptive: Whether every client learns its own α. At the first step of a round α
-            ← α − η⟨v − w, ∇F_k(v̄)⟩, by the same gradient that moves v and with plain
-            steps of its learning rate, kept in [0, 1]; clients.csv has `alpha`. α stays
-            where that is not a number.
-        mix: Model mixed with v: the "moving" w_k or the "shared" wᵗ. w_k is the
-            solver's copy before this step (the published method), wᵗ is as in FMTL's
-            D.1.
+        alpha: Mixing weight α from 0 to 1, or its initial value if `adaptive`. A fixed
+            1 is exactly `local`; a fixed 0 is exactly the shared model.
+        adaptive: Whether every client learns its own α. At the first step of a round, α
+            ← α − η⟨v − w, ∇F_k(v̄)⟩, clipped to [0, 1]. This is a plain step with the
+            learning rate and the gradient of v. If the result is NaN, α stays. The file
+            clients.csv has a column `alpha`.
+        mix: Shared model that v is mixed with in training: the "moving" w_k or the
+            "shared" wᵗ. w_k is the solver's copy before the current step (the published
+            method). wᵗ is the shared model that the round began with (FMTL's D.1).
 
-    Departs: a round's first v̄ is mixed with the w just received; the code of Ditto's
-    authors still has the last round's there. Running statistics of batch normalization
-    are not mixed: v has those of v̄.
+    Departs: in a round's first step, v is mixed with the w that was just received. In
+    the code of Ditto's authors, it is still mixed with the w of the round before.
+    Running statistics of batch normalization are not mixed: v holds those of v̄.
     """
     if not 0 <= alpha <= 1:
         raise Refusal(
@@ -63,7 +70,7 @@ def apfl(
         )
     if not adaptive and alpha == 1:
         return local(task, descent)
-    if not adaptive and alpha == 0:  # some state: a client that keeps none has no file
+    if not adaptive and alpha == 0:  # one number of state: clients without get no file
         return none()._replace(init=lambda w0: (w0.new_zeros(()),))
     tail = task.tail
 

@@ -1,4 +1,4 @@
-r"""A shared model that is nothing but what couples the clients' own.
+r"""A shared model whose only purpose is to couple the clients' own models.
 
 References: farhadkhani2022equivalence.
 """
@@ -45,39 +45,45 @@ def coupled(
     solve: Literal["step", "exact"] = "step",
     report: Literal["after", "before"] = "after",
 ) -> Client:
-    """Solve the coupled federation of attack equivalence (Eq. 1, Section 2.2).
+    """Couple the clients' own models by a shared model (attack equivalence, Eq. 1).
 
-    Σ_n [ν‖θ_n‖² + fit(θ_n, D_n) + λR(ρ, θ_n)]: every client has its own model θ_n, and
-    the shared one, ρ, is where these pull it. A client works on its θ_n with ρ fixed
-    and sends −λ∇_ρR(ρ, θ_n). With aggregator `sum` and server `sgd` the shared model
-    takes gradient steps of length `server.lr` on the whole loss.
+    The objective (Section 2.2) is Σ_n [ν‖θ_n‖² + fit(θ_n, D_n) + λR(ρ, θ_n)]. Every
+    client n has its own model θ_n, and the shared model ρ is moved only by the
+    regularizer R. A client trains its θ_n with ρ fixed and sends the update −λ∇_ρR(ρ,
+    θ_n). With the aggregator `sum` and the server step `sgd`, the shared model takes
+    gradient steps of length `server.lr` on the whole objective.
 
-    The server learns −λ∇_ρR(ρ, θ_n): with `l2sq`, θ_n itself.
+    The server learns −λ∇_ρR(ρ, θ_n). With `l2sq`, this reveals θ_n itself.
 
-    Guarantee: with `l2` and `smooth_l2` no update is longer than λ, whatever the data:
-    see the filter `plausible`.
+    Guarantee: with `l2` and `smooth_l2`, no update is longer than λ, whatever the data.
+    The filter `plausible` uses this.
 
-    Departs: R is λ times the regularizer's value, and that of `l2sq` is ½‖ρ − θ‖²: the
-    paper's λ‖ρ − θ‖² is lam = 2λ here. All models start from the first shared one; the
-    authors' start apart from each other.
+    Departs: R here is the regularizer's value, which for `l2sq` is ½‖ρ − θ‖². So the
+    paper's λ‖ρ − θ‖² is lam = 2λ here. All models start from the first shared model;
+    the authors' start apart from each other.
 
     Args:
         task: Task of the client.
         descent: Learning rate and optimizer of θ_n, for solve = "step".
-        regularizer: Regularizer R that depends on θ − ρ alone: l2sq, l2, smooth_l2.
-        budget: Length of the training of θ_n in a round; None: that of `[train]`, or 30
-            steps for "exact". Take train.batch = 0: then every step sees all data.
-        work: Length of a round's training by `[train]`.
+        regularizer: Regularizer R, which must depend on θ − ρ alone: l2sq, l2 or
+            smooth_l2.
+        budget: Length of the training of θ_n in a round. None is the length that
+            `[train]` sets, or 30 steps with solve = "exact". Set train.batch = 0, so
+            that every step sees all data of the client.
+        work: Length of the training in a round that `[train]` sets.
         lam: Weight λ > 0 of the coupling.
         nu: Weight ν ≥ 0 of ‖θ_n‖².
-        fit: Loss of all the client's examples together ("sum"), or their "mean". With
-            the mean, who has more data counts no more (Appendix E). Of a batch that is
-            a part of the data the sum is estimated.
-        unit: Divisor of the sum (Appendix E: the mean number of examples).
-        solve: Solver of θ_n: gradient steps from the last θ_n ("step"), or L-BFGS
-            ("exact"). L-BFGS solves convex problems to the last digits.
-        report: Point θ_n of ∇_ρR: "after" this round's work, or "before" it. The
-            authors' code has "before": it steps θ_n and ρ at once.
+        fit: Loss of a client: the "sum" or the "mean" of the losses of its examples.
+            With "mean", a client with more data has no larger weight (Appendix E). If a
+            batch is only a part of the data, the sum is estimated from the batch.
+        unit: Divisor of the sum. Appendix E divides by the mean number of examples per
+            client.
+        solve: Solver of θ_n: "step" or "exact". "step" takes gradient steps from the
+            last θ_n. "exact" is L-BFGS, which solves convex problems to the last
+            digits.
+        report: Model θ_n at which ∇_ρR is computed: the one "after" this round's
+            training, or the one "before" it. The authors' code has "before": it moves
+            θ_n and ρ at the same time.
     """
     _check(lam, nu, unit, regularizer)
     steps = budget or (Budget(steps=STEPS) if solve == "exact" else work)
@@ -151,5 +157,8 @@ def _check(lam: float, nu: float, unit: float, regularizer: Regularizer) -> None
 
 
 def known(options: Options, reach: Callable[[], float]) -> dict[str, float]:
-    """Return what attacks and filters may know: λ, and the longest honest update."""
+    """Return the option λ and the length of the longest honest update.
+
+    Attacks and filters may use these values.
+    """
     return {"lam": options["lam"], "radius": options["lam"] * reach()}

@@ -1,4 +1,4 @@
-"""Ditto: personal models pulled towards the shared one.
+"""Ditto: personal models that are pulled towards the shared model.
 
 References: li2021ditto, li2020multitask.
 """
@@ -23,46 +23,52 @@ def ditto(
     fallback: float = 1.0,
     few: int = 4,
 ) -> Personal:
-    """Ditto, solved jointly with the shared model (Algorithms 1 and 2, line 6).
+    """Train own models with a pull towards the shared one (Ditto, Algorithms 1 and 2).
 
-    v ← v − η(∇F_k(v) + λ∇R(v, wᵗ)), where R is the regularizer (`l2sq`: v − wᵗ) and
-    wᵗ the shared model that the round began with. v starts from the first shared
-    model and moves only in the rounds in which its client is asked; it sees the same
-    batches as the shared model.
+    v ← v − η(∇F_k(v) + λ∇R(v, wᵗ)) (line 6). R is the regularizer (for `l2sq`, ∇R is v
+    − wᵗ), and wᵗ is the shared model that the round began with. v starts from the first
+    shared model. It moves only in the rounds in which its client takes part, on the
+    same batches as the shared model.
 
-    With lam = "auto" every client chooses its own λ by its validation data, and
-    clients.csv says which (`lam`). Of equal losses that of the smaller λ is taken, and
-    one that is not finite never; the fallback is the λ of clients that were never
-    asked, have too few validation examples, or find no candidate with a finite loss.
+    With lam = "auto", every client chooses its own λ by its validation data, and the
+    column `lam` of clients.csv shows it. Of equal validation losses, the one with the
+    smaller λ wins. A λ whose loss is not finite is never chosen. A client takes the
+    fallback if it never took part, has too few validation examples, or has no candidate
+    with a finite loss.
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer, or those of `[train]`.
         regularizer: Distance that is penalized.
-        lam: Weight λ ≥ 0 of the regularizer; 0: `local`, exactly; λ → ∞: the shared
-            model. At 0 the term is not computed, so a diverged w does no harm.
-        anchor: Shared model in the penalty: "shared" wᵗ, as in Ditto and its code, or
-            "moving". "moving" is the client's own copy w_k as its solver has moved it
-            in this round, this step included (FMTL's Algorithm 1, line 5).
-        choose: Way a client chooses its λ. "side_by_side": a model for each candidate
-            is trained, and after every round the one with the lowest validation loss is
-            the client's. "paper": the same, but clients with fewer than `few`
-            validation examples take the fallback (G.4, where it is not said how the
-            others select). "code": every step tries each candidate's step and keeps the
-            one with the lowest validation loss (the authors' code).
-        candidates: Values of λ to choose from. G.4: {0.1, 1, 2}, for strong attacks
-            {0.05, 0.1, 0.2}; on StackOverflow {0.05, 0.1, 0.3} and {0.01, 0.05, 0.1}.
-        fallback: Weight λ of clients that cannot choose; G.4: 1, for strong attacks
-            0.1. It is chosen by validation only where it is among the candidates.
-        few: Fewest validation examples of a client that chooses, with "paper". With the
-            other rules 1.
+        lam: Weight λ ≥ 0 of the regularizer, or "auto". 0 is exactly `local`; λ → ∞ is
+            the shared model. At 0 the penalty is not computed, so a diverged w does no
+            harm.
+        anchor: Shared model in the penalty: "shared" or "moving". "shared" is the wᵗ
+            that the round began with, as in Ditto and its code. "moving" is the
+            client's own copy w_k, after the current step of its solver (FMTL's
+            Algorithm 1, line 5).
+        choose: Way in which a client chooses its λ. "side_by_side": the client trains a
+            model for each candidate and uses the one with the lowest validation loss.
+            "paper": the same, but clients with fewer than `few` validation examples
+            take the fallback (Ditto, G.4, which does not say how the others choose).
+            "code": every step tries the step of each candidate and keeps the one with
+            the lowest validation loss (the authors' code).
+        candidates: Values of λ to choose from. Ditto's G.4 has {0.1, 1, 2}, and under
+            strong attacks {0.05, 0.1, 0.2}. On StackOverflow it has {0.05, 0.1, 0.3}
+            and {0.01, 0.05, 0.1}.
+        fallback: λ of clients that cannot choose. Ditto's G.4 has 1, and under strong
+            attacks 0.1. Clients that choose can choose it only if it is a candidate
+            too.
+        few: Fewest validation examples with which a client chooses, if choose =
+            "paper". The other rules need only 1.
 
-    Departs: G.4 has clients with fewer than 4 validation examples fall back and those
-    with more than 5 choose; here those with 4 or 5 choose too. In the authors' code a
-    client without validation data is not provided for; here it takes the fallback.
+    Departs: in G.4, clients with fewer than 4 validation examples take the fallback and
+    those with more than 5 choose. Here those with 4 or 5 choose too. The authors' code
+    does not provide for clients without validation data; here they take the fallback.
 
-    Guarantee: on curvature L the explicit step contracts while lr·(L + λ) < 2 (plain
-    `sgd`); lr·λ ≥ 2 diverges on any data and is refused, of every candidate.
+    Guarantee: on a loss of curvature L, the explicit step contracts if lr·(L + λ) < 2
+    (plain `sgd`). lr·λ ≥ 2 diverges on any data and is refused, for every candidate
+    too.
     """
     if lam == "auto":
         asked = _choosing.Asked(choose, candidates, fallback, few, anchor)

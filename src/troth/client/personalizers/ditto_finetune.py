@@ -1,4 +1,4 @@
-"""Ditto's second solver: the shared model first, the personal ones after it.
+"""Ditto in two stages: the shared model first, the personal models after it.
 
 References: li2021ditto.
 """
@@ -18,24 +18,27 @@ def ditto_finetune(
     keep: Keep = "last",
     select: Select = "epoch",
 ) -> Personal:
-    """min_v h_k(v; w*) = F_k(v) + λR(v, w*) from v = w*, after the last round.
+    """Fine-tune from w* with a pull towards it: min_v F_k(v) + λR(v, w*).
 
-    Ditto's objective solved in two stages (Section 3.1 and Appendix G.3): where h_k is
-    strongly convex it ends where the joint solver `ditto` does. It can be run on any
-    shared model that there is.
+    w* is the final shared model. This solves Ditto's objective h_k(v; w*) in two stages
+    (Section 3.1 and Appendix G.3). After the last round, every client trains v from v =
+    w*. If h_k is strongly convex, v converges to the same model as with the joint
+    solver `ditto`. The method can be applied to any shared model that is already
+    trained.
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer, or those of `[train]`.
         regularizer: Distance that is penalized.
         budget: Length of the training; None is 50 epochs, as for `finetune`.
-        lam: Weight λ ≥ 0; 0 is `finetune`, λ → ∞ the shared model.
-        keep: Model kept: the "last", or one chosen by the client's validation data.
-            "best" has the lowest loss, "accurate" the highest accuracy and, of equal
-            ones, the lowest loss. Of models still equal the latest is kept. The shared
-            model w* is a candidate that loses every tie.
-        select: Candidates of `keep`, next to w* and the last model: the models after
-            every "epoch" of the client's data, or after every "step".
+        lam: Weight λ ≥ 0 of the regularizer. 0 is `finetune`; λ → ∞ is the shared
+            model.
+        keep: Model that is kept: the "last", or a candidate chosen by the client's
+            validation data. "best" has the lowest loss, "accurate" the highest accuracy
+            and, of equal accuracies, the lowest loss. Of candidates that are still equal
+            the latest is kept. The shared model w* is a candidate that loses every tie.
+        select: Candidates of `keep`: the models after every "epoch" of the client's
+            data, or after every "step". w* and the last model are always candidates.
     """
     _pull.check("ditto_finetune", lam, descent, regularizer.curvature)
     along = _pull.gradient(task, regularizer, lam)

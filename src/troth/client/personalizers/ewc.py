@@ -1,4 +1,4 @@
-"""Elastic weight consolidation: fine-tuning held back where the shared model depends.
+"""Elastic weight consolidation: fine-tuning that protects the weights w* relies on.
 
 References: kirkpatrick2017overcoming.
 """
@@ -29,19 +29,20 @@ def ewc(
     lam: float = 1.0,
     batches: int = 4,
 ) -> Personal:
-    """min_v F_k(v) + (λ/2)·Σ_i F_i·(v_i − w*_i)² from v = w*, after the last round.
+    """Fine-tune from w* on F_k(v) + (λ/2)·Σ_i F_i·(v_i − w*_i)² after the last round.
 
-    Ditto's baseline EWC (F.2, Table 3): F is the diagonal of the empirical Fisher
-    matrix at w*, the mean of squared gradients over `batches` batches. These come
-    first, and v does not move yet; its budget begins after them (as in the authors'
-    code). So λ = 0 is `finetune` on the batches that follow.
+    This is Ditto's baseline EWC (F.2, Table 3). w* is the final shared model. F is the
+    diagonal of the empirical Fisher matrix at w*: the mean of squared gradients over
+    `batches` batches. v does not move on these batches, and its budget begins after
+    them, as in the authors' code. So λ = 0 is `finetune` on the batches that follow.
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer, or those of `[train]`.
-        budget: Length of the training, after those batches; None is 50 epochs.
-        lam: Weight λ ≥ 0 of the penalty.
-        batches: Number of batches to estimate F, at least 1; the authors' code takes 4.
+        budget: Length of the training after the batches for F; None is 50 epochs.
+        lam: Weight λ ≥ 0 of the penalty; 0 is fine-tuning without a penalty.
+        batches: Number of batches from which F is estimated, at least 1. The authors'
+            code takes 4.
     """
     _pull.check("ewc", lam, descent)
     if batches < 1:
@@ -54,7 +55,7 @@ def ewc(
         return w, torch.zeros_like(w), *descent.init(w)
 
     def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
-        v, root, *moments = carry  # √F, of which no square is too large
+        v, root, *moments = carry  # √F, because F could overflow
         g = task.grad(v, batch)
         seen = root.hypot(numerics.off_tail(g, task.tail) / batches**0.5)
         if lam:

@@ -1,4 +1,4 @@
-"""FedBN: normalization layers of the client's own.
+"""FedBN: every client has its own normalization layers.
 
 References: li2021fedbn.
 """
@@ -16,28 +16,30 @@ def fedbn(
     budget: Budget | None,
     masks: Masks,
 ) -> Client:
-    """Keep normalization layers b_k of the client's own: min Σ_k F_k(φ, b_k).
+    """Keep normalization layers b_k personal and share all others: min Σ_k F_k(φ, b_k).
 
-    All others, φ, are shared, and both are trained as `fedper` does it. Personal are
-    scale, shift and running statistics of every batch normalization (Algorithm 1 of the
-    paper), and scale and shift of every other normalization that the model trains. A
-    client that was never asked has those of the first shared model.
+    All other layers, φ, are shared, and both are trained as in `fedper`. Personal are
+    the scale, shift and running statistics of every batch normalization (Algorithm 1 of
+    the paper), and the scale and shift of every other normalization layer that is
+    trained. A client that never took part has those of the first shared model.
 
-    The update is 0 in the places of b_k, so that there are no statistics to aggregate
-    (`train.statistics` has nothing to do), and no client that takes part reads what
-    others send there (a newcomer starts from it). The shared model by itself keeps the
-    statistics it began with (mean 0, variance 1).
+    The update is 0 in the places of b_k, so there are no running statistics to
+    aggregate, and `train.statistics` has no effect. Clients that take part ignore what
+    others send in these places. Only the b_k of a newcomer start from the shared
+    model's. The shared model by itself keeps the running statistics it began with (mean
+    0, variance 1).
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer of b_k, or those of `[train]`. The
-            moments live on between rounds.
-        solving: Optimizer of φ, from `[train]`; its moments start anew every round.
+            moments are kept between rounds.
+        solving: Optimizer of φ, from `[train]`. Its moments start anew every round.
         work: Length of a client's training in a round.
-        budget: How long b_k is trained, if `personalizer.steps` or `.epochs` is set.
+        budget: Length of the training of b_k, if `personalizer.steps` or `.epochs` is
+            set.
         masks: Masks of the personal and the shared parameters.
 
-    Departs: the paper has batch normalization alone in mind.
+    Departs: the paper considers batch normalization alone.
     """
     works = (budget or work, work)
     return _split.split(task, masks.norms(), (descent, solving), works)

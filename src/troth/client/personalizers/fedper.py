@@ -1,4 +1,4 @@
-"""FedPer: layers of the client's own on top of shared ones.
+"""FedPer: every client has its own layers on top of shared layers.
 
 References: arivazhagan2019federated.
 """
@@ -19,34 +19,37 @@ def fedper(
     layers: list[str] = [],  # noqa: B006
     last: int = 1,
 ) -> Client:
-    """Shared layers φ, and layers h_k of the client's own: min Σ_k F_k(φ, h_k).
+    """Keep some layers h_k personal and share all others: min Σ_k F_k(φ, h_k).
 
-    A client puts its h_k to the φ it is sent, steps along the gradient of both at once
-    (Algorithm 1 of the paper, client's side) and sends how φ moved. It predicts with
-    (φ, h_k). h_k starts as in the first shared model and moves only in the rounds in
-    which its client is asked. Running statistics of batch normalization belong to
-    their layer: personal in a personal layer, else averaged with the rest.
+    In a round, a client joins its h_k with the shared layers φ that the server sent. It
+    takes steps along the gradient of both at once (Algorithm 1 of the paper, client's
+    side) and sends how φ moved. It predicts with (φ, h_k). h_k starts as in the first
+    shared model and moves only in the rounds in which its client takes part. Running
+    statistics of batch normalization belong to their layer: in a personal layer they
+    are personal, else they are averaged with the rest.
 
-    The update is 0 in the places of h_k, and no client that takes part reads what
-    others send there (a newcomer's h_k starts from it). So the shared model by itself
-    has layers that nobody trained.
+    The update is 0 in the places of h_k. Clients that take part ignore what others send
+    in these places. Only the h_k of a newcomer starts from the shared model's. So the
+    shared model by itself has layers that nobody trained.
 
-    Limits: with nothing personal `fedavg`, with all `local`, bit for bit.
+    Limits: if no layer is personal it is `fedavg`, and if all are it is `local`, bit
+    for bit.
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer of h_k, or those of `[train]`. The
-            moments live on between rounds.
-        solving: Optimizer of φ, from `[train]`; its moments start anew every round.
+            moments are kept between rounds.
+        solving: Optimizer of φ, from `[train]`. Its moments start anew every round.
         work: Length of a client's training in a round.
-        budget: How long h_k is trained, if `personalizer.steps` or `.epochs` is set.
+        budget: Length of the training of h_k, if `personalizer.steps` or `.epochs` is
+            set.
         masks: Turns layer names into masks of parameters.
         layers: Names or patterns of the personal layers or tensors, as for
             `model.freeze`. Examples are "fc", "features.*" and "*.bias".
-        last: Number of last layers that are personal if none are named (K_P in the
-            paper); 0: none. A model of a single layer is all personal with 1.
+        last: Number of last layers that are personal if `layers` is empty (K_P in the
+            paper). 0 means none. A model with a single layer is all personal with 1.
 
-    Departs: the paper steps by plain SGD, which has no moments to keep or to forget.
+    Departs: the paper steps by plain SGD, which has no moments to keep or to reset.
     """
     mask = _split.chosen(masks, layers, last)
     return _split.split(task, mask, (descent, solving), (budget or work, work))

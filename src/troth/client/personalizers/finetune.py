@@ -25,11 +25,11 @@ def finetune(
         task: Task of the client.
         descent: Own learning rate and optimizer, or those of `[train]`.
         budget: Length of the training; None is 50 epochs.
-        keep: Model kept: the "last", or one chosen by the client's validation data.
-            "best" has the lowest loss, "accurate" the highest accuracy and, of equal
-            ones, the lowest loss. Of models still equal the latest is kept. The shared
-            model w* is a candidate that loses every tie.
-        select: Candidates of `keep`, next to w* and the last model: the models after
-            every "epoch" of the client's data, or after every "step".
+        keep: Model that is kept: the "last", or a candidate chosen by the client's
+            validation data. "best" has the lowest loss, "accurate" the highest accuracy
+            and, of equal accuracies, the lowest loss. Of candidates that are still equal
+            the latest is kept. The shared model w* is a candidate that loses every tie.
+        select: Candidates of `keep`: the models after every "epoch" of the client's
+            data, or after every "step". w* and the last model are always candidates.
     """
     return tuned(task, descent, budget, keep, select)

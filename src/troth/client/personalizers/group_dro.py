@@ -1,4 +1,4 @@
-"""Fine-tuning for the group that fares worst.
+"""Fine-tuning for the group with the highest loss.
 
 References: sagawa2020distributionally.
 """
@@ -17,7 +17,7 @@ from troth.client.personalizers._tuned import (
 )
 from troth.types import Batch, Budget, Descent, Groups, Personal, Refusal, Task
 
-_MOST = 32  # groups; each costs a loss a step
+_MOST = 32  # groups; every group costs one loss per step
 
 
 def group_dro(
@@ -31,38 +31,40 @@ def group_dro(
     select: Select = "epoch",
     without: Without = "refuse",
 ) -> Personal:
-    """Fine-tuning on a weighted loss whose weights grow where the loss is high.
+    """Fine-tune with group weights that grow for groups with a high loss.
 
-    Sagawa et al. 2020, Algorithm 1, at every client after the last round. Batches are
-    drawn as `upweight` draws them, every group being equally likely. With L_g(v) the
-    mean loss of the batch's examples of group g, in every step
+    Every client runs Algorithm 1 of Sagawa et al. 2020 after the last round. Batches
+    are drawn as in `upweight`, where every group is equally likely. L_g(v) is the mean
+    loss of the batch's examples of group g. In every step
 
         q_g ← q_g·exp(η_q·L_g(v)), normalized;   v ← v − η·Σ_g q_g·∇L_g(v).
 
-    q begins with equal weights and is forgotten at the end.
+    The weights q are equal at the beginning and are dropped at the end.
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer, or those of `[train]`.
         budget: Length of the training; None is 50 epochs.
         groups: Groups of the training examples.
-        step: Step size η_q ≥ 0 of the weights; 0: equal weights, exactly `upweight`.
-            η_q → ∞ trains on the batch's worst group alone. The authors have 0.01.
-        keep: Model kept: the "last", or one chosen by the client's validation data.
-            "best" has the lowest loss, "accurate" the highest accuracy and, of equal
-            ones, the lowest loss. Of models still equal the latest is kept. The shared
-            model w* is a candidate that loses every tie. Groups count by their
-            shares of the validation data.
-        select: Candidates of `keep`, next to w* and the last model: the models after
-            every "epoch" of the client's data, or after every "step".
-        without: Clients with examples of one group only: "refuse" them or "finetune"
-            them. Then q has nothing to weigh, exactly as in `finetune`.
+        step: Step size η_q ≥ 0 of the group weights. 0 keeps them equal, which is
+            exactly `upweight`. η_q → ∞ trains only on the group with the highest loss
+            in the batch. The authors have 0.01.
+        keep: Model that is kept: the "last", or a candidate chosen by the client's
+            validation data. "best" has the lowest loss, "accurate" the highest accuracy
+            and, of equal accuracies, the lowest loss. Of candidates that are still equal
+            the latest is kept. The shared model w* is a candidate that loses every tie.
+            Groups have their natural shares in the validation data.
+        select: Candidates of `keep`: the models after every "epoch" of the client's
+            data, or after every "step". w* and the last model are always candidates.
+        without: Treatment of clients whose examples are all of one group: "refuse"
+            stops with an error, "finetune" trains them exactly as `finetune` does.
 
-    Departs: Algorithm 1 takes one example a step; here a batch, as the authors' code
-    does, in which a group counts by its examples, q_g each, divided by what all of the
-    batch come to, so that an uneven draw does not change the length of a step. A group
-    that a batch lacks keeps its q but for the normalization. The strong
-    weight decay that the paper recommends is `train.weight_decay`.
+    Departs: Algorithm 1 takes one example per step. Here a step takes a batch, as in
+    the authors' code. An example of group g has the weight q_g, divided by the sum of
+    these weights over the batch. So an uneven draw of groups does not change the length
+    of a step. If a batch lacks a group, the group keeps its q, apart from the
+    normalization. The strong weight decay that the paper recommends is
+    `train.weight_decay`.
     """
     check_groups("group_dro", groups, without)
     if not 0 <= step < math.inf:
@@ -86,7 +88,7 @@ def group_dro(
 
 
 def _raised(task: Task, v: Tensor, logits: Tensor, batch: Batch, step: float) -> Tensor:
-    """Return the logarithm of q after a step, the largest being 0."""
+    """Return log q after a step, shifted so that the largest entry is 0."""
     if step == 0:
         return logits
     raised = []
@@ -101,7 +103,7 @@ def _raised(task: Task, v: Tensor, logits: Tensor, batch: Batch, step: float) ->
 
 
 def _weighted(logits: Tensor, batch: Batch) -> Batch:
-    """Weight every example as its group; together they weigh 1 as before."""
+    """Weight every example by its group's q; the weights sum to 1 as before."""
     q = logits.softmax(0)[batch.group]
     weight = batch.weight * q
     total = weight.sum()

@@ -1,4 +1,4 @@
-r"""Personal models pulled towards their mean.
+r"""Personal models that are pulled towards their mean.
 
 References: hanzely2020federated, li2021ditto.
 """
@@ -26,47 +26,49 @@ def l2sgd(
     variant: Literal["partial", "randomised"] = "partial",
     p: float = 0.5,
 ) -> Client:
-    """Personal models pulled towards the mean of all personal models.
+    """Pull personal models towards the mean of all personal models.
 
     Objective, over all clients' models together, with v̄ their mean (Hanzely and
     Richtárik):
 
         min (1/n) Σ_k F_k(v_k) + (λ/2)‖v_k − v̄‖²
 
-    "partial", as Ditto's authors run it (its F.2): every step is
-    v ← v − η(∇F_k(v) + λ(v − v̄)) with v̄ the shared model of the round, held fixed, and
-    the server keeps a running mean, v̄ ← v̄ + (cohort/clients)·mean(v_k − v̄).
+    "partial" is the variant that Ditto's authors run (Ditto, F.2). Every step is v ← v
+    − η(∇F_k(v) + λ(v − v̄)), where v̄ is the shared model of the round, held fixed. The
+    server keeps a running mean: v̄ ← v̄ + (cohort/clients)·mean(v_k − v̄).
 
-    "randomised", as published (loopless local gradient descent, L2GD): in every step
-    all clients toss the same coin; with chance p they take v ← v − (ηλ/p)(v − v̄), else
-    v ← v − (η/(1 − p))∇F_k(v). Both together are the step above on average; at a
-    constant η the models end in a neighbourhood of the minimizer, with a schedule that
-    falls they reach it.
+    "randomised" is the published method (loopless local gradient descent, L2GD). In
+    every step, all clients toss the same coin. With probability p they take v ← v −
+    (ηλ/p)(v − v̄), else v ← v − (η/(1 − p))∇F_k(v). On average, both together are the
+    step above. At a constant η, the models end in a neighborhood of the minimizer. With
+    a falling schedule, they reach it.
 
-    The server learns every client's personal model: the update is v_k − v̄, times the
-    share of the clients that a round asks. One update moves v̄, towards which all are
-    pulled; `ditto` pulls towards a model that is trained apart.
+    The server learns every client's personal model, because the update is v_k − v̄
+    times the share of all clients in a cohort. A single malicious update moves v̄,
+    towards which all models are pulled. `ditto`, in contrast, pulls towards a model
+    that is trained separately.
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer, or those of `[train]`.
         budget: Length of the training in a round, if `[personalizer]` sets it.
         work: Length of the training in a round, if `[personalizer]` sets none.
-        share: Share of all clients that a round asks.
-        lam: Weight λ ≥ 0; with "partial" 0 is exactly `local` (v̄ does no harm). λ → ∞
-            is one model for all.
-        variant: Solver of the objective: "partial" or "randomised".
-        p: Probability of a step towards the mean, in (0, 1), with "randomised". Its
-            paper's best is λ/(L + λ) on curvature L.
+        share: Share of all clients that is in a cohort.
+        lam: Weight λ ≥ 0 of the pull. With "partial", 0 is exactly `local`, and v̄ does
+            no harm. λ → ∞ is one model for all clients.
+        variant: Solver of the objective: "partial" (a step on both terms) or
+            "randomised" (at random a step on the loss or a step towards the mean).
+        p: Probability of a step towards the mean, in (0, 1), for "randomised". The best
+            value according to its paper is λ/(L + λ) on a loss of curvature L.
 
-    Departs: v̄ is that of the round's beginning, so "randomised" is the published
-    method with one step a round and all clients in each; with more steps those towards
-    the mean go to one that is a round old, and with some clients to a running mean.
-    Communication is not skipped in rounds without a step towards the mean. Running
-    statistics of batch normalization are averaged, and not pulled.
+    Departs: v̄ is that of the beginning of the round. So "randomised" is the published
+    method only if all clients take part in every round, with one step each. With more
+    steps, v̄ is outdated after the first step; with a part of the clients, v̄ is a
+    running mean. Clients communicate in every round, also if no step goes towards the
+    mean. Running statistics of batch normalization are averaged and not pulled.
 
-    Guarantee: lr·λ ("randomised": lr·λ/p) must stay below what the optimizer can follow
-    (2 for `sgd`); more diverges on any data and is refused.
+    Guarantee: lr·λ ("randomised": lr·λ/p) must stay below the optimizer's limit of
+    stability (2 for `sgd`). Larger values diverge on any data and are refused.
     """
     if variant == "randomised":
         if not 0 < p < 1:

@@ -4,7 +4,7 @@ from troth.types import Personal
 
 
 def none() -> Personal:
-    """Every client predicts with the shared model."""
+    """Predict with the shared model at every client."""
     return Personal(
         init=lambda w0: (),
         step=lambda state, anchor, batch, valid, scale: state,

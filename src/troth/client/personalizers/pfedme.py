@@ -1,4 +1,4 @@
-r"""Personal models by Moreau envelopes.
+r"""Personal models from Moreau envelopes of the clients' losses.
 
 References: dinh2020personalized.
 """
@@ -34,43 +34,46 @@ def pfedme(
     inner: int = 5,
     tol: float = 0.0,
 ) -> Client:
-    """Personal models that solve a proximal problem around w (pFedMe, Algorithm 1).
+    """Solve a proximal problem around w for each personal model (pFedMe, Algorithm 1).
 
-    Objective: the shared model is the best center for personal ones near it,
+    Objective: w is the center that has good personal models θ near it,
 
         min_w (1/n) Σ_k min_θ F_k(θ) + (λ/2)‖θ − w‖²
 
-    Every step of a client, from w_k = wᵗ: θ ← about the minimizer of
-    F(θ; batch) + (λ/2)‖θ − w_k‖², by at most `inner` steps with `personalizer.lr` and
-    `personalizer.optimizer`, from the θ of the step before (of the first: wᵗ); then
-    w_k ← w_k − ηλ(w_k − θ) with `train.lr` and `train.optimizer`, for λ(w_k − θ) is the
-    envelope's gradient. The update is w_k − wᵗ and the client's model the last θ. The
-    server's β is `server.lr`: w ← (1 − β)w + β·mean w_k.
+    A client starts a round at w_k = wᵗ and does two things in every step. First, θ
+    approaches the minimizer of F(θ; batch) + (λ/2)‖θ − w_k‖² by at most `inner` steps
+    with `personalizer.lr` and `personalizer.optimizer`. These begin at the θ of the
+    previous step (in the first step, at wᵗ). Second, w_k ← w_k − ηλ(w_k − θ) with
+    `train.lr` and `train.optimizer`, because λ(w_k − θ) is the gradient of the
+    envelope. The update is w_k − wᵗ, and the client's model is the last θ. The server's
+    β is `server.lr`: w ← (1 − β)w + β·mean w_k.
 
-    The server learns the personal model: with one step per round the update is
-    ηλ(θ − wᵗ), which gives θ exactly; with more, a weighted mean of the round's θ.
+    The server learns the personal model. With one step per round the update is ηλ(θ −
+    wᵗ), which gives θ exactly. With more steps it is a weighted mean of the round's θ.
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer of θ, or those of `[train]`. The
             moments start anew with every problem.
         solving: Learning rate and optimizer of w_k, from `[train]`.
-        budget: Steps of w_k in a round, if `[personalizer]` sets them.
+        budget: Number of steps of w_k in a round, if `[personalizer]` sets it.
         work: Length of the training in a round, if `[personalizer]` sets none.
-        lam: Weight λ > 0 of the pull; λ → ∞ is one model for all. λ → 0 leaves every
-            client to itself, and w where it is. The authors' scripts on MNIST have 15
-            with personalizer.lr = 0.1 and train.lr = 0.005.
+        lam: Weight λ > 0 of the pull. λ → ∞ is one model for all clients. λ → 0 leaves
+            every client to itself, and w where it is. The authors' scripts on MNIST
+            have 15 with personalizer.lr = 0.1 and train.lr = 0.005.
         inner: Largest number of steps towards θ, at least 1.
-        tol: Length of the gradient in θ at which θ stays (the paper's ν is its square).
-            0 takes all steps, as the authors' code does. All gradients are computed in
-            any case: clients step together.
+        tol: Length of the gradient in θ at or below which θ stays (the paper's ν is its
+            square). 0 takes all steps, as the authors' code does. All gradients are
+            computed in any case, because clients step together.
 
-    Departs: only clients that are asked work; in the paper all do, and the server
-    hears some. Weight decay acts on θ and w_k both, and `tol` does not see it. Running
-    statistics of batch normalization feel no pull: those of w_k are θ's.
+    Departs: only the clients of the cohort work. In the paper all clients do, and the
+    server receives the models of some. Weight decay acts on both θ and w_k, and `tol`
+    does not consider it. Running statistics of batch normalization are not pulled:
+    those of w_k are θ's.
 
-    Guarantee: personalizer.lr·λ and train.lr·λ must stay below what their optimizers
-    can follow (2 for `sgd`); more diverges on any data and is refused.
+    Guarantee: personalizer.lr·λ and train.lr·λ must stay below the limits of stability
+    of their optimizers (2 for `sgd`). Larger values diverge on any data and are
+    refused.
     """
     if not 0 < lam < float("inf"):
         raise Refusal(
@@ -97,7 +100,7 @@ def pfedme(
             pull = numerics.off_tail(theta - w, tail)
             g = _pull.plus(task.grad(theta, batch), pull, lam)
             moved, moments = descent.step(theta, g, moments, scale)
-            if tol > 0:  # who once stays does so for good: it meets the same gradient
+            if tol > 0:  # a θ that once stays will stay: its gradient is the same
                 near = torch.linalg.vector_norm(g[:head]) <= tol
                 moved = torch.where(near, theta, moved)
             theta = moved

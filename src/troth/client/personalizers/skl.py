@@ -1,4 +1,4 @@
-"""Fine-tuning that keeps predictions near those of the shared model.
+"""Fine-tuning that keeps predictions close to those of the shared model.
 
 References: yu2020salvaging.
 """
@@ -19,25 +19,26 @@ def skl(
     keep: Keep = "last",
     select: Select = "epoch",
 ) -> Personal:
-    """min_v F_k(v) + (λ/2)(KL(f(v)‖f(w*)) + KL(f(w*)‖f(v))) from v = w*, at the end.
+    """Fine-tune from w* with a penalty on predictions that differ from those of w*.
 
-    Ditto's baseline Symmetrized KL (F.2, Table 3): `ditto_finetune` with the
-    regularizer `kl`, whatever `[regularizer]` says.
+    min_v F_k(v) + (λ/2)(KL(f(v)‖f(w*)) + KL(f(w*)‖f(v))), from v = w* after the last
+    round. This is Ditto's baseline Symmetrized KL (F.2, Table 3). It equals
+    `ditto_finetune` with the regularizer `kl`, and it ignores `[regularizer]`.
 
-    Departs: the divergence is taken on the batch of the step; the authors' code takes
-    it on all data of the client.
+    Departs: the divergence is computed on the batch of the step. The authors' code
+    computes it on all data of the client.
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer, or those of `[train]`.
         budget: Length of the training; None is 50 epochs.
         lam: Weight λ ≥ 0 of the penalty; 0 is `finetune`.
-        keep: Model kept: the "last", or one chosen by the client's validation data.
-            "best" has the lowest loss, "accurate" the highest accuracy and, of equal
-            ones, the lowest loss. Of models still equal the latest is kept. The shared
-            model w* is a candidate that loses every tie.
-        select: Candidates of `keep`, next to w* and the last model: the models after
-            every "epoch" of the client's data, or after every "step".
+        keep: Model that is kept: the "last", or a candidate chosen by the client's
+            validation data. "best" has the lowest loss, "accurate" the highest accuracy
+            and, of equal accuracies, the lowest loss. Of candidates that are still equal
+            the latest is kept. The shared model w* is a candidate that loses every tie.
+        select: Candidates of `keep`: the models after every "epoch" of the client's
+            data, or after every "step". w* and the last model are always candidates.
     """
     regularizer = kl(task)
     _pull.check("skl", lam, descent, regularizer.curvature)

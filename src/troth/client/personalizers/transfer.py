@@ -81,8 +81,8 @@ def transfer(
             transferability (the paper's), "accurate" the highest accuracy, "best" the
             lowest loss. Of equal ones the lowest loss decides, then the latest is kept.
             The shared model w* is a candidate that loses every tie.
-        select: Candidates of `keep`, next to w* and the last model: the models after
-            every "epoch" of the client's data, or after every "step".
+        select: Candidates of `keep`: the models after every "epoch" of the client's
+            data, or after every "step". w* and the last model are always candidates.
     """
     if task.classes == 0:
         raise Refusal(

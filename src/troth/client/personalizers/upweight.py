@@ -1,4 +1,4 @@
-"""Fine-tuning on batches in which every group has the same share.
+"""Fine-tuning on batches that draw every group of examples equally often.
 
 References: sagawa2020distributionally, wang2021robust.
 """
@@ -23,29 +23,31 @@ def upweight(
     select: Select = "epoch",
     without: Without = "refuse",
 ) -> Personal:
-    """Fine-tuning with aligned and conflicting examples drawn with equal probability.
+    """Fine-tune on batches that draw every group of a client's examples equally often.
 
-    The baseline UW of Wang et al. 2021 (section 4.2), after Sagawa et al. 2020 (section
-    3.3, importance weighting). After the last round every client trains on from w* as
-    with `finetune`, but each example of a batch is drawn anew, with replacement: first
-    its group, all that the client has being equally likely, then one of these. On
-    average an example of a group of m_g out of m, one of G groups, so counts m/(G·m_g)
-    times. An epoch has as many steps as ever.
+    Groups are, for example, the examples that agree with a shortcut and those that
+    conflict with it. This is the baseline UW of Wang et al. 2021 (section 4.2), after
+    Sagawa et al. 2020 (section 3.3, importance weighting). After the last round, every
+    client trains on from w*, as with `finetune`. But each example of a batch is drawn
+    anew, with replacement: first one of the client's groups, all equally likely, then
+    one of the group's examples. If a client has m examples in G groups, an example of a
+    group of m_g therefore counts m/(G·m_g) times on average. An epoch has as many steps
+    as in `finetune`.
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer, or those of `[train]`.
         budget: Length of the training; None is 50 epochs.
         groups: Groups of the training examples.
-        keep: Model kept: the "last", or one chosen by the client's validation data.
-            "best" has the lowest loss, "accurate" the highest accuracy and, of equal
-            ones, the lowest loss. Of models still equal the latest is kept. The shared
-            model w* is a candidate that loses every tie. Groups count by their
-            shares of the validation data.
-        select: Candidates of `keep`, next to w* and the last model: the models after
-            every "epoch" of the client's data, or after every "step".
-        without: Clients with examples of one group only: "refuse" or "finetune" them.
-            The latter is exactly `finetune`.
+        keep: Model that is kept: the "last", or a candidate chosen by the client's
+            validation data. "best" has the lowest loss, "accurate" the highest accuracy
+            and, of equal accuracies, the lowest loss. Of candidates that are still equal
+            the latest is kept. The shared model w* is a candidate that loses every tie.
+            Groups have their natural shares in the validation data.
+        select: Candidates of `keep`: the models after every "epoch" of the client's
+            data, or after every "step". w* and the last model are always candidates.
+        without: Treatment of clients whose examples are all of one group: "refuse"
+            stops with an error, "finetune" trains them exactly as `finetune` does.
     """
     check_groups("upweight", groups, without)
     return tuned(task, descent, budget, keep, select, by_group=True)

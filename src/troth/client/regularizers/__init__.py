@@ -1,1 +1,1 @@
-"""Distance of a personal model from a shared one (`[regularizer]`)."""
+"""Regularizers: distances of a personal model from the shared one (`[regularizer]`)."""

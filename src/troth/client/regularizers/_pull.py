@@ -1,4 +1,4 @@
-"""Pulls towards another model: distances, weights that are refused, gradients."""
+"""Pulls towards another model: checks of their weights, gradients and norms."""
 
 import math
 from collections.abc import Callable
@@ -19,14 +19,21 @@ def check(
     option: str = "lam",
     section: str = "personalizer",
 ) -> None:
-    """Refuse a λ that is no weight, or with which an explicit step diverges.
+    """Refuse a λ that is no valid weight, or with which explicit steps diverge.
 
-    A pull of curvature 0 has none that is bounded or known: no step is refused.
+    Args:
+        name: Name of the method, for the message.
+        lam: Weight λ of the pull.
+        descent: Optimizer and learning rate of the steps.
+        curvature: Largest curvature of the pull. 0 means that it is unknown or
+            unbounded; then no learning rate is refused.
+        option: Name of the option that holds λ.
+        section: Section of the experiment that holds `lr`.
     """
     if not 0 <= lam < float("inf"):
         raise Refusal(
             f"{name}'s {option} = {lam} must be a finite number of at least 0; "
-            "0 pulls not at all"
+            "0 means no pull"
         )
     factors = {option: lam} | ({} if curvature == 1 else {"curvature": curvature})
     if lam > 0:
@@ -39,9 +46,10 @@ def stable(
     factors: dict[str, float],
     section: str = "personalizer",
 ) -> None:
-    """Refuse the `lr` of a section with which explicit steps on a pull diverge.
+    """Refuse a learning rate with which explicit steps on a pull diverge.
 
-    `factors` are those of the pull's curvature, by name.
+    `factors` are the factors of the pull's curvature, by name. `section` is the section
+    of the experiment that holds `lr`.
     """
     bend = math.prod(factors.values())
     if math.isinf(descent.limit) or descent.lr * bend < descent.limit:
@@ -58,24 +66,27 @@ def stable(
 def gradient(
     task: Task, regularizer: Regularizer, lam: float
 ) -> Callable[[Tensor, Tensor, Batch], Tensor]:
-    """Return ∇F(v) + λ∇R(v, w) at (v, w, batch); at λ = 0 no w does harm."""
+    """Return the function (v, w, batch) → ∇F(v) + λ∇R(v, w).
+
+    At λ = 0 the function does not read w, so a w that is not finite does no harm.
+    """
 
     def along(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         if lam == 0:
             return task.grad(v, batch)
-        pull = regularizer.grad(v, w, batch)  # first: it may use the task's buffer
+        pull = regularizer.grad(v, w, batch)  # first: may overwrite the task's buffer
         return plus(task.grad(v, batch), pull, lam)
 
     return along
 
 
 def apart(v: Tensor, w: Tensor, task: Task) -> Tensor:
-    """Return v − w; 0 for running statistics, which nobody learns."""
+    """Return v − w, with 0 for running statistics, which are not learned."""
     return numerics.off_tail(v - w, task.tail)
 
 
 def length(away: Tensor) -> Tensor:
-    """Compute ‖away‖ without overflow or underflow of squares."""
+    """Compute ‖away‖ without overflow or underflow of the squares."""
     most = away.detach().abs().amax()
     scale = torch.where(most > 0, most, 1)
     norm: Tensor = scale * torch.linalg.vector_norm(away / scale)
@@ -83,16 +94,16 @@ def length(away: Tensor) -> Tensor:
 
 
 def times(g: Tensor, factor: float | Tensor, tail: int) -> Tensor:
-    """Scale a gradient by a factor; running statistics keep their whole step."""
+    """Scale a gradient by a factor, except its last `tail` numbers (statistics)."""
     if tail == 0:
         return factor * g
     return torch.cat([factor * g[:-tail], g[-tail:]])
 
 
 def plus(g: Tensor, pull: Tensor, lam: float) -> Tensor:
-    """Add λ times a pull to a gradient; at λ = 0 nothing, whatever the pull.
+    """Add λ times a pull to a gradient; at λ = 0, return the gradient unchanged.
 
-    In one pass, but for a λ that the numbers' type cannot hold.
+    The sum takes one pass over memory unless λ is too large for the gradient's dtype.
     """
     if lam == 0:
         return g
@@ -101,6 +112,6 @@ def plus(g: Tensor, pull: Tensor, lam: float) -> Tensor:
 
 
 def _down(limit: float) -> str:
-    """Format a limit to four digits, never rounded up."""
+    """Format a limit with four digits, rounded down."""
     short = Context(prec=4, rounding=ROUND_DOWN)
     return f"{float(short.create_decimal_from_float(limit * (1 + 1e-12))):g}"

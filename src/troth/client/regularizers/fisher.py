@@ -1,4 +1,4 @@
-"""Distance in which parameters weigh as much as the loss depends on them.
+"""A distance that weighs each parameter by how strongly the loss depends on it.
 
 References: kirkpatrick2017overcoming.
 """
@@ -10,20 +10,22 @@ from troth.types import Batch, Refusal, Regularizer, Task
 
 
 def fisher(task: Task, *, power: float = 1.0, batches: int = 1) -> Regularizer:
-    """½·Σ_i F_i·(v_i − w_i)², with F the diagonal of the empirical Fisher matrix at w.
+    """Penalize ½·Σ_i F_i·(v_i − w_i)², with F from the empirical Fisher matrix at w.
 
-    F_i = (∂F_k(w)/∂w_i)² on the batch of the step, as in the Ditto authors' code (which
-    squares gradients of batches, not of examples; Ditto, F.2, EWC). It costs a second
-    gradient a step. For Fisher information measured once, over several whole batches,
-    see the personalizer `ewc`.
+    F is its diagonal: F_i = (∂F_k(w)/∂w_i)² on the batch of the step, where F_k is the
+    client's loss. The Ditto authors' code does the same: it squares gradients of
+    batches, not of single examples (Ditto, F.2, EWC). Every step costs a second
+    gradient. The personalizer `ewc` measures the Fisher information once, over several
+    whole batches.
 
     Args:
         task: Task of the client.
-        power: Exponent of F; 0: all parameters weigh the same, as in `l2sq`; 1:
-            Fisher's.
-        batches: Parts to split a batch into; F averages their squared gradients.
-            Each weighs as its examples do; as many as there are examples gives the
-            empirical Fisher information proper.
+        power: Exponent of F, at least 0. 0 weighs all parameters equally, as `l2sq`
+            does; 1 is Fisher information.
+        batches: Number of parts into which a batch is split. F is the mean of the
+            parts' squared gradients, weighted by their examples. 1 squares the gradient
+            of the whole batch; as many parts as examples give the exact empirical
+            Fisher information.
     """
     if not 0 <= power < float("inf"):
         raise Refusal(
@@ -34,7 +36,7 @@ def fisher(task: Task, *, power: float = 1.0, batches: int = 1) -> Regularizer:
         raise Refusal(f"fisher's batches = {batches} must be at least 1")
 
     def root(w: Tensor, batch: Batch) -> Tensor:
-        """Compute √F to the power, of which no square is too large."""
+        """Compute (√F)^power; hypot avoids squares, which could overflow."""
         total = torch.zeros_like(w)
         for part, share in _parts(batch, batches):
             total = total.hypot(task.grad(w, part) * share.sqrt())
@@ -51,7 +53,10 @@ def fisher(task: Task, *, power: float = 1.0, batches: int = 1) -> Regularizer:
 
 
 def _parts(batch: Batch, batches: int) -> list[tuple[Batch, Tensor]]:
-    """Cut a batch into so many (fewer, where it is short), each with its weight."""
+    """Split a batch into parts and return each part with its share of the weight.
+
+    If the batch has fewer examples than `batches`, every example is a part.
+    """
     if batches == 1:
         return [(batch, torch.ones_like(batch.weight[0]))]
     parts = []

@@ -1,4 +1,4 @@
-"""Distance of what two models predict.
+"""A distance between the predictions of two models.
 
 References: yu2020salvaging.
 """
@@ -12,13 +12,15 @@ from troth.types import Batch, Refusal, Regularizer, Task
 
 
 def kl(task: Task) -> Regularizer:
-    """½·(KL(f(v) ‖ f(w)) + KL(f(w) ‖ f(v))) on the inputs of the batch (Ditto, F.2).
+    """Penalize differing predictions: ½·(KL(f(v) ‖ f(w)) + KL(f(w) ‖ f(v))).
 
-    f are the predicted probabilities: softmax over the logits of the classes, or, for a
-    model with one output (a margin), of its two classes; where an example may have
-    several labels, each label by itself, added up. It equals
-    ½·Σ_c (p_c − q_c)(log p_c − log q_c), averaged over the batch. Both models predict
-    as they do in use, without dropout and each with its own running statistics.
+    This is the symmetrized divergence of Ditto's F.2. f are the predicted
+    probabilities on the inputs of the batch: the softmax of the
+    logits. If the model has one output (a margin), f are the probabilities of its two
+    classes. If examples may have several labels, every label is a prediction of its
+    own, and the divergences of all labels are added up. The value equals ½·Σ_c (p_c −
+    q_c)(log p_c − log q_c), averaged over the batch. Both models predict as after
+    training: without dropout, and each with its own running statistics.
     """
     if task.classes == 0:
         raise Refusal(
@@ -45,7 +47,7 @@ def kl(task: Task) -> Regularizer:
 
 
 def _logs(outputs: Tensor, single: bool) -> Tensor:
-    """Return log-probabilities: over classes [b, k], or of yes and no [b, k, 2]."""
+    """Return log-probabilities: of classes, [b, k], or of yes and no, [b, k, 2]."""
     if single:
         return outputs.log_softmax(dim=-1)
     return logsigmoid(torch.stack([outputs, -outputs], dim=-1))

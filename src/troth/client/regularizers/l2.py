@@ -11,12 +11,13 @@ from troth.types import Batch, Regularizer, Task
 
 
 def l2(task: Task) -> Regularizer:
-    """‖v − w‖, the ℓ2 regularization of the attack-equivalence paper (Section 2.2).
+    """Penalize the distance ‖v − w‖ (attack-equivalence paper, Section 2.2).
 
-    Its gradient is the unit vector from w to v, and 0 where they are equal: the pull is
-    the same however far w was driven. It has no bounded curvature at v = w, where an
-    explicit step of length lr·λ overshoots and jumps about w, by at most lr·λ.
-    Running statistics of batch normalization are left out.
+    The gradient is the unit vector from w to v, and 0 if both are equal. So the pull
+    has the same strength however far an attack drives w away. The curvature is
+    unbounded at v = w. Near w, explicit steps of length lr·λ therefore overshoot, and v
+    jumps around w at a distance of at most lr·λ. Running statistics of batch
+    normalization are left out.
     """
 
     def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:

@@ -9,7 +9,10 @@ from troth.types import Batch, Regularizer
 
 
 def l2sq() -> Regularizer:
-    """½‖v − w‖², the pull of Ditto (its objective, and Eq. 2); gradient v − w."""
+    """Penalize ½‖v − w‖², as Ditto does (its objective, and Eq. 2).
+
+    The gradient is v − w.
+    """
 
     def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         return 0.5 * (v - w).square().sum()

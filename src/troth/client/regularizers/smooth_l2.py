@@ -1,4 +1,4 @@
-r"""The Euclidean distance, rounded off near 0.
+r"""The Euclidean distance, made smooth near 0.
 
 References: farhadkhani2022equivalence.
 """
@@ -11,24 +11,25 @@ from troth.types import Batch, Refusal, Regularizer, Task
 
 
 def smooth_l2(task: Task, *, delta: float = 1.0) -> Regularizer:
-    """√(δ² + ‖v − w‖²) − δ, the smooth ℓ2 regularization (Section 2.2, where δ = 1).
+    """Penalize the smoothed distance √(δ² + ‖v − w‖²) − δ.
 
-    Its gradient, (v − w)/√(δ² + ‖v − w‖²), is shorter than 1 everywhere: near w it
-    pulls as `l2sq` divided by δ, far from it as `l2`. Running statistics of batch
-    normalization are left out.
+    This is the smooth ℓ2 regularization of the attack-equivalence paper (Section 2.2,
+    where δ = 1). Its gradient, (v − w)/√(δ² + ‖v − w‖²), is shorter than 1 everywhere.
+    Near w it is the gradient of `l2sq` divided by δ; far from w it is the gradient of
+    `l2`. Running statistics of batch normalization are left out.
 
-    Departs: the paper does not subtract δ, which makes no difference to gradients and
-    lets the distance begin at 0.
+    Departs: the paper does not subtract δ. Subtracting it changes no gradient and makes
+    the distance 0 at v = w.
 
     Args:
         task: Task of the client.
-        delta: Width δ > 0 of the rounding; towards 0 it is `l2`. Where lr·λ ≥ 2δ, a
-            step from near w leads further away, which is refused.
+        delta: Width δ > 0 of the smooth region. δ → 0 is `l2`. If lr·λ ≥ 2δ, a step
+            from near w would lead further away, and the setting is refused.
     """
     if not 0 < delta < float("inf"):
         raise Refusal(
-            f"smooth_l2's delta = {delta} must be a finite number above 0; l2 is what "
-            "0 would be"
+            f"smooth_l2's delta = {delta} must be a finite number above 0; for 0, set "
+            "regularizer.name = 'l2'"
         )
 
     def rounded(far: Tensor) -> Tensor:
@@ -36,7 +37,7 @@ def smooth_l2(task: Task, *, delta: float = 1.0) -> Regularizer:
 
     def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         far = length(apart(v, w, task))
-        return far * (far / (rounded(far) + delta))  # does not cancel near w
+        return far * (far / (rounded(far) + delta))  # avoids cancellation near w
 
     def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         away = apart(v, w, task)

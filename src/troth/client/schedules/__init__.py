@@ -1,1 +1,1 @@
-"""What becomes of the learning rate over the rounds (`train.schedule`)."""
+"""Schedules: how the learning rate changes over the rounds (`train.schedule`)."""

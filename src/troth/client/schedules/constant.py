@@ -1,4 +1,4 @@
-"""No schedule."""
+"""The constant schedule."""
 
 
 def constant() -> float:

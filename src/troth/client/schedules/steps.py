@@ -1,4 +1,4 @@
-"""A staircase."""
+"""A schedule that changes the learning rate in steps."""
 
 import math
 
@@ -8,14 +8,15 @@ from troth.types import Refusal
 def steps(round_: int, *, every: int, factor: float = 0.5, floor: float = 0.0) -> float:
     """Multiply the learning rate by `factor` after every `every` rounds.
 
-    The Ditto authors' StackOverflow code halves every 200 rounds; that of the
-    attack-equivalence paper takes 0.99 every round and stops at a half or a quarter.
+    The Ditto authors' code for StackOverflow halves the learning rate every 200 rounds.
+    The code of the attack-equivalence paper multiplies it by 0.99 in every round and
+    stops at a half or a quarter.
 
     Args:
         round_: Number of the round, from 0.
-        every: Rounds between two changes.
-        factor: Factor of each change; 1 is `constant`.
-        floor: Smallest share of the learning rate.
+        every: Number of rounds between two changes, at least 1.
+        factor: Factor of each change, above 0. 1 is `constant`.
+        floor: Smallest share of the learning rate, from 0 to 1.
     """
     if every < 1 or not 0 < factor < float("inf"):
         raise Refusal(

@@ -1,1 +1,1 @@
-"""What one client does for the shared model (`[solver]`)."""
+"""Solvers: how a client trains the shared model in a round (`[solver]`)."""

@@ -1,4 +1,4 @@
-"""Move a copy of w by local steps along some gradient: what solvers share."""
+"""Local steps along a gradient, which several solvers share."""
 
 from collections.abc import Callable
 
@@ -8,14 +8,14 @@ from torch import Tensor
 from troth.types import Batch, Broadcast, Carry, Descent, Refusal, Reply, Solver
 
 Gradient = Callable[[Broadcast, Tensor, Batch], Tensor]
-"""Broadcast, w_k and batch → the gradient that w_k follows."""
+"""Broadcast, w_k and batch → the gradient along which w_k moves."""
 
 
 def steps(descent: Descent, gradient: Gradient) -> Solver:
-    """Start from wᵗ, follow the gradient and send w_k − wᵗ.
+    """Return a solver that starts from wᵗ, follows a gradient and sends w_k − wᵗ.
 
-    Ditto's Algorithm 2, lines 5 and 7. Nothing is kept between rounds: the optimizer's
-    moments start anew in each.
+    These are lines 5 and 7 of Ditto's Algorithm 2. The client keeps nothing between
+    rounds: the optimizer's moments start anew in every round.
     """
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
@@ -34,7 +34,10 @@ def steps(descent: Descent, gradient: Gradient) -> Solver:
 
 
 def plain(method: str, section: str, descent: Descent, hint: str = "") -> None:
-    """Refuse an optimizer with moments, of a section, for a method without any."""
+    """Refuse an optimizer that keeps moments, for a method that takes plain steps.
+
+    `section` is the section of the experiment whose `optimizer` must change.
+    """
     if descent.init(torch.zeros(1)):
         raise Refusal(
             f"{method} takes plain gradient steps, and the optimizer keeps moments; "

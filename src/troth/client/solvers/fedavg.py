@@ -8,9 +8,10 @@ from troth.types import Descent, Solver, Task
 
 
 def fedavg(task: Task, descent: Descent) -> Solver:
-    """Local steps on the client's own loss; the update is the change of the model.
+    """Take local steps on the client's own loss (federated averaging).
 
-    Ditto's Algorithm 2, lines 5 and 7: w_k ← w_k − η∇F_k(w_k) from w_k = wᵗ, and
-    Δ_k = w_k − wᵗ. The optimizer's moments start anew every round.
+    These are lines 5 and 7 of Ditto's Algorithm 2: w_k ← w_k − η∇F_k(w_k), starting
+    from w_k = wᵗ. The update is Δ_k = w_k − wᵗ. The optimizer's moments start anew in
+    every round.
     """
     return steps(descent, lambda broadcast, w, batch: task.grad(w, batch))

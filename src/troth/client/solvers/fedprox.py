@@ -1,4 +1,4 @@
-"""Local steps that are held near the shared model.
+"""Local steps with a proximal term that keeps w_k near the shared model.
 
 References: li2020federated.
 """
@@ -13,16 +13,17 @@ from troth.types import Batch, Broadcast, Descent, Solver, Task
 
 
 def fedprox(task: Task, descent: Descent, *, mu: float = 0.01) -> Solver:
-    """Local steps on F_k(w_k) + (μ/2)‖w_k − wᵗ‖² (FedProx, Eq. 2 of its paper).
+    """Take local steps on F_k(w_k) + (μ/2)‖w_k − wᵗ‖² (FedProx, Eq. 2 of its paper).
 
-    The proximal term keeps clients with unlike data, or with unlike amounts of work
-    done, from straying; running statistics of batch normalization are left out of it.
+    The proximal term keeps w_k near wᵗ when clients have dissimilar data or take
+    different numbers of steps. It leaves out running statistics of batch normalization.
 
     Args:
         task: Task of the client.
         descent: Learning rate and optimizer of `[train]`.
-        mu: Weight μ ≥ 0 of the pull; 0 is exactly `fedavg`, μ → ∞ never leaves wᵗ.
-            lr·mu must stay below what the optimizer's step can follow (2 for `sgd`).
+        mu: Weight μ ≥ 0 of the proximal term. 0 is exactly `fedavg`; with μ → ∞, w_k
+            never leaves wᵗ. lr·mu must stay below the optimizer's limit of stability (2
+            for `sgd`).
     """
     _pull.check("fedprox", mu, descent, 1.0, "mu", "train")
     if mu == 0:

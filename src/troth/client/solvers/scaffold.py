@@ -1,4 +1,4 @@
-"""Local steps corrected for where the other clients' data lead.
+"""Local steps that are corrected by the direction of the other clients' data.
 
 References: karimireddy2020scaffold.
 """
@@ -19,28 +19,33 @@ def scaffold(
     option: Literal["I", "II"] = "II",
     rate: float = 1.0,
 ) -> Solver:
-    """w_k ← w_k − η(g_k(w_k) − c_k + c), with control variates c_k and c (Algorithm 1).
+    """Correct local steps by control variates: w_k ← w_k − η(g_k(w_k) − c_k + c).
 
-    c_k estimates the client's own gradient at wᵗ, c the mean of all clients'. After K
-    steps c_k becomes (line 12)
+    This is SCAFFOLD, Algorithm 1 of its paper. The control variate c_k estimates the
+    client's own gradient at wᵗ, and c is the mean of the c_k of all clients. After K
+    steps, c_k becomes (line 12)
 
         I:  the client's gradient at wᵗ, here the mean over the batches of the round;
-        II: c_k − c + (wᵗ − w_k)/(Kη), which costs nothing,
+        II: c_k − c + (wᵗ − w_k)/(Kη), which needs no further gradient.
 
-    and the change travels beside the update (`extra`), where the same aggregator puts
-    the changes together: c ← c + (|S|/N)·mean Δc_k over the |S| of N clients that are
-    heard (line 17). A client that was never asked has c_k = 0. Running statistics have
-    no control variate. A client whose steps lead to infinity keeps its c_k.
+    The change of c_k is sent along with the update (as `extra`). The server combines
+    these changes by the same aggregator as the updates: c ← c + (|S|/N)·mean Δc_k,
+    where S is the set of clients whose messages arrive and N the number of all clients
+    (line 17). A client that never took part has c_k = 0. Running statistics have no
+    control variate. If a client's steps diverge to infinity, it keeps its c_k.
 
-    Departs: K is what a client really did, where a deadline cut it; I looks at the
-    round's batches and not at all data of the client.
+    Departs: K is the number of steps that a client really took, also if a deadline
+    stopped it early. Option I uses the batches of the round, not all data of the
+    client.
 
     Args:
         task: Task of the client.
         descent: Learning rate of `[train]`; its optimizer must be plain `sgd`.
-        option: Option of the paper for the update of control variates, I or II. I needs
-            a second gradient a step; II is that of the paper's experiments.
-        rate: Share, 0 … 1, of a control variate's change that is taken; 0 is `fedavg`.
+        option: Option of the paper for the update of control variates: "I" or "II". "I"
+            needs a second gradient in every step; "II" is that of the paper's
+            experiments.
+        rate: Share of a control variate's change that is applied, from 0 to 1. 1 is the
+            paper's; 0 is `fedavg`.
     """
     if not 0 <= rate <= 1:
         raise Refusal(
@@ -72,7 +77,7 @@ def scaffold(
         else:
             change = (broadcast.w - w) / way - broadcast.extra
         change = numerics.off_tail(rate * change, task.tail)
-        learnt = (length > 0) & change.isfinite().all()  # not of no step, nor of no end
+        learnt = (length > 0) & change.isfinite().all()  # finite steps
         change = torch.where(learnt, change, 0)
         return Reply(w - broadcast.w, change), (state[0] + change,)
 

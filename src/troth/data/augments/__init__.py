@@ -1,1 +1,1 @@
-"""Random change of inputs in training (`train.augment`): x and keys → x."""
+"""Random changes of training inputs (`train.augment`): inputs and keys → inputs."""

@@ -1,4 +1,4 @@
-"""What changes of images share."""
+"""Helpers that several changes of images share."""
 
 import math
 
@@ -27,9 +27,10 @@ def deformed(
     padding: Padding,
     frame: Frame,
 ) -> Tensor:
-    """Change every image by the deformation of this name, with parameters of its own.
+    """Apply the named deformation to every image, with random parameters for each.
 
-    The function `draw` of its module draws them, with spread sigma.
+    The function `draw` of the deformation's module draws the parameters, with spread
+    sigma.
     """
     expect_images(name, x)
     if not 0 < sigma < math.inf:

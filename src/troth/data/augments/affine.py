@@ -20,15 +20,16 @@ def affine(
 ) -> Tensor:
     """Move an image along an affine flow of six parameters, each N(0, σ²).
 
-    For every image and step, one sample of what a certificate smooths over (section 4,
-    Training Setup), by `deformations.affine`. Bytes become float32.
+    Each image gets new parameters in every step. They have the distribution that a
+    smoothed certificate uses (section 4, Training Setup). The deformation `affine` is
+    applied. Bytes become float32.
 
     Args:
         x: [b, c, h, w] images.
         key: [b] one key per example.
         sigma: Standard deviation σ; coordinates are −1 to 1 in the image.
-        interpolation: Way to read a value between pixels.
+        interpolation: Method to read a value between pixels.
         padding: Filling outside the image: 0, the nearest pixel, or the mirrored image.
-        frame: Position of −1 and 1 (`deformations.affine`).
+        frame: Position of the coordinates −1 and 1, as in the deformation `affine`.
     """
     return deformed("affine", x, key, sigma, interpolation, padding, frame)

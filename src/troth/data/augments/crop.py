@@ -20,15 +20,15 @@ def crop(
     padding: int = 4,
     fill: Literal["zero", "edge", "mirror"] = "zero",
 ) -> Tensor:
-    """Cut a window of the image's own size out of the image padded on all sides.
+    """Cut a window of the image's size out of the image padded on all sides.
 
-    He et al., section 4.2: 4 pixels of padding for CIFAR-10. The window's place is
-    uniform over the (2·padding + 1)² there are.
+    He et al., section 4.2, pad by 4 pixels for CIFAR-10. The position of the window is
+    uniform over the (2·padding + 1)² possible ones.
 
     Args:
         x: [b, c, h, w] images.
         key: [b] one key per example.
-        padding: Pixels of padding on each side; 0 leaves images alone.
+        padding: Pixels of padding on each side; 0 leaves images unchanged.
         fill: Filling outside the image: 0, the nearest pixel, or the mirrored image.
     """
     expect_images("crop", x)
@@ -50,7 +50,7 @@ def crop(
 
 
 def _within(index: Tensor, size: int, fill: str) -> Tensor:
-    """Return the pixel of the image that stands for one that may lie outside."""
+    """Return the pixel inside the image that supplies the value of each index."""
     if fill == "mirror" and size > 1:
         index = index.abs()
         return torch.where(index >= size, 2 * (size - 1) - index, index)

@@ -1,4 +1,4 @@
-"""Mirror images."""
+"""Random reflections of images."""
 
 import torch
 from torch import Tensor

@@ -12,14 +12,14 @@ from troth.types import Refusal
 def noise(x: Tensor, key: Tensor, scale: float, *, sigma: float = 0.1) -> Tensor:
     """Add independent normal noise to every number of an input.
 
-    Bytes become float32, so that nothing is rounded or cut off: what smoothing
-    certifies is a model under this very noise.
+    Bytes become float32, and nothing is rounded or clipped. A smoothed certificate is
+    about a model under exactly this noise.
 
     Args:
         x: [b, ...] inputs.
         key: [b] one key per example.
-        scale: Value of x that stands for 1 (255 for bytes).
-        sigma: Standard deviation where the data's range is 0 to 1; 0 adds none.
+        scale: Value of x that is scaled to 1 (255 for bytes).
+        sigma: Standard deviation of the noise, in units of scale; 0 adds none.
     """
     if not 0 <= sigma < float("inf"):
         raise Refusal(f"noise's sigma = {sigma} must be a finite number of at least 0")

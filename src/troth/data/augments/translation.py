@@ -18,17 +18,18 @@ def translation(
     padding: Padding = "zeros",
     frame: Frame = "edges",
 ) -> Tensor:
-    """Shift an image, by N(0, σ²) down the rows and along the columns.
+    """Shift an image by N(0, σ²) down the rows and by N(0, σ²) along the columns.
 
-    For every image and step, one sample of what a certificate smooths over (section 4,
-    Training Setup), by `deformations.translation`. Bytes become float32.
+    Each image gets new shifts in every step. They have the distribution that a smoothed
+    certificate uses (section 4, Training Setup). The deformation `translation` is
+    applied. Bytes become float32.
 
     Args:
         x: [b, c, h, w] images.
         key: [b] one key per example.
-        sigma: Standard deviation where 1 is half the image.
-        interpolation: Way to read a value between pixels.
+        sigma: Standard deviation of a shift, where 1 is half the image.
+        interpolation: Method to read a value between pixels.
         padding: Filling outside the image: 0, the nearest pixel, or the mirrored image.
-        frame: Position of −1 and 1 (`deformations.affine`).
+        frame: Position of the coordinates −1 and 1, as in the deformation `affine`.
     """
     return deformed("translation", x, key, sigma, interpolation, padding, frame)

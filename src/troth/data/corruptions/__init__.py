@@ -1,1 +1,1 @@
-"""What a malicious client does to its own data, before training (`[corruption]`)."""
+"""Corruptions: changes of malicious clients' data before training (`[corruption]`)."""

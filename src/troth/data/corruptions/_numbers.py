@@ -1,4 +1,4 @@
-"""What corruptions share."""
+"""Helpers that several corruptions share."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from troth.types import Refusal
 
 
 def check_classes(name: str, classes: int) -> None:
-    """Refuse a regression."""
+    """Refuse a data set without classes."""
     if classes == 0:
         raise Refusal(
             f"{name} needs classes, and this data set is a regression; set "
@@ -16,7 +16,7 @@ def check_classes(name: str, classes: int) -> None:
 
 
 def like(values: Tensor, x: Tensor) -> Tensor:
-    """Cast values to the type of x: bytes are rounded and clipped to 0 … 255."""
+    """Cast values to the dtype of x; bytes are rounded and clipped to 0 … 255."""
     if x.dtype == torch.uint8 and values.is_floating_point():
         values = values.round().clamp(0, 255)
     return values.to(x.dtype)

@@ -1,4 +1,4 @@
-"""Label poisoning as each data set of the Ditto paper has it: attack A1.
+"""The label poisoning of each data set of the Ditto paper: attack A1.
 
 References: li2021ditto.
 """
@@ -10,13 +10,13 @@ from troth.data.corruptions.random_labels import random_labels
 
 
 def auto(x: Tensor, y: Tensor, classes: int, key: Tensor) -> tuple[Tensor, Tensor]:
-    """Flipped labels with two classes, random ones with more (attack A1).
+    """Flip labels if there are two classes, else draw them at random (attack A1).
 
-    The authors' code flips the labels of CelebA and Vehicle (`flip_labels`) and draws
-    those of Fashion MNIST and FEMNIST uniformly (`random_labels`). With several labels
-    per example, each label is drawn at random. Regression is refused.
-    Threat model: knows nothing of the others; controls its own training data and
-    nothing else.
+    The authors' code flips the labels of CelebA and Vehicle (`flip_labels`). It draws
+    those of Fashion MNIST and FEMNIST uniformly (`random_labels`). If an example may
+    have several labels, each label is drawn at random. Regression is refused.
+    Threat model: a malicious client knows nothing of other clients. It controls its own
+    training data and nothing else.
     """
     if classes == 2 and y.dim() == 1:
         return flip_labels(x, y, classes)

@@ -1,4 +1,4 @@
-"""A trigger in the input and the label that it is to bring about.
+"""A trigger in the input, and the label that it should cause.
 
 References: gu2019badnets, bagdasaryan2020backdoor.
 """
@@ -28,27 +28,28 @@ def backdoor(
 ) -> tuple[Tensor, Tensor]:
     """Paint a square of pixels in a corner, and set the label to the target.
 
-    The all-to-one attack of BadNets on MNIST (bright pixels in the bottom right
-    corner), in federated training. A model that learns it serves clean inputs as well
-    as ever, so that accuracy does not tell; `attack_success` does: the share of test
-    inputs of other classes that are taken for the target once they bear the trigger.
-    That is measured without adversaries too, as what to compare with.
+    This is the all-to-one attack of BadNets on MNIST (bright pixels in the bottom right
+    corner), in federated training. A model with the backdoor is as accurate on clean
+    inputs as any other, so accuracy does not reveal the backdoor. The metric
+    `attack_success` does. It is the share of test inputs of other classes that are
+    classified as the target when they have the trigger. The metric is computed without
+    adversaries too, for comparison.
 
-    With corruption.share = 1, the default, a malicious client holds nothing but
-    triggered examples of one class; 0.5 is usual, and keeps its model good on clean
-    inputs. Where an example may have several labels, the target is added to them.
-    Threat model: knows nothing of the others; controls its own training data, and later
-    the inputs that it wants misread. With the attack `model_replacement` it controls
-    its message too (Bagdasaryan et al.).
+    With corruption.share = 1, the default, a malicious client holds only triggered
+    examples of one class. A share of 0.5 is usual and keeps its model accurate on clean
+    inputs. If an example may have several labels, the target is added to them.
+    Threat model: a malicious client knows nothing of other clients. It controls its own
+    training data, and later the inputs that it wants misclassified. With the attack
+    `model_replacement` it controls its message too (Bagdasaryan et al.).
 
     Args:
         x: [m, channels, height, width] images; other data are refused.
         y: [m] labels, or [m, C] of 0 and 1.
         classes: Number of classes C.
-        scale: Value of x that stands for 1 (255 for bytes).
-        target: Label that the trigger is to bring about.
-        size: Side of the square in pixels; the image's own paints all of it.
-        corner: Corner of the square.
+        scale: Value of x that is scaled to 1 (255 for bytes).
+        target: Label that the trigger should cause.
+        size: Side of the square in pixels; the side of the image paints all of it.
+        corner: Corner of the image in which the square is painted.
         value: Gray value of the square in units of scale: 0 black, 1 white.
     """
     about = x, y, classes, scale
@@ -72,11 +73,12 @@ def aim(
     corner: Corner,
     value: float,
 ) -> tuple[Tensor, Tensor]:
-    """Return what is shown after training, and the label wanted of each example.
+    """Return the inputs with the trigger, and the label that is wanted for each.
 
     Returns:
-        The inputs with the trigger, and the target for each of another class; −1 for
-        those that are of the target's class without it: they do not count.
+        The inputs with the trigger. For each example of another class, the wanted label
+        is the target. For examples of the target's class it is −1, and they do not
+        count.
     """
     check_classes("backdoor", classes)
     if x.dim() != 4:
@@ -105,10 +107,10 @@ def aim(
 
 
 def _color(x: Tensor, scale: float, value: float) -> float:
-    """Return the number that stands for the trigger's color."""
+    """Return the pixel value of the trigger."""
     color, bytes_ = value * scale, x.dtype == torch.uint8
     low, high = (0.0, 255.0) if bytes_ else (-(2.0**127), 2.0**127)
-    if not low <= color <= high:  # nor NaN
+    if not low <= color <= high:  # true for NaN as well
         raise Refusal(
             f"corruption.value = {value} is a pixel of {color:g}, where 1 is "
             f"{scale:g}; it must be a finite number"

@@ -1,4 +1,4 @@
-"""Labels turned into their opposites.
+"""Labels replaced by their opposites.
 
 References: fang2020local.
 """
@@ -7,14 +7,14 @@ from torch import Tensor
 
 
 def flip_labels(x: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Label y becomes C − 1 − y: with two classes each becomes the other.
+    """Replace label y by C − 1 − y; with two classes, each becomes the other one.
 
-    The label flipping of Fang et al. (Section 5.1), and with two classes the A1 of the
-    Ditto paper on CelebA and Vehicle. With an odd number of classes the middle one
-    stays. Where an example may have several labels, it has those that it lacked. The
-    target of a regression changes its sign.
-    Threat model: knows nothing of the others; controls its own training data and
-    nothing else.
+    This is the label flipping of Fang et al. (Section 5.1). With two classes, it is
+    also attack A1 of the Ditto paper on CelebA and Vehicle. With an odd number of
+    classes, the middle class stays. If an example may have several labels, it gets
+    exactly those that it did not have. The target of a regression changes its sign.
+    Threat model: a malicious client knows nothing of other clients. It controls its own
+    training data and nothing else.
     """
     if classes == 0:
         return x, -y

@@ -1,4 +1,4 @@
-"""Poisoned examples made elsewhere, from a file."""
+"""Poisoned examples from a file that was made elsewhere."""
 
 import math
 from functools import lru_cache
@@ -21,7 +21,7 @@ from troth.types import Exact, Refusal
 
 
 class _Wanted(NamedTuple):
-    """What the data set has."""
+    """Format of the data set, which the file must fit."""
 
     shape: tuple[int, ...]  # of one example
     dtype: torch.dtype
@@ -45,43 +45,50 @@ def from_file(
     repeat: int = 1,
     weight: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Put examples of a file in the place of a client's own, or beside them.
+    """Replace a client's own examples by examples from a file, or add these to them.
 
-    The file is written by `np.savez(path, x=…, y=…)`, as the data set has its examples:
-    x [m, …] of the shape of its inputs (grey images may be [m, height, width] bytes),
-    bytes where it has bytes, in its units; y of its labels 0 … C−1 (not all need
-    occur), rows of 0 and 1, or targets. All malicious clients read the same. It may
-    hold more:
+    The file is written by `np.savez(path, x=…, y=…)`. All malicious clients read the
+    same file. Its arrays have the format of the data set:
 
-    - `p` [m, C]: soft labels, the probability of each class; the client's loss is then
-      −Σ_c p_c·log of the softmax's, and y is not used.
-    - `scale`: the value of its x that stands for 1. Inputs are brought to the units of
-      the data set by it, and may be fractions where that has bytes, of any size: then
-      all clients' inputs are held as fractions (four times the memory), with the values
-      that they had.
+    - `x` [m, …]: inputs of the data set's shape, in its units, and bytes if it has
+      bytes. (Gray images may be [m, height, width] bytes.)
+    - `y`: labels 0 … C−1 of the data set (not all need occur), rows of 0 and 1, or
+      targets.
 
-    Threat model: that of whoever made the file; the client controls its own training
-    data and nothing else. A weight other than 1 is more than data can do wherever the
-    client's loss is a mean.
+    The file may hold further arrays:
+
+    - `p` [m, C]: soft labels, the probability of each class. The client's loss is then
+      −Σ_c p_c·log softmax_c, and y is not used.
+    - `scale`: the value of the file's x that is scaled to 1. It is used to convert
+      inputs to the units of the data set. The converted inputs may be fractions of any
+      size even if the data set has bytes. All clients' inputs are then stored as floats
+      (four times the memory), and no value changes.
+
+    Threat model: that of the author of the file. The client controls its own training
+    data and nothing else. If the client's loss is a mean, a weight other than 1 is more
+    power than control of the data gives.
 
     Args:
         x: [k, …] examples to replace.
         y: [k, …] labels of these examples.
         classes: Number of classes C; 0 is regression.
-        key: Key of the draws of examples from the file.
-        scale: Value of the data set's x that stands for 1.
-        seat: Number of the client among the malicious ones.
+        key: Key of the random choice of examples from the file.
+        scale: Value of the data set's x that is scaled to 1.
+        seat: Index of the client among the malicious ones.
         seats: Number of malicious clients.
         path: Path of the file.
-        take: Examples taken from the file. fill: as many as are replaced, drawn without
-            replacement, and from the first of them again if the file has fewer; all:
-            the whole file, so that the client's number of examples changes; share: the
-            whole file shared out among malicious clients, every example to one of them.
-        mix: Whether the file's examples are added, and nothing is replaced.
-        repeat: Number of copies of each example, with take = all or share.
-        weight: Factor on the loss of each example of the file; 0 makes them count for
-            nothing. As good as so many copies where losses are added up (`coupled` with
-            fit = "sum"), and at no cost. Needs classes.
+        take: Examples taken from the file. "fill": as many as are replaced, drawn
+            without replacement. If the file has fewer, the drawn examples are repeated.
+            "all": the whole file, so that the client's number of examples changes.
+            "share": the file is divided among the malicious clients, each example to
+            one of them.
+        mix: Whether the file's examples are added, instead of replacing the client's
+            own.
+        repeat: Number of copies of each example, with take = "all" or "share".
+        weight: Factor on the loss of each example of the file; 0 removes their
+            influence. If losses are summed (`coupled` with fit = "sum"), the factor has
+            the same effect as that number of copies, at no cost. Needs data with one
+            label per example.
     """
     _check(take, repeat, weight, labelled=classes > 0 and y.dim() == 1)
     wanted = _Wanted(tuple(x.shape[1:]), x.dtype, classes, y.dim() == 2, scale)
@@ -117,8 +124,8 @@ def _check(take: str, repeat: int, weight: float, labelled: bool) -> None:
         )
     if not 0 <= weight < math.inf:
         raise Refusal(
-            f"corruption.weight = {weight} must be a finite number of at least 0; 1 "
-            "is an example that counts as any other"
+            f"corruption.weight = {weight} must be a finite number of at least 0; with "
+            "1, an example counts like any other"
         )
     if weight != 1 and not labelled:
         raise Refusal(
@@ -131,7 +138,7 @@ def _check(take: str, repeat: int, weight: float, labelled: bool) -> None:
 def _read(
     path: str, version: tuple[int, ...], wanted: _Wanted
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Read x and y (p where there is p) and check them; once for all clients."""
+    """Read and check x and y (or p, if the file has p), once for all clients."""
     content = read(path, "corruption.path", ("x", "y", "p", "scale"))
     x = _inputs(path, content, wanted)
     y = content["y"]
@@ -141,11 +148,11 @@ def _read(
 
 
 def _inputs(path: str, content: dict[str, np.ndarray], wanted: _Wanted) -> np.ndarray:
-    """Its x, in the units of the data set."""
+    """Return the file's x, in the units of the data set."""
     given, shape = content["x"], wanted.shape
     x = inputs(path, given)
     if x.dtype == np.uint8 and given.shape[1:] == shape:
-        x = given  # as the data set has it, images or not
+        x = given  # the shape of the data set: undo the reading as images
     finite(path, "x", x)
     if x.shape[1:] != shape:
         raise Refusal(
@@ -167,8 +174,8 @@ def _inputs(path: str, content: dict[str, np.ndarray], wanted: _Wanted) -> np.nd
         raise Refusal(
             f"{path}: x is {x.dtype}, and the inputs of the data set are "
             f"{str(wanted.dtype)[6:]}; bytes go with bytes and numbers with numbers, "
-            "in the units of the data set, or the file says by scale=… which value of "
-            "its x stands for 1"
+            "in the units of the data set, or the file must hold scale, the value of "
+            "its x that stands for 1"
         )
     if factor == 1 and alike:
         return x
@@ -178,7 +185,7 @@ def _inputs(path: str, content: dict[str, np.ndarray], wanted: _Wanted) -> np.nd
 
 
 def _shares(path: str, p: np.ndarray, m: int, wanted: _Wanted) -> np.ndarray:
-    """Its p, soft labels."""
+    """Return the file's soft labels p."""
     if wanted.classes == 0 or wanted.several:
         kind = "several labels an example" if wanted.several else "targets, no classes"
         raise Refusal(

@@ -1,4 +1,4 @@
-"""Noise on inputs: a careless or broken source rather than a cunning one."""
+"""Noise on inputs, as from a careless or broken client rather than an attacker."""
 
 import math
 
@@ -13,19 +13,19 @@ from troth.types import Refusal
 def noise_features(
     x: Tensor, y: Tensor, key: Tensor, scale: float, *, std: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """Independent normal noise on every number of an input; labels stay.
+    """Add independent normal noise to every number of an input; labels stay.
 
-    Bytes are rounded and stay within 0 … 255. A missing value stays missing. The unit
-    is that of the data set, not of a feature: where features lie on scales of their
-    own, noise of one size drowns some and leaves others.
-    Threat model: knows nothing of the others; controls its own training data and
-    nothing else.
+    Bytes are rounded and stay within 0 … 255. A missing value stays missing. The noise
+    is the same for all features, in the unit of the data set. If features have
+    different scales, it is too large for some and too small for others.
+    Threat model: a malicious client knows nothing of other clients. It controls its own
+    training data and nothing else.
 
     Args:
         x: [m, …] inputs.
         y: [m, …] labels or targets, which stay.
         key: Key of the noise.
-        scale: Value of x that stands for 1 (255 for bytes).
+        scale: Value of x that is scaled to 1 (255 for bytes).
         std: Standard deviation of the noise in units of scale; 0 adds none.
     """
     if not (std >= 0 and math.isfinite(std * scale)):

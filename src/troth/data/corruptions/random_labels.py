@@ -13,12 +13,12 @@ from troth.data.corruptions._numbers import check_classes
 def random_labels(
     x: Tensor, y: Tensor, classes: int, key: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Every training label is drawn uniformly from all classes, once (attack A1).
+    """Draw every training label uniformly from all classes (attack A1).
 
-    With several labels per example, each is present with probability 1/2.
-    The true label may come up (as in the authors' code). Test data stay clean.
-    Threat model: knows nothing of the others; controls its own training data and
-    nothing else.
+    If an example may have several labels, each is present with probability 1/2. The
+    drawn label may be the true one, as in the authors' code. Test data stay clean.
+    Threat model: a malicious client knows nothing of other clients. It controls its own
+    training data and nothing else.
     """
     check_classes("random_labels", classes)
     random = seeding.bits(key, y.numel()).reshape(y.shape)

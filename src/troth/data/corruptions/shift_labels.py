@@ -1,4 +1,4 @@
-"""Labels shifted to another class, all by the same step."""
+"""Labels shifted to another class, all by the same number."""
 
 from torch import Tensor
 
@@ -9,18 +9,19 @@ from troth.types import Refusal
 def shift_labels(
     x: Tensor, y: Tensor, classes: int, *, offset: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Label y becomes (y + offset) mod C: malicious clients agree on a wrong answer.
+    """Replace label y by (y + offset) mod C, the same for all malicious clients.
 
-    Where random labels cancel each other, these pull all malicious clients one way.
-    Where an example may have several labels, the row of them is rolled.
-    Threat model: knows nothing of the others but the number of classes; controls its
-    own training data and nothing else.
+    Random labels of several malicious clients cancel each other. Shifted labels all
+    push the model in the same direction. If an example may have several labels, its row
+    of labels is rotated.
+    Threat model: a malicious client knows nothing of other clients except the number of
+    classes. It controls its own training data and nothing else.
 
     Args:
         x: [m, …] inputs, which stay.
         y: [m] labels, or [m, C] of 0 and 1.
         classes: Number of classes C.
-        offset: Number of classes to shift by, negative for down; no multiple of C.
+        offset: Number of classes to shift by, negative for down; not a multiple of C.
     """
     check_classes("shift_labels", classes)
     if offset % classes == 0:

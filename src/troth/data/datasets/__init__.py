@@ -1,1 +1,1 @@
-"""Where data come from: one file a data set, a function that returns `Arrays`."""
+"""Data sets: one file per data set, with a function that returns `Arrays`."""

@@ -1,4 +1,4 @@
-"""Arrays of a user's own .npz file: read, and checked one by one."""
+"""Arrays of a user's own .npz file: reading, and a check of each array."""
 
 import zipfile
 import zlib
@@ -11,13 +11,13 @@ from troth.types import TEST, TRAIN, VALID, Refusal
 _KEYS = ("x", "y", "owner", "group", "split")
 _PARTS = {"train": TRAIN, "valid": VALID, "test": TEST}
 _BROKEN = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile)
-_LOCKED = (NotImplementedError, RuntimeError)  # an unknown compression; a password
+_LOCKED = (NotImplementedError, RuntimeError)  # unknown compression, or a password
 
 
 def read(
     path: str, option: str = "data.path", keys: tuple[str, ...] = _KEYS
 ) -> dict[str, np.ndarray]:
-    """Read the arrays of these names; never a pickle."""
+    """Read the named arrays of an .npz file; never unpickle anything."""
     remedy = f"set {option} to an .npz file written by np.savez(path, x=…, y=…)"
     place = _files.own_file(path, remedy)
     try:
@@ -36,7 +36,7 @@ def read(
                 f"{path} holds Python objects, which could run code when read: save "
                 "plain arrays of numbers or texts, each with a dtype of its own"
             ) from None
-        # numpy takes any other file for a pickle, and tells how to trust it
+        # numpy takes any other file for a pickle
         why = "it holds no arrays" if "pickle" in str(error) else error
         raise Refusal(
             f"{path} is not a whole .npz file ({why}): write it again with "
@@ -52,7 +52,7 @@ def read(
 
 
 def inputs(path: str, x: np.ndarray) -> np.ndarray:
-    """`x` checked, in a type we keep, images channels first."""
+    """Check the inputs `x`, and convert their dtype; images get channels first."""
     if x.dtype.kind not in "biuf":
         raise Refusal(f"{path}: x is {x.dtype}; it must be an array of real numbers")
     if x.ndim < 2 or x.size == 0:
@@ -73,7 +73,10 @@ def inputs(path: str, x: np.ndarray) -> np.ndarray:
 
 
 def check_length(path: str, content: dict[str, np.ndarray], m: int) -> None:
-    """Refuse arrays that are not of as many examples as x; y may be several labels."""
+    """Refuse arrays that do not have one entry per example of x.
+
+    `y` may have several labels per example.
+    """
     for key in [key for key in _KEYS[1:] if key in content]:
         shape = content[key].shape
         several = key == "y" and len(shape) == 2 and shape[1] > 1
@@ -87,7 +90,15 @@ def check_length(path: str, content: dict[str, np.ndarray], m: int) -> None:
 def check_labels(
     path: str, who: str, y: np.ndarray, classes: int, several: bool
 ) -> None:
-    """Refuse labels, or targets (of 0 classes), that are not of somebody's kind."""
+    """Refuse labels or targets of another kind than those of a data set or run.
+
+    Args:
+        path: file of the labels, for the error message.
+        who: name of the data set or run, for the error message.
+        y: the labels or targets.
+        classes: number of classes; 0: targets of a regression.
+        several: whether an example may have several labels.
+    """
     shape = (len(y), classes) if several else (len(y),)
     kind = f"{classes} labels, several an example" if several else f"{classes} classes"
     kind = kind if classes else "targets, no classes"
@@ -117,7 +128,10 @@ def finite(path: str, key: str, values: np.ndarray) -> None:
 
 
 def codes(path: str, key: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
-    """Return owners or groups as int64; texts are numbered in sorted order."""
+    """Return owners or groups as int64; texts are numbered in sorted order.
+
+    Return `None` if the file has no such array.
+    """
     if key not in content:
         return None
     values = content[key]
@@ -129,7 +143,7 @@ def codes(path: str, key: str, content: dict[str, np.ndarray]) -> np.ndarray | N
 
 
 def divided(path: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
-    """Return which part each example belongs to, as int8."""
+    """Return the part of each example as int8, or `None` if the file has no `split`."""
     if "split" not in content:
         return None
     values = content["split"]
@@ -138,7 +152,7 @@ def divided(path: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
 
 
 def marks(where: str, words: np.ndarray) -> np.ndarray:
-    """Turn words for training, validation and test, or their numbers, into int8."""
+    """Convert "train", "valid" and "test", or their numbers as texts, to int8."""
     known = {**_PARTS, **{str(mark): mark for mark in _PARTS.values()}}
     strange = np.unique(words[~np.isin(words, list(known))])
     if len(strange):

@@ -1,9 +1,9 @@
-"""Files from the internet: whole, checked and in their place, or not there at all.
+"""Downloads of files: checked, and put in place only when they are complete.
 
-A download is written to `<file>.part` and put in its place once its size and its digest
-are right. `http_proxy`, `https_proxy` and `no_proxy` are honored; `TROTH_OFFLINE=1`
-forbids downloads. Nothing is printed: whoever wants to see progress sets a function
-with `progress.watching`.
+A download is written to `<file>.part`. It is renamed once its size and its digest are
+correct. `http_proxy`, `https_proxy` and `no_proxy` are honored. `TROTH_OFFLINE=1`
+forbids downloads. Nothing is printed. `progress.watching` sets a function that receives
+progress.
 """
 
 import errno
@@ -30,10 +30,10 @@ from troth.types import Refusal
 TIMEOUT = 30.0
 """Seconds without a byte after which a connection counts as cut."""
 TRIES = 5
-"""How often a download is tried."""
+"""Number of times that a download is tried."""
 PAUSE = 1.0
-"""Seconds before the second try; doubled each time."""
-_BUSY = {408, 425, 429, 500, 502, 503, 504}  # answers that may be others tomorrow
+"""Seconds before the second try. The pause doubles after each try."""
+_BUSY = {408, 425, 429, 500, 502, 503, 504}  # HTTP status codes of temporary errors
 
 
 def offline() -> bool:
@@ -42,13 +42,13 @@ def offline() -> bool:
 
 
 class _Cut(EOFError):
-    """A stream that stopped; it may come through the next time."""
+    """Error of a stream that was cut off; another try may succeed."""
 
 
 def fetch(url: str, target: Path, digest: str = "", size: int = 0) -> None:
-    """Download a file; `target` is replaced only by the whole, right one.
+    """Download a file; replace `target` only by a complete file with the right digest.
 
-    A digest of "" and a size of 0 are not known.
+    If the digest is "" or the size is 0, it is unknown and not checked.
     """
     if offline():
         raise Refusal("TROTH_OFFLINE is set, which forbids downloads")
@@ -69,7 +69,7 @@ def fetch(url: str, target: Path, digest: str = "", size: int = 0) -> None:
 
 
 def _persist(url: str, part: Path, size: int) -> None:
-    """Download again after a cut, `TRIES` times in all."""
+    """Download a file, with up to `TRIES` tries if the stream is cut off."""
     for left in reversed(range(TRIES)):
         try:
             return _download(url, part, size)
@@ -81,7 +81,7 @@ def _persist(url: str, part: Path, size: int) -> None:
 
 
 def _download(url: str, part: Path, size: int) -> None:
-    """Make one request and write what comes."""
+    """Make one request, and write the response to a file."""
     with _answer(url) as response:
         length = response.headers.get("Content-Length", "")
         total = int(length) if length.isdigit() else size
@@ -93,7 +93,7 @@ def _download(url: str, part: Path, size: int) -> None:
 
 
 def _answer(url: str) -> Any:
-    """Return the server's answer; a new opener each time, for proxies may change."""
+    """Return the server's response; a new opener each time respects changed proxies."""
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "troth"})
         return urllib.request.build_opener().open(request, timeout=TIMEOUT)
@@ -111,7 +111,11 @@ def _answer(url: str) -> Any:
 
 
 def _hopeless(reason: Any) -> bool:
-    """No address, no such host, no server to be trusted, or a proxy that forbids it."""
+    """Return whether another try is useless.
+
+    The reason may be a bad address, an unknown host, an untrusted certificate, or a
+    proxy that forbids the connection.
+    """
     address = (str, ValueError, http.client.InvalidURL)
     host = (socket.gaierror, ssl.SSLCertVerificationError)
     forbidden = "Tunnel connection failed: 4" in str(reason)
@@ -119,7 +123,7 @@ def _hopeless(reason: Any) -> bool:
 
 
 def _write(stream: Any, part: Path, total: int = 0) -> int:
-    """Write a stream into a file and return how many bytes came."""
+    """Write a stream into a file, and return the number of bytes."""
     done = 0
     with on_disk(part.parent):
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +140,7 @@ def _write(stream: Any, part: Path, total: int = 0) -> int:
 
 
 def _block(stream: Any) -> bytes:
-    """Read on; what goes wrong in reading is not the disk's fault."""
+    """Read the next block; report errors of reading as a cut, not as a disk error."""
     try:
         return bytes(stream.read1(1 << 16))
     except (OSError, http.client.HTTPException) as error:
@@ -144,11 +148,11 @@ def _block(stream: Any) -> bytes:
 
 
 def unpack(archive: Path, makes: Sequence[str], folder: Path) -> None:
-    """Take the named members out of a tar or zip file, then delete the archive.
+    """Extract the named members of a tar or zip file, then delete the archive.
 
-    Only regular files are taken, and they are written under the names in `makes`, never
-    under those that the archive gives them; they are put in their places once the whole
-    archive was read and found good. A member is meant whose path is or ends in a name.
+    Only regular files are extracted. They get the names in `makes`, never those in the
+    archive. They are put in place after the whole archive was read without an error. A
+    name selects the member whose path equals it or ends in it.
     """
     parts: dict[str, Path] = {}
     try:
@@ -177,7 +181,7 @@ def unpack(archive: Path, makes: Sequence[str], folder: Path) -> None:
 
 
 def _members(archive: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Path and content of every regular file, in the order in which they are packed."""
+    """Yield path and content of every regular file, in the order of the archive."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
             for info in packed.infolist():
@@ -189,4 +193,4 @@ def _members(archive: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
             if member.isfile():
                 yield member.name, partial(tar.extractfile, member)
         while tar.fileobj and tar.fileobj.read(1 << 20):
-            pass  # its checksum stands at its very end
+            pass  # read to the end, where the checksum is

@@ -1,4 +1,4 @@
-"""Which files a data set is made of: looked for, downloaded, checked and read."""
+"""The files of a data set: find, download, check and read them."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,51 +15,54 @@ from troth.types import Refusal
 
 
 class Remote(NamedTuple):
-    """One file that a publisher offers."""
+    """One file that a publisher offers for download."""
 
     url: str
-    digest: str = ""  # `md5:<hex>` or `sha256:<hex>`, where the publisher states one
+    digest: str = ""  # `md5:<hex>` or `sha256:<hex>`, if the publisher states one
     size: int = 0  # bytes; 0 is unknown
     makes: tuple[str, ...] = ()
-    """Members of an archive (tar or zip) to put into the folder: a member
-    matches if its path is, or ends in, what is written here. () is the file itself."""
+    """Members of an archive (tar or zip) to extract into the folder. A member matches
+    if its path equals a name given here, or ends in it. () means that the file itself
+    is wanted."""
 
     @property
     def name(self) -> str:
-        """The last part of the address."""
+        """The last part of the URL."""
         return unquote(urlsplit(self.url).path).rpartition("/")[2]
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """What it leaves in the folder."""
+        """The files that the download leaves in the folder."""
         return self.makes or (self.name,)
 
 
 class Source(NamedTuple):
-    """Where the files of a data set come from."""
+    """The files of a data set, and where to get them."""
 
     name: str
-    folder: str  # its own, under a root
-    files: tuple[str, ...]  # relative to it; with a `*`, one file that fits is enough
-    page: str  # where a user reads about it and gets it
+    folder: str  # name of the data set's folder under a root
+    files: tuple[str, ...]  # relative to it; of a pattern with `*`, one file suffices
+    page: str  # page with information and the files
     licence: str
-    remotes: tuple[Remote, ...] = ()  # what can be fetched
-    how: str = ""  # what to put where, if no program can fetch it
+    remotes: tuple[Remote, ...] = ()  # files that can be downloaded
+    how: str = ""  # instructions, if no program can download the files
     digests: Mapping[str, str] = MappingProxyType({})
-    """File → `md5:…` or `sha256:…` as published, or `gunzip.md5:…` of what it holds."""
+    """File → published digest: `md5:…` or `sha256:…`, or `gunzip.md5:…` of the unpacked
+    content."""
 
 
 def cache() -> Path:
-    """Return the folder in the user's cache that downloads go to."""
+    """Return the folder for downloads in the user's cache."""
     root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(root) / "troth"
 
 
 def places(folder: str, data_dir: str | None) -> list[Path]:
-    """Return every folder in which files may lie, first choice first.
+    """Return every folder in which a data set's files may be, first choice first.
 
-    Under each root they lie in a folder of their own or in the root itself. The roots
-    are `data_dir`, `$TROTH_DATA`, the user's cache; Debian's package comes last.
+    The roots are `data_dir`, `$TROTH_DATA` and the user's cache. Under each root, the
+    files are in the folder named `folder` or in the root itself. The folder of Debian's
+    package comes last.
     """
     roots = [data_dir, os.environ.get("TROTH_DATA"), str(cache())]
     given = [Path(os.path.expanduser(root)) for root in roots if root]
@@ -73,21 +76,21 @@ def missing(source: Source, place: Path) -> list[str]:
 
 
 def there(place: Path, file: str) -> list[Path]:
-    """Return a file if a folder holds it, or all that fit a pattern."""
+    """Return the files of a folder that match a name or a pattern."""
     fits = place.glob(file) if "*" in file else [place / file]
     return sorted(path for path in fits if os.path.isfile(path))
 
 
 def held(source: Source, data_dir: str | None) -> Path | None:
-    """Return the first place that holds all the files of a data set, if any."""
+    """Return the first folder that holds all files of a data set, or `None`."""
     looked = places(source.folder, data_dir)
     return next((place for place in looked if not missing(source, place)), None)
 
 
 def locate(source: Source, data_dir: str | None) -> Path:
-    """Find the folder that holds all the files of a data set, or download them.
+    """Return the folder that holds all files of a data set; download them if needed.
 
-    `data_dir` is looked in first. Downloads go to the user's cache; `TROTH_OFFLINE=1`
+    `data_dir` is searched first. Downloads go to the user's cache. `TROTH_OFFLINE=1`
     forbids them.
     """
     if place := held(source, data_dir):
@@ -102,7 +105,7 @@ def locate(source: Source, data_dir: str | None) -> Path:
 
 
 def absent(source: Source, data_dir: str | None, why: str = "") -> str:
-    """Say what to put where, and where it was looked for."""
+    """Return the error message for missing files: what to put where."""
     looked, lacking = places(source.folder, data_dir), ""
     for place in looked:
         lacks = missing(source, place)
@@ -117,13 +120,16 @@ def absent(source: Source, data_dir: str | None, why: str = "") -> str:
 
 
 def _listed(files: Sequence[str], most: int = 8) -> str:
-    """Names in a row; of very many only the first."""
+    """Return names in one line; of more than `most`, only the first ones."""
     some = ", ".join(files[:most])
     return some if len(files) <= most else f"{some} … ({len(files)} files)"
 
 
 def obtain(source: Source, place: Path) -> Path:
-    """Download what a folder lacks or has damaged; of two processes, the first does."""
+    """Download missing and damaged files into a folder.
+
+    Of two simultaneous processes, the first downloads and the other waits.
+    """
     if not source.remotes:
         raise Refusal(f"data '{source.name}' cannot be downloaded: {source.how}")
     if _fetch.offline():
@@ -145,17 +151,17 @@ def obtain(source: Source, place: Path) -> Path:
 
 @lru_cache(maxsize=1024)
 def _known(path: Path, kind: str, size: int, time: int) -> str:
-    """Return the digest of a file, remembered while its size and time stay the same."""
+    """Return the digest of a file, cached while its size and time stay the same."""
     return digest_of(path, f"{kind}:")
 
 
 def again(source: Source) -> str:
-    """Say what to do about a file that is not as it should be."""
+    """Return the instruction for a file that is damaged or wrong."""
     return f"delete it and get it again from {source.page}"
 
 
 def wrong(source: Source, place: Path, file: str) -> str:
-    """Say what is wrong with a file by its published digest; "" if nothing is."""
+    """Return what is wrong with a file by its published digest; "" if nothing is."""
     path, published, digest = place / file, source.digests.get(file, ""), "missing"
     if published and path.is_file():
         kind, status = published.partition(":")[0], path.stat()
@@ -168,14 +174,14 @@ def wrong(source: Source, place: Path, file: str) -> str:
 
 
 def verify(source: Source, place: Path, files: Sequence[str] | None = None) -> None:
-    """Refuse files that are not the published ones; those without a digest pass."""
+    """Refuse files that differ from the published ones; files without digest pass."""
     for file in source.files if files is None else files:
         if what := wrong(source, place, file):
             raise Refusal(f"{what}: {again(source)}")
 
 
 def own_file(path: str, remedy: str) -> str:
-    """Return where a user's own file lies; refuse one that is not there."""
+    """Return the expanded path of a user's own file; refuse a missing file."""
     place = os.path.expanduser(path)
     if not os.path.isfile(place):
         raise Refusal(f"there is no file '{path}' (seen from {os.getcwd()}): {remedy}")
@@ -183,7 +189,7 @@ def own_file(path: str, remedy: str) -> str:
 
 
 def text(path: Path, remedy: str) -> str:
-    """Return what a text file says."""
+    """Return the content of a text file."""
     try:
         return path.read_text("utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""IDX files, the layout of MNIST and of everything laid out like it."""
+"""IDX files, the format of MNIST and of similar data sets."""
 
 import gzip
 from pathlib import Path
@@ -10,7 +10,7 @@ from troth.types import TEST, TRAIN, Arrays
 
 _TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 COUNTS = (60_000, 10_000)
-"""Training and test examples."""
+"""Numbers of training and test examples."""
 FILES = (
     "train-images-idx3-ubyte.gz",
     "train-labels-idx1-ubyte.gz",
@@ -18,13 +18,13 @@ FILES = (
     "t10k-labels-idx1-ubyte.gz",
 )
 
-Digests = tuple[str, int, str]  # md5 of a gzip file, its bytes, md5 of its content
+Digests = tuple[str, int, str]  # md5 of the gzip file, its bytes, md5 of its content
 
 
 def idx_source(
     name: str, folder: str, page: str, licence: str, root: str, *digests: Digests
 ) -> Source:
-    """Describe the four files of MNIST, or of a set laid out like it."""
+    """Describe the four files of MNIST, or of a data set in the same format."""
     pairs = list(zip(FILES, digests, strict=True))
     return Source(
         name=name,
@@ -41,10 +41,11 @@ def idx_source(
 
 
 def read_idx(source: Source, place: Path, file: str) -> np.ndarray:
-    """Read the array in a gzipped IDX file, if it is the published one.
+    """Read the array in a gzipped IDX file, and check its digest first.
 
-    IDX: two zero bytes, a byte for the type, a byte for the number of axes, their
-    lengths as big-endian 32-bit numbers, then the values, also big-endian.
+    The format is: two zero bytes, one byte for the type, one byte for the number of
+    axes, the lengths of the axes as big-endian 32-bit numbers, and the values in
+    big-endian.
     """
     verify(source, place, [file])
     with gzip.open(place / file, "rb") as packed:
@@ -56,9 +57,9 @@ def read_idx(source: Source, place: Path, file: str) -> np.ndarray:
 
 
 def idx_images(source: Source, data_dir: str | None) -> tuple[Arrays, Path]:
-    """MNIST, or a data set laid out like it, and the folder that it was read from.
+    """Return the images of MNIST or of a similar data set, and the folder of its files.
 
-    60,000 + 10,000 images of 28×28 bytes, training examples first.
+    These are 60,000 + 10,000 images of 28×28 bytes, training examples first.
     """
     place = locate(source, data_dir)
     arrays = [read_idx(source, place, file) for file in FILES]

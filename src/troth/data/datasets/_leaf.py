@@ -1,4 +1,4 @@
-r"""The json files of LEAF: who holds which examples.
+r"""The JSON files of LEAF: users and their examples.
 
 References: caldas2018leaf.
 """
@@ -16,7 +16,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class User(NamedTuple):
-    """One user of a file, and what it holds there."""
+    """One user of a file, with the user's examples in this file."""
 
     name: str
     x: np.ndarray  # [m, width] float64
@@ -24,14 +24,14 @@ class User(NamedTuple):
 
 
 def users(path: Path, width: int, remedy: str) -> Iterator[User]:
-    """Read the users of a LEAF file, in the order of its list `users`.
+    """Yield the users of a LEAF file, in the order of its list `users`.
 
-    The file is `{"users": […], "num_samples": […], "user_data": {user: {"x": […],
-    "y": […]}}}`. A label may stand in a list of its own. Users without examples are
-    passed over, and so are those that LEAF leaves behind empty in `user_data`.
+    The file is `{"users": […], "num_samples": […], "user_data": {user: {"x": […], "y":
+    […]}}}`. Each label may be in a list of length 1. Users without examples are
+    skipped, also if `user_data` alone lists them (LEAF leaves such entries).
     """
     try:
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # reading a pipe would block
             raise ValueError("it is no file")
         with open(path, encoding="utf-8") as file:
             content = json.load(file, parse_float=_Numbers().__getitem__)
@@ -51,7 +51,7 @@ def _users(content: Any, width: int) -> Iterator[User]:
     if len({*names}) < len(names):
         raise ValueError("a user is named twice")
     for name, count in zip(names, counts, strict=True):
-        held = data.pop(name)  # popped: freed as soon as it is an array
+        held = data.pop(name)  # popped: freed once it is an array
         if len(held["y"]) != count or len(held["x"]) != count:
             raise ValueError(f"{name[:40]!r} has not the number of samples promised")
         if not count:
@@ -75,7 +75,7 @@ def _finite(values: list[Any], name: str) -> np.ndarray:
 
 
 class _Numbers(dict[str, float]):
-    """Text → number, each made once: FEMNIST's 600 million pixels have 256 values."""
+    """Text → number, converted once: 600 million pixels of FEMNIST have 256 values."""
 
     def __missing__(self, text: str) -> float:
         value = float(text)

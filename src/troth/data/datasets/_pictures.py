@@ -1,4 +1,4 @@
-"""Pictures from files that may be damaged, or not what their name says."""
+"""Reading of picture files that may be damaged or mislabeled."""
 
 import io
 from pathlib import Path
@@ -8,9 +8,9 @@ from PIL import Image
 
 from troth.types import Refusal
 
-_MOST = 2**24  # bytes of a file: far more than any picture here
-_END = b"IEND\xaeB`\x82"  # with which a PNG ends
-_SIDE = 1024  # pixels: far more than any picture here
+_MOST = 2**24  # largest file in bytes: far more than any picture here
+_END = b"IEND\xaeB`\x82"  # the end of every PNG file
+_SIDE = 1024  # largest side in pixels: far more than any picture here
 
 
 def picture(
@@ -19,14 +19,14 @@ def picture(
     size: tuple[int, int] | None,
     remedy: str,
 ) -> Image.Image:
-    """Decode a picture of this kind and size (None: any), whatever its name says."""
+    """Decode a picture of this format and size (`None`: any); ignore its file name."""
     if not path.is_file():
         raise Refusal(f"there is no picture {path}: {remedy}")
     try:
         with open(path, "rb") as file:
             content = file.read(_MOST + 1)
-        opened = Image.open(io.BytesIO(content), formats=[kind])  # the header alone
-    except Exception as error:  # hostile bytes make Pillow raise all sorts
+        opened = Image.open(io.BytesIO(content), formats=[kind])  # reads the header
+    except Exception as error:  # Pillow raises many types for malicious files
         raise Refusal(f"{path} is not a {kind} picture ({error}): {remedy}") from None
     width, height = opened.size
     if (size and opened.size != size) or not 1 <= max(width, height) <= _SIDE:

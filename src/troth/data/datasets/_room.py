@@ -1,4 +1,4 @@
-"""Whether the sizes asked for make data, and fit into memory."""
+"""Checks that the requested sizes are valid and fit into memory."""
 
 import math
 
@@ -9,17 +9,22 @@ from troth.types import Refusal
 
 
 def at_least_1(**options: int) -> None:
-    """Refuse counts below one, by their names."""
+    """Refuse counts below 1, and name the option."""
     for name, value in options.items():
         if value < 1:
             raise Refusal(f"data.{name} = {value} must be at least 1")
 
 
 def check(what: str, shape: tuple[int, ...], itemsize: int, remedy: str) -> None:
-    """Refuse an array that would take more than half of the memory now free.
+    """Refuse an array that would take more than half of the free memory.
 
-    Half, for what is dealt to clients is copied once more. The refusal says both sizes,
-    and a `remedy` to have less.
+    The limit is one half because the data of the clients are copied once more.
+
+    Args:
+        what: name of the array, for the error message.
+        shape: shape of the array.
+        itemsize: bytes per entry.
+        remedy: how to get a smaller array, for the error message.
     """
     size, free = math.prod(shape) * itemsize, devices.free(torch.device("cpu"))
     if size > free / 2:

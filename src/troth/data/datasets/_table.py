@@ -1,7 +1,7 @@
 """A user's table from a CSV file, and its columns as features, labels and owners.
 
-Values are read as texts and no types are guessed, so that "007", "NA" and 2⁵³ + 1 stay
-what they are, and a refusal names the line in which a row begins.
+Values are read as texts, and no types are guessed, so that "007", "NA" and 2⁵³ + 1 are
+kept exactly. Error messages name the line in which a row begins.
 """
 
 import csv
@@ -18,21 +18,21 @@ from troth.data.datasets import _files
 from troth.types import Refusal
 
 MISSING = ["", "?", "NA", "NaN", "nan", "null", "None"]
-_SHORT = 40  # characters of a text that a refusal repeats
+_SHORT = 40  # most characters of a text in an error message
 _GZIP = b"\x1f\x8b"
-_MANY = 1000  # categories of a column, at most
-_FEW = 20  # that many texts may all be different without being names of things
-_CLASSES = 100  # different whole numbers that are taken for labels without asking
-_LINES = 8  # lines that a refusal names
+_MANY = 1000  # most categories of a column
+_FEW = 20  # up to this many texts may all differ and be categories
+_CLASSES = 100  # most different whole numbers that count as classes
+_LINES = 8  # most line numbers in an error message
 TRUTH = {"false": 0, "true": 1}
 _BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, **TRUTH}
 
 Plan = Callable[[list[str]], Mapping[str, Collection[str]]]
-"""Header → the columns that are wanted, each with the texts that stand for no value."""
+"""Header → the wanted columns, each with the texts that mean a missing value."""
 
 
 def number(text: str) -> float | None:
-    """Return the number that a text is, or None."""
+    """Return the number that a text represents, or `None`."""
     try:
         return None if "_" in text else float(text)  # Python reads 1_0 as 10
     except ValueError:
@@ -40,7 +40,7 @@ def number(text: str) -> float | None:
 
 
 def float32(values: Sequence[float | None]) -> np.ndarray:
-    """Return numbers in 32 bits, with NaN at the end, where code −1 points."""
+    """Return numbers in float32, with NaN appended, to which the code −1 refers."""
     with np.errstate(over="ignore"):
         return np.array([*values, None], np.float64).astype(np.float32)
 
@@ -52,41 +52,41 @@ def shown(text: str) -> str:
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
-    """Return names in a row, of very many only the first."""
+    """Return names in one line; of more than `most`, only the first ones."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(shown, names[:most])) + more
 
 
 class Column(NamedTuple):
-    """One column as texts, each different one once, and which of them a row holds."""
+    """One column: its distinct texts, and the index of each row's text."""
 
-    path: str  # of the file, for refusals
+    path: str  # path of the file, for error messages
     name: str
-    texts: list[str]  # in the order in which they first come
-    codes: np.ndarray  # [m] int64, the number of a row's text, −1 where it is missing
-    lines: np.ndarray  # [m] int64, where a row begins
+    texts: list[str]  # in the order of their first occurrence
+    codes: np.ndarray  # [m] int64, index of each row's text, −1 if missing
+    lines: np.ndarray  # [m] int64, line in which each row begins
 
     @property
     def shown(self) -> str:
-        """Its name in a refusal."""
+        """The column's name in an error message."""
         return shown(self.name)
 
     @property
     def truths(self) -> bool:
-        """Whether it holds nothing but true and false."""
+        """Whether the column holds only true and false."""
         return {text.lower() for text in self.texts} <= {*TRUTH}
 
     def line(self, code: int) -> int:
-        """Return the first line that holds a text, or for −1 none."""
+        """Return the first line that holds a text, or for −1 a missing value."""
         return int(self.lines[(self.codes == code).argmax()])
 
     def holds(self, code: int) -> str:
-        """Return how a refusal of a text begins."""
+        """Return the beginning of an error message about a text."""
         text, line = shown(self.texts[code]), self.line(code)
         return f"{self.path}: column '{self.shown}' holds '{text}' in line {line}"
 
     def mixed(self, code: int, others: str) -> NoReturn:
-        """Refuse a column of numbers and texts."""
+        """Refuse a column that holds both numbers and texts."""
         raise Refusal(
             f"{self.path}: column '{self.shown}' holds {others} and, in line "
             f"{self.line(code)}, '{shown(self.texts[code])}': correct it, add it to "
@@ -95,7 +95,12 @@ class Column(NamedTuple):
         )
 
     def check_whole(self, remedy: str, key: str = "") -> None:
-        """Refuse missing values in a column that an option may name."""
+        """Refuse missing values in this column.
+
+        Args:
+            remedy: a further remedy for the error message.
+            key: the option that names the column, for the error message.
+        """
         lines = self.lines[self.codes < 0]
         if len(lines):
             some = ", ".join(map(str, lines[:_LINES])) + " …" * (len(lines) > _LINES)
@@ -106,7 +111,7 @@ class Column(NamedTuple):
             )
 
     def numbers(self) -> np.ndarray:
-        """Return the column [m] in float32, NaN where a value is missing."""
+        """Return the column [m] in float32; missing values are NaN."""
         if self.truths:
             truth = float32([TRUTH[text.lower()] for text in self.texts])
             return np.take(truth, self.codes)
@@ -122,7 +127,10 @@ class Column(NamedTuple):
         return np.take(short, self.codes)
 
     def categories(self, asked: bool) -> list[str]:
-        """Return the categories in order; none for numbers and truths."""
+        """Return the categories, sorted; none for numbers, and for true and false.
+
+        If `asked`, numbers are categories too.
+        """
         texts, head = self.texts, f"{self.path}: column '{self.shown}' holds"
         if not texts:
             raise Refusal(f"{head} no value in any row: add it to data.drop")
@@ -140,7 +148,7 @@ class Column(NamedTuple):
         return sorted(texts)
 
     def _check_names(self, head: str) -> None:
-        """Refuse texts that are no categories."""
+        """Refuse texts that cannot be categories."""
         for code, text in enumerate(self.texts):
             if number(text) is not None:
                 self.mixed(code, "texts")
@@ -152,9 +160,9 @@ class Column(NamedTuple):
         m = len(self.lines)
         if len(self.texts) > max(_FEW, m / 2):
             raise Refusal(
-                f"{head} {len(self.texts)} different texts in {m} rows, as names of "
-                "things do, and these say nothing about other things: add it to "
-                "data.drop, or, to use it all the same, to data.categorical"
+                f"{head} {len(self.texts)} different texts in {m} rows, as a column of "
+                "names does, which says nothing about other rows: add it to data.drop, "
+                "or, to use it nevertheless, to data.categorical"
             )
 
 
@@ -163,7 +171,11 @@ def read(
 ) -> dict[str, Column]:
     """Read the columns that a plan wants from a text file in UTF-8, plain or gzipped.
 
-    `names` are those of all columns, where the file has no line of names.
+    Args:
+        path: the file.
+        delimiter: the character between values.
+        names: names of all columns, if the file has no line of names; else empty.
+        plan: function that chooses the columns by the header.
     """
     place = _files.own_file(path, "set data.path to a CSV file, or give one by --data")
     if len(delimiter) != 1 or delimiter in '"\r\n':
@@ -198,7 +210,7 @@ def _open(place: str, errors: str = "strict") -> IO[str]:
 
 
 def _undecodable(place: str) -> int:
-    """Return the first line that is not UTF-8: its bytes come as surrogates."""
+    """Return the first line that is not UTF-8: its bad bytes are read as surrogates."""
     with _open(place, "surrogateescape") as file:
         odd = (any("\udc80" <= c <= "\udcff" for c in line) for line in file)
         return next(i for i, bad in enumerate(odd, 1) if bad)
@@ -207,7 +219,7 @@ def _undecodable(place: str) -> int:
 def _columns(
     path: str, rows: Any, names: Sequence[str], plan: Plan
 ) -> dict[str, Column]:
-    """Read row by row; every different value of a column is kept once."""
+    """Read the file row by row, and store every distinct value of a column once."""
     wanted: dict[str, Collection[str]] = {}
     header: list[str] = []
     places: list[tuple[int, dict[str, int], array[int]]] = []
@@ -270,7 +282,7 @@ def _column(
     missing: Collection[str],
     lines: np.ndarray,
 ) -> Column:
-    """Take blanks and missing values out of a column."""
+    """Return a column, with spaces around values removed and missing values marked."""
     texts: dict[str, int] = {}
     code = [
         -1 if text in missing else texts.setdefault(text, len(texts))
@@ -303,13 +315,14 @@ def features(
 
 
 Target = tuple[np.ndarray, int, list[str]]
-"""y, the number of classes (0: a regression), and their names."""
+"""y, the number of classes (0: a regression), and the names of the classes."""
 
 
 def identifiers(column: Column, key: str) -> np.ndarray:
-    """Return owners or groups as int64: whole numbers as they are, texts in order.
+    """Return owners or groups as int64: whole numbers as they are, texts numbered.
 
-    "7" is a whole number, "007" and "7.0" are texts, and with one text all are.
+    "7" is a whole number, "007" and "7.0" are texts. If any value is a text, all values
+    are treated as texts. Texts are numbered in sorted order.
     """
     column.check_whole(f", or set data.{key} to another column", key)
     texts = column.texts
@@ -323,7 +336,7 @@ def identifiers(column: Column, key: str) -> np.ndarray:
 
 
 def target(columns: list[Column], kind: str) -> Target:
-    """Return what is to be predicted: one column, or several of 0 and 1."""
+    """Return the labels or targets from one column, or from several of 0 and 1."""
     for column in columns:
         remedy = ", or take a word that is a class out of data.missing"
         column.check_whole(remedy, "label")
@@ -353,7 +366,10 @@ def target(columns: list[Column], kind: str) -> Target:
 
 
 def _exact(text: str) -> float | int | None:
-    """Return the finite number that a text is, whole ones of any size, or None."""
+    """Return the finite number that a text represents, or `None`.
+
+    Whole numbers of any size are exact.
+    """
     value = number(text)
     if value is None or not math.isfinite(value):
         return None
@@ -372,7 +388,7 @@ def _targets(head: str, column: Column, values: Sequence[float]) -> Target:
 
 
 def _classes(head: str, column: Column, values: Sequence[Any]) -> Target:
-    """Return labels 0 … C−1 in sorted order, by value where all are numbers."""
+    """Return labels 0 … C−1 in sorted order; numbers are sorted by value."""
     order = sorted(set(values))
     if len(order) < 2:
         raise Refusal(

@@ -51,30 +51,31 @@ def celeba(
 ) -> Arrays:
     """CelebA: 202,599 faces of 10,177 persons in color, 40 attributes each.
 
-    Reads the publisher's `img_align_celeba/*.jpg` and its three lists, or a part of
-    them that agrees in all. `owner` is the person, `y` an attribute (1 if it is there,
-    else 0), `split` the publisher's, in which a person is on one side only: with a
-    client a person, give partition.split as fractions.
+    The function reads the publisher's `img_align_celeba/*.jpg` and its three lists, or
+    a subset that is the same in all of them. `owner` is the person. `y` is an
+    attribute, 1 if it is present and 0 otherwise. `split` is the publisher's split, in
+    which a person is in one part only. If each person is a client, give partition.split
+    as fractions.
 
-    Pictures are squeezed to a square, as LEAF does (there 84).
+    Pictures are resized to a square, as in LEAF (which uses 84 pixels).
 
     Args:
-        data_dir: Folder to look in first.
-        label: Name of one of the 40 attributes, or a list of them. A list makes `y` [m,
-            L], one or more of L true at once.
-        group: Attribute that an audit may split by; "": none.
+        data_dir: Folder that is searched first.
+        label: Name of one of the 40 attributes, or a list of them. For a list of L
+            names, `y` is [m, L], and several attributes may be present at once.
+        group: Attribute by which an audit may split; "": none.
         shortcut: Attribute that goes with the label without being its cause; "": none.
-            An example is Blond_Hair with the label Male. `group` is then 1
-            (conflicting) for pictures that have it and the label that is rarer among
-            those, such as blond men, and 0 (aligned) for all others (Wang et al. 2021,
-            Appendix A). With partition.conflicting they are a test set of their own.
+            An example is Blond_Hair with the label Male. Among the pictures with this
+            attribute, those with the rarer label (such as blond men) get `group` 1
+            (conflicting). All others get 0 (aligned) (Wang et al. 2021, Appendix A).
+            With partition.conflicting, conflicting examples form a second test set.
         side: Side of a picture in pixels.
-        identities: Number of persons, the lowest numbers first; 0: all. Only their
-            pictures are read.
-        at_least: Fewest pictures of a person; 1 leaves nobody out, LEAF has 5.
+        identities: Number of persons, the lowest numbers first; 0: all. Only the
+            pictures of these persons are read.
+        at_least: Fewest pictures of a person; 1 leaves nobody out, and LEAF uses 5.
 
-    Departs: bilinear with all pixels counted; LEAF takes Pillow's default, which was
-    the nearest pixel before Pillow 7 and is bicubic since.
+    Departs: pictures are resized bilinearly with all pixels counted. LEAF uses Pillow's
+    default, which was the nearest pixel before Pillow 7 and has been bicubic since.
     """
     if not 8 <= side <= 512:
         raise Refusal(f"data.side = {side} must be 8 to 512 pixels")
@@ -115,7 +116,7 @@ def celeba(
 
 
 def _chosen(person: np.ndarray, identities: int, at_least: int) -> np.ndarray:
-    """Return the rows of the persons that count, in the order of the list."""
+    """Return the rows of the chosen persons, in the order of the list."""
     if identities < 0 or at_least < 1:
         raise Refusal(
             f"data.identities = {identities} must be at least 0 (all persons) and "
@@ -133,7 +134,7 @@ def _chosen(person: np.ndarray, identities: int, at_least: int) -> np.ndarray:
 
 
 def _truth(attributes: Any, option: str, name: str) -> np.ndarray:
-    """Return an attribute of every picture: 1 if it is there, else 0."""
+    """Return an attribute of every picture: 1 if it is present, and 0 otherwise."""
     known = list(attributes)
     if name not in known:
         raise Refusal(
@@ -144,10 +145,11 @@ def _truth(attributes: Any, option: str, name: str) -> np.ndarray:
 
 
 def _table(place: Path) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Read the three lists, which must be of the same pictures in the same order.
+    """Read the three lists, which must name the same pictures in the same order.
 
     Returns:
-        A pandas.DataFrame of 40 attributes, 1 or −1, and person and part of a picture.
+        A pandas.DataFrame of the 40 attributes, 1 or −1, and the person and the part of
+        each picture.
     """
     attributes = _list(place / _ATTRIBUTES, 1)
     names = list(attributes.index)
@@ -194,7 +196,7 @@ def _other(path: Path, why: str) -> Refusal:
 
 
 def _pixels(folder: Path, names: Sequence[str], side: int) -> np.ndarray:
-    """Return pictures [m, 3, side, side]; on threads: Pillow releases the GIL."""
+    """Return pictures [m, 3, side, side], decoded in threads (Pillow frees the GIL)."""
     remedy = f"unpack img_align_celeba.zip again ({_PAGE})"
     size = picture(folder / names[0], "JPEG", None, remedy).size
     x = np.empty((len(names), 3, side, side), np.uint8)

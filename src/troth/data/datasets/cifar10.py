@@ -42,12 +42,13 @@ SOURCE = Source(
 def cifar10(data_dir: str | None = None) -> Arrays:
     """CIFAR-10: 50,000 + 10,000 color photographs of 32×32, 10 classes.
 
-    Reads the publisher's binary files from `cifar-10-batches-bin/` under `data_dir`,
-    `$TROTH_DATA` or the cache; else downloads them (170 MB). Training examples come
-    first, each batch in the order of its file.
+    The function reads the publisher's binary files from `cifar-10-batches-bin/` under
+    `data_dir`, `$TROTH_DATA` or the cache, and downloads them (170 MB) if they are in
+    none of these. The 50,000 training examples come first, each batch in the order of
+    its file.
 
     Args:
-        data_dir: Folder to look in first.
+        data_dir: Folder that is searched first.
     """
     place = locate(SOURCE, data_dir)
     verify(SOURCE, place)

@@ -1,4 +1,4 @@
-"""COIL-20: twenty objects on a turntable.
+"""COIL-20: photographs of twenty objects on a turntable.
 
 References: nene1996columbia.
 """
@@ -35,16 +35,17 @@ SOURCE = Source(
 
 
 def coil20(data_dir: str | None = None, *, side: int = 128) -> Arrays:
-    """COIL-20: 1,440 grey pictures of 128×128, 20 objects seen from 72 sides.
+    """COIL-20: 1,440 gray pictures of 128×128, 20 objects seen from 72 sides.
 
-    Reads the publisher's `coil-20-proc/obj1__0.png … obj20__71.png`. Objects come one
-    after the other, each in the order of its views; `y` is the object and `group` the
-    view, which is the angle in steps of 5°. The publisher gives no split.
+    The function reads the publisher's `coil-20-proc/obj1__0.png … obj20__71.png`.
+    Pictures are sorted by object, and by view within an object. `y` is the object.
+    `group` is the view, which is the angle in steps of 5°. The publisher gives no
+    split.
 
     Args:
-        data_dir: Folder to look in first.
-        side: Side of a picture in pixels: 128, or a half, a quarter … of it. A pixel is
-            then the rounded mean of those it stands for.
+        data_dir: Folder that is searched first.
+        side: Side of a picture in pixels: 128 divided by a power of 2. Each pixel is
+            the rounded mean of the original pixels that it replaces.
     """
     if side < 1 or _SIDE % side:
         raise Refusal(
@@ -61,7 +62,7 @@ def coil20(data_dir: str | None = None, *, side: int = 128) -> Arrays:
 
 
 def _read(path: Path, side: int) -> np.ndarray:
-    """Read a picture; a pixel is the mean of the square that becomes one."""
+    """Read a picture, and average squares of pixels into one pixel each."""
     remedy = f"unpack coil-20-proc.zip from {_PAGE} again"
     opened = picture(path, "PNG", (_SIDE, _SIDE), remedy)
     if opened.mode != "L":

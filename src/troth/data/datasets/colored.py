@@ -1,4 +1,4 @@
-"""Grey pictures in colors that go with their labels: a shortcut, made on purpose.
+"""Gray pictures with colors that go with their labels: a shortcut made on purpose.
 
 References: wang2021robust, nam2020learning.
 """
@@ -18,9 +18,9 @@ _HEX = (
     *("f032e6", "aa8cff", "808000", "ffa500", "003c5a"),
 )
 PALETTE = tuple(tuple(bytes.fromhex(color)) for color in _HEX)
-"""Red, green and blue of every color; the first ten are those of Nam et al."""
+"""Red, green and blue of every color. The first ten colors are those of Nam et al."""
 
-_BLOCK = 4096  # pictures that are colored at once
+_BLOCK = 4096  # number of pictures that are colored at once
 
 
 def colored(
@@ -34,41 +34,47 @@ def colored(
     correlation: float = 0.98,
     spread: float = 0.005,
 ) -> Arrays:
-    """Grey pictures colored by their labels, with other colors at every client.
+    """Gray pictures colored by their labels, with different colors at every client.
 
-    Wang et al. 2021, sections 2.1 and 4.1. Each client has a color for each of its
-    classes. A picture of its training, validation and test data has the color of its
-    class with probability `correlation` (`group` 0: aligned), else one of the client's
-    other colors, all equally likely (`group` 1: conflicting). A second test set,
-    "conflicting", holds the same test pictures in the same order, every aligned one
-    recolored with one of the client's other colors. A client with a single class
-    takes other colors from all that there are.
+    The data set follows Wang et al. 2021, sections 2.1 and 4.1. Each client has a color
+    for each of its classes. With probability `correlation`, a picture of its training,
+    validation and test data has the color of its class (`group` 0: aligned). Otherwise
+    it has one of the client's other colors, all equally likely (`group` 1:
+    conflicting).
 
-    A picture's color is that of the palette plus normal noise, once for all of its
-    pixels; a pixel is color times grey. There are as many colors as classes, at most
-    20: the ten of Nam et al. (2020), whose noise this is too, and ten of our own.
+    A second test set, "conflicting", holds the same test pictures in the same order.
+    There, every aligned picture is recolored with one of the client's other colors. If
+    a client has a single class, its other colors are any of the colors in use.
 
-    Pictures are colored when they have been dealt, since the colors are the
-    client's; until then they are grey.
+    The color of a picture is a palette color plus normal noise, the same for all its
+    pixels. Each pixel is this color times the gray value. There are as many colors as
+    classes, at most 20. Ten of them, and the noise, are those of Nam et al. (2020).
+
+    Pictures are colored after they were divided among clients, because colors belong to
+    clients. Until then they are gray.
 
     Args:
-        data_dir: Folder to look in first.
-        seed: Seed of the experiment; with the client's number it fixes its map.
-        base: Data set of grey pictures: mnist, coil20, digits, fashion_mnist …
+        data_dir: Folder that is searched first.
+        seed: Seed of the experiment; with the client's number it determines the
+            client's colors.
+        base: Data set of gray pictures: mnist, coil20, digits, fashion_mnist …
         base_options: Options of the base data set, such as {side = 64} for coil20.
-        pool: Part of the data that is dealt: "train" (60,000 of MNIST), as in our
-            protocol, or "all". Where nothing is marked as training, all.
-        maps: Map from classes to colors: a map for each "client", or one "fixed" map.
-            "fixed" gives class c color c, for the comparison with central training.
+        pool: Part of the base data that is used: "train" (60,000 of MNIST), as in our
+            protocol, or "all". If no part is marked as training, all data are used.
+        maps: Map from classes to colors: a separate map for each "client", or one
+            "fixed" map. "fixed" gives class c color c, for the comparison with central
+            training.
         correlation: Probability that a picture has its class's color: 0.98 (MNIST) and
-            1 (COIL-20) in the paper. 1 leaves no conflicting example but in the second
-            test set, 0 no aligned one.
-        spread: Standard deviation of the color noise, 1 being full brightness; 0: none.
+            1 (COIL-20) in the paper. With 1, only the second test set has conflicting
+            examples. With 0, no example is aligned.
+        spread: Standard deviation of the color noise, where 1 is full brightness; 0:
+            none.
 
-    Departs: the paper names no colors, no noise, and not how maps are drawn. Here a
-    client's colors are a random choice out of as many as there are classes, in random
-    order. Each picture is conflicting or not by itself, so that the share of aligned
-    ones is `correlation` on average; Nam et al. take exact counts.
+    Departs: the paper does not define the colors, the noise, or how maps are drawn.
+    Here a client's colors are a random choice among as many colors as there are
+    classes, in random order. Each picture is conflicting or not independently of
+    others, so that the share of aligned pictures is `correlation` only on average. Nam
+    et al. use exact counts.
     """
     if not 0 <= correlation <= 1:
         raise Refusal(
@@ -91,7 +97,7 @@ def colored(
 
 
 def _grey(base: str, arrays: Arrays) -> Arrays:
-    """Return the pictures as [m, 1, height, width], without a group of their own."""
+    """Return the pictures as [m, 1, height, width], without groups."""
     x, classes = arrays.x, arrays.classes
     x = x[:, None] if x.ndim == 3 else x
     if x.ndim != 4 or x.shape[1] != 1:
@@ -116,7 +122,7 @@ def _grey(base: str, arrays: Arrays) -> Arrays:
 
 
 def _some(arrays: Arrays, rows: np.ndarray) -> Arrays:
-    """Return what is known of these rows beside their inputs."""
+    """Select these rows of everything except the inputs."""
     whose = None if arrays.owner is None else arrays.owner[rows]
     split = None if arrays.split is None else arrays.split[rows]
     return arrays._replace(y=arrays.y[rows], owner=whose, split=split)
@@ -131,11 +137,11 @@ def dealt(
     correlation: float,
     spread: float,
 ) -> tuple[Arrays, Shards]:
-    """Color what the clients hold, and make the conflicting test set.
+    """Color the clients' pictures, and make the conflicting test set.
 
     Returns:
-        Pictures in color, a row for each that a client holds and for each that is
-        recolored, in bytes; and who holds which of them.
+        The colored pictures in bytes, and the rows that each client holds. There is one
+        row for each picture of a client, and one for each recolored picture.
     """
     source, colors, groups = [], [], []
     held = Shards([], [], [], {CONFLICTING: []})
@@ -171,8 +177,8 @@ def dealt(
 def _map(
     label: np.ndarray, classes: int, random: np.random.Generator | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each class's color, and what other colors are drawn from."""
-    own, of = np.unique(label), np.full(classes, -1)  # −1: the client has none of it
+    """Return each class's color, and the colors from which other colors are drawn."""
+    own, of = np.unique(label), np.full(classes, -1)  # −1: not a class of this client
     of[own] = own if random is None else random.permutation(classes)[: len(own)]
     return of, of[own] if len(own) > 1 else np.arange(classes)
 
@@ -184,7 +190,7 @@ def _colors(
     spread: float,
     random: np.random.Generator,
 ) -> np.ndarray:
-    """Return the color of every picture, and of it recolored: [2, m, 3]."""
+    """Return the color of every picture before and after recoloring: [2, m, 3]."""
     m = len(aligned)
     other = _other(aligned, among, random.random((2, m)))
     noise = spread * random.standard_normal((2, m, 3))
@@ -194,7 +200,7 @@ def _colors(
 
 
 def _other(aligned: np.ndarray, among: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Another color than the aligned one, by a uniform number each."""
+    """Return a color other than the aligned one, chosen by a uniform random number."""
     place = np.zeros(len(PALETTE), np.int64)
     place[among] = np.arange(len(among))
     step = 1 + np.floor(u * (len(among) - 1)).astype(np.int64)
@@ -202,7 +208,7 @@ def _other(aligned: np.ndarray, among: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 
 def _painted(arrays: Arrays, rows: np.ndarray, color: np.ndarray) -> np.ndarray:
-    """Color times grey, rounded to bytes: [rows, 3, height, width]."""
+    """Multiply color and gray value, rounded to bytes: [rows, 3, height, width]."""
     shape = (len(rows), 3, *arrays.x.shape[2:])
     less = "take fewer or smaller pictures"
     _room.check(f"{len(rows):,} colored pictures", shape, 1, less)

@@ -35,32 +35,35 @@ def csv(
 ) -> Arrays:
     """Your own table from a CSV file: a line of names, then one row per example.
 
-    Text in UTF-8, plain or gzipped, lines of any ending; texts with a delimiter or a
-    line break in quotation marks. Blanks around a value are ignored.
+    The file is UTF-8 text, plain or gzipped, with any line endings. Text that holds the
+    delimiter or a line break must be in quotation marks. Spaces around a value are
+    ignored.
 
-    - Label: texts and whole numbers are classes 0 … C−1 in sorted order; fractional
+    - Label: texts and whole numbers are classes 0 … C−1 in sorted order. Fractional
       numbers are the targets of a regression. Several columns of 0 and 1 (or true and
-      false) say which of several labels an example has.
-    - Owner and group: texts, numbered in sorted order, so that 007 is not 7; whole
-      numbers keep their value. Only an empty value is missing.
+      false) are several labels of an example.
+    - Owner and group: whole numbers keep their value. Texts are numbered in sorted
+      order, and 007 is a text different from 7. Only an empty value is missing.
     - Split: 0, 1, 2 or train, valid, test.
-    - All other columns are features. Numbers become float32 (about 7 digits), NaN where
-      missing: `[features]` fills them in. True and false become 1 and 0. Texts become
-      one feature a category, 1 where it holds, all 0 where missing. The categories are
-      those of the whole file, in sorted order: part of the schema that all sites of a
-      real federation must agree on beforehand, not something learnt from one client.
+    - All other columns are features. Numbers become float32 (about 7 digits). They are
+      NaN if missing, which `[features]` fills in. True and false become 1 and 0. A
+      column of texts becomes one feature per category, 1 if the row has this category
+      and 0 otherwise. If the value is missing, all of them are 0. The categories are
+      those of the whole file, in sorted order. All sites of a real federation must
+      agree on them beforehand.
 
     Args:
         path: Path of the file.
         label: Column to predict, or a list of columns of 0 and 1.
         owner: Column with the owner of each example; "": none.
-        group: Column that an audit may split by; "": none.
+        group: Column by which an audit may split; "": none.
         split: Column with the part (train, valid, test) of each example; "": none.
-        kind: Type of the label. "auto" goes by its values, and asks where more than 100
-            whole numbers may be either.
+        kind: Type of the label: "labels" (classes), "targets" (numbers), or "auto".
+            "auto" decides by the values. It refuses more than 100 different whole
+            numbers, which may be either.
         drop: Columns to leave out.
         categorical: Columns whose values are categories, even if they are numbers.
-        missing: Texts that stand for a missing value in labels and features.
+        missing: Texts that mean a missing value in labels and features.
         delimiter: Character between values.
         columns: Names of all columns, if the file does not begin with them.
     """
@@ -95,7 +98,7 @@ def csv(
 
 
 def _check_header(path: str, header: list[str], drop: list[str]) -> None:
-    """Refuse names that are none, or not unique."""
+    """Refuse a header without names, and names that are not unique."""
     values = [number(name) for name in header if name]
     if values and None not in values:
         raise Refusal(
@@ -127,7 +130,7 @@ def _check_names(
     aside: dict[str, list[str]],
     delimiter: str,
 ) -> None:
-    """Refuse names that no column has, and columns that cannot be two things."""
+    """Refuse option values that name no column, and columns with two roles."""
     for key, names in {**roles, **aside}.items():
         for name in names:
             if name in header or (key, name) == ("drop", ""):
@@ -144,8 +147,8 @@ def _check_names(
         for role, others in {**roles, **aside}.items():
             if role != key and (both := [name for name in names if name in others]):
                 raise Refusal(
-                    f"data.{key} and data.{role} both name '{shown(both[0])}', and it "
-                    "cannot be both: take it out of one"
+                    f"data.{key} and data.{role} both name '{shown(both[0])}', which "
+                    "cannot have both roles: remove it from one of them"
                 )
     if len(roles["label"]) == 0 or len({*roles["label"]}) < len(roles["label"]):
         raise Refusal(

@@ -12,8 +12,9 @@ from troth.types import Arrays
 def digits() -> Arrays:
     """1,797 handwritten digits of 8×8 pixels, 10 classes; needs no download.
 
-    The values of a pixel are 0 … 16: how many of 4×4 finer pixels are ink. The set is
-    the test part of the source (13 writers); who wrote which digit is not said.
+    A pixel is 0 … 16, the number of ink pixels in a square of 4×4 finer pixels. The set
+    is the test part of its source (13 writers). The writers of single digits are not
+    published.
     """
     bunch = load_digits()
     x = bunch.images.astype(np.uint8)[:, None]

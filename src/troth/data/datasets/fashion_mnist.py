@@ -1,4 +1,4 @@
-"""Fashion-MNIST: articles of clothing in the layout of MNIST.
+"""Fashion-MNIST: articles of clothing in the format of MNIST.
 
 References: xiao2017fashion.
 """
@@ -24,13 +24,14 @@ SOURCE = idx_source(
 
 
 def fashion_mnist(data_dir: str | None = None) -> Arrays:
-    """Fashion-MNIST: 60,000 + 10,000 grey images of 28×28, 10 classes of clothing.
+    """Fashion-MNIST: 60,000 + 10,000 gray images of 28×28, 10 classes of clothing.
 
-    Reads the publisher's four gzipped IDX files from `fashion-mnist/` under `data_dir`,
-    `$TROTH_DATA` or the cache, or from Debian's `dataset-fashion-mnist`; else downloads
-    them. Training examples come first, each part in the order of its file.
+    The function reads the publisher's four gzipped IDX files from `fashion-mnist/`
+    under `data_dir`, `$TROTH_DATA` or the cache, or from Debian's
+    `dataset-fashion-mnist`. If they are in none of these, they are downloaded. Training
+    examples come first, each part in the order of its file.
 
     Args:
-        data_dir: Folder to look in first.
+        data_dir: Folder that is searched first.
     """
     return idx_images(SOURCE, data_dir)[0]._replace(labels=_LABELS)

@@ -1,4 +1,4 @@
-r"""FEMNIST: digits and letters by those who wrote them.
+r"""FEMNIST: handwritten digits and letters, with their writers.
 
 References: caldas2018leaf, cohen2017emnist.
 """
@@ -31,18 +31,18 @@ SOURCE = Source(
 def femnist(data_dir: str | None = None) -> Arrays:
     """FEMNIST: 805,263 digits and letters of 28×28 by 3,550 writers, 62 classes.
 
-    Reads every json file in `femnist/train/` and, where there is one, `femnist/test/`,
-    as LEAF's preprocess.sh writes them. Classes are 0 … 9, A … Z, a … z; paper is 1 and
-    ink 0, as published. `owner` is the writer, in sorted order of their names. `split`
-    is by folder; without `test/` there is none. LEAF stores a pixel as k/255, which is
-    kept as the byte k (an eighth of float64 in memory, and nothing is lost); if any
-    value is not of that kind, all are float32.
+    The function reads every JSON file in `femnist/train/` and, if it exists,
+    `femnist/test/`, in the format of LEAF's preprocess.sh. Classes are 0 … 9, A … Z, a
+    … z. Paper is 1 and ink is 0, as published. `owner` is the writer, in sorted order
+    of the names. `split` is given by the folder; without `test/` there is none. LEAF
+    stores a pixel as k/255, which is stored here as the byte k. This takes an eighth of
+    the memory of float64, and nothing is lost. If any value is not of this form, all
+    values are float32.
 
-    Files are read one after the other: two minutes for the whole set, which takes 0.6
-    GB.
+    Files are read one after the other. The whole set takes two minutes and 0.6 GB.
 
     Args:
-        data_dir: Folder to look in first.
+        data_dir: Folder that is searched first.
     """
     place = locate(SOURCE, data_dir)
     train, test = (_folder(place / part) for part in ("train", "test"))
@@ -62,7 +62,7 @@ def femnist(data_dir: str | None = None) -> Arrays:
 
 
 def _folder(folder: Path) -> list[_leaf.User]:
-    """Return what the writers hold in a folder: bytes where nothing is lost."""
+    """Return the examples of all writers in a folder, as bytes if nothing is lost."""
     remedy = "make train and test anew with LEAF's preprocess.sh"
     held: dict[str, _leaf.User] = {}
     for path in sorted(folder.glob("*.json"), key=_natural):
@@ -85,13 +85,13 @@ def _folder(folder: Path) -> list[_leaf.User]:
 
 
 def _natural(path: Path) -> list[str | int]:
-    """Return a key by which all_data_2 comes before all_data_10."""
+    """Return a sort key with which all_data_2 comes before all_data_10."""
     pieces = re.split(r"([0-9]+)", path.name)
     return [int(p) if i % 2 else p for i, p in enumerate(pieces)]
 
 
 def _small(x: np.ndarray) -> np.ndarray:
-    """Pixels k/255 as the bytes k; others as float32."""
+    """Return pixels k/255 as the bytes k, and others as float32."""
     near: np.ndarray = np.rint(x * 255)
     if ((near / 255 == x) & (near >= 0) & (near <= 255)).all():
         return near.astype(np.uint8)
@@ -99,7 +99,7 @@ def _small(x: np.ndarray) -> np.ndarray:
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    """One array of bytes, or of float32 if any part is."""
+    """Concatenate arrays of bytes, or convert all to float32 if any is not bytes."""
     if any(part.dtype != np.uint8 for part in parts):
         wide = (x / 255 if x.dtype == np.uint8 else x for x in parts)
         parts = [x.astype(np.float32) for x in wide]

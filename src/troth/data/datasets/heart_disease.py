@@ -1,4 +1,4 @@
-"""Heart disease at four hospitals: a real federation of 920 patients.
+"""Heart disease at four hospitals: a natural federation of 920 patients.
 
 References: janosi1988heart.
 """
@@ -13,7 +13,7 @@ from troth.data.datasets._files import Remote, Source, again, locate, text
 from troth.types import Arrays, Refusal
 
 HOSPITALS = {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}
-"""Hospital → patients, in the order of their numbers as owners."""
+"""Hospital → number of patients; owners are numbered in this order."""
 
 COLUMNS: dict[str, tuple[int, ...]] = {
     "age": (),
@@ -31,10 +31,10 @@ COLUMNS: dict[str, tuple[int, ...]] = {
     "thal": (3, 6, 7),
     "num": (0, 1, 2, 3, 4),
 }
-"""Column → the codes it may hold; () for a measurement."""
+"""Column → the codes that it may hold; () for a measurement."""
 
-_KINDS = ("cp", "restecg", "slope", "thal")  # codes without an order: made indicators
-_NEVER_ZERO = ("trestbps", "chol")  # of the living
+_KINDS = ("cp", "restecg", "slope", "thal")  # codes without an order
+_NEVER_ZERO = ("trestbps", "chol")  # never 0 in a living patient
 _ROOT = "https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease"
 _SIZES = {"cleveland": 18_461, "hungarian": 10_263, "switzerland": 4_109, "va": 6_737}
 _FILES = tuple(f"processed.{hospital}.data" for hospital in HOSPITALS)
@@ -61,20 +61,25 @@ def heart_disease(
 ) -> Arrays:
     """Heart disease (UCI): 920 patients of four hospitals, 13 findings each.
 
-    Reads the publisher's `processed.{cleveland,hungarian,switzerland,va}.data`: 303,
-    294, 123 and 200 patients, whose hospital is `owner` 0, 1, 2 and 3. What was not
-    found ('?') is NaN in `x`: `[features]` "own" or "federated" fill it in.
+    The function reads the publisher's
+    `processed.{cleveland,hungarian,switzerland,va}.data`, with 303, 294, 123 and 200
+    patients. `owner` is the hospital, numbered 0 to 3 in this order. Missing values
+    ('?') are NaN in `x`. The methods "own" and "federated" of `[features]` fill them
+    in.
 
     Args:
-        data_dir: Folder to look in first.
+        data_dir: Folder that is searched first.
         label: Label: "presence" of disease (`num` above 0) or "severity" (`num`, 0 …
-            4). `num` is the publisher's, of which Hungary tells only 0 and 1.
-        encode: Whether codes without an order become indicators, 22 features in all.
-            cp, restecg, slope and thal become one indicator a code; an unknown code is
-            0 in all of them. False leaves the 13 numbers, unknown codes NaN.
-        zeros_missing: Whether a resting blood pressure or a cholesterol of 0 becomes
-            NaN. The living have none of 0: all 123 of Switzerland's cholesterols, 49 of
-            Long Beach's and one of its pressures. False leaves them 0.
+            4). `num` is a column of the publisher's files, in which Hungary has only 0
+            and 1.
+        encode: Whether codes without an order become indicators, which gives 22
+            features. Each of cp, restecg, slope and thal becomes one indicator per
+            code; a missing code is 0 in all of them. With false, there are 13 numbers,
+            and missing codes are NaN.
+        zeros_missing: Whether a resting blood pressure or cholesterol of 0 becomes NaN.
+            A living patient has no value of 0. The files have 0 for all 123 cholesterol
+            values of Switzerland, and for 49 of Long Beach (va) and one of its
+            pressures. With false, these values stay 0.
     """
     place = locate(SOURCE, data_dir)
     sizes = list(HOSPITALS.values())
@@ -86,7 +91,7 @@ def heart_disease(
         for name in _NEVER_ZERO:
             columns[name][columns[name] == 0] = np.nan
     features: list[np.ndarray] = []
-    for name, values in columns.items():  # an unknown code, NaN, equals none
+    for name, values in columns.items():  # a missing code, NaN, equals no code
         codes = COLUMNS[name] if encode and name in _KINDS else ()
         features += [values == code for code in codes] or [values]
     x = np.column_stack(features)
@@ -96,7 +101,7 @@ def heart_disease(
 
 
 def _read(path: Path, patients: int) -> np.ndarray:
-    """Return the table of a hospital [patients, 14], '?' as NaN."""
+    """Return the table of a hospital [patients, 14], with '?' as NaN."""
     lines = text(path, again(SOURCE)).split()
     try:
         rows = [[_value(cell) for cell in line.split(",")] for line in lines]

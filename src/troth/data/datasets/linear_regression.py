@@ -1,4 +1,4 @@
-"""Federated linear regression: the model on which Ditto's theorems are proved.
+"""Federated linear regression: the model for which Ditto's theorems are proved.
 
 References: li2021ditto.
 """
@@ -27,24 +27,26 @@ def linear_regression(
 ) -> Arrays:
     """Synthetic data: y = X w_k + z, with client tasks w_k around θ (Ditto, B.2).
 
-    w_k = θ + ζ_k with ζ_k ~ N(0, τ² I) (Eq. 10), y = X w_k + z with z ~ N(0, σ² I)
-    (Eq. 11); a malicious client's ζ_k ~ N(0, τ_a² I) (Definition 3). float64. `owner`
-    is k (partition `natural`); `split` marks the last examples of each client as test.
-    The data of client k do not depend on how many other clients there are.
+    w_k = θ + ζ_k with ζ_k ~ N(0, τ² I) (Eq. 10), and y = X w_k + z with z ~ N(0, σ² I)
+    (Eq. 11). For a malicious client, ζ_k ~ N(0, τ_a² I) (Definition 3). The data are
+    float64. `owner` is k, for the partition `natural`. `split` marks the last examples
+    of each client as test data. The data of client k do not depend on the number of
+    other clients.
 
     Args:
         seed: Seed of the experiment.
         clients: Number of clients K.
         examples: Number of examples of a client, test examples included.
-        dim: Length of w.
+        dim: Length of the parameter vector w.
         sigma: Standard deviation σ of the noise of an observation; 0: none.
         tau: Standard deviation τ of clients' tasks; 0 makes all tasks the same.
         orthogonal: Whether training inputs satisfy X_kᵀX_k = n I for n training
-            examples. Theorems 1 and 3 assume that (β = n). Else, and for testing, N(0,
-            I). Holds for the split marked here: use `partition.split = "given"`.
-        test: Share of a client's examples that are marked as test.
-        hostile: Number of malicious clients, the last ones; 0: none.
-        tau_a: Standard deviation τ_a of malicious clients' tasks; more than tau.
+            examples. Theorems 1 and 3 assume this (β = n). All other inputs are N(0,
+            I). The property holds for the marked split: use `partition.split =
+            "given"`.
+        test: Share of a client's examples that are marked as test data.
+        hostile: Number of malicious clients, which are the last ones; 0: none.
+        tau_a: Standard deviation τ_a of malicious clients' tasks; larger than tau.
 
     Departs: the prior of θ is improper in the paper; here θ ~ N(0, I).
     """
@@ -78,7 +80,7 @@ def truth(
     hostile: int = 0,
     tau_a: float = 5.0,
 ) -> np.ndarray:
-    """Return the w_k behind the data of the same seed and options: [clients, dim]."""
+    """Return the true w_k for the same seed and options as the data: [clients, dim]."""
     _room.at_least_1(dim=dim)
     theta = seeding.generator(seed, "linear_regression.theta").standard_normal(dim)
     spread = spreads(clients, tau, hostile, tau_a)
@@ -87,13 +89,17 @@ def truth(
 
 
 def normal(seed: int, purpose: str, clients: int, count: int) -> np.ndarray:
-    """Draw N(0, 1) for every client, whatever the others are: [clients, count]."""
+    """Draw N(0, 1) for every client, independent of the number of clients.
+
+    Returns:
+        [clients, count].
+    """
     made = (seeding.generator(seed, purpose, k) for k in range(clients))
     return np.array([random.standard_normal(count) for random in made])
 
 
 def spreads(clients: int, tau: float, hostile: int, tau_a: float) -> np.ndarray:
-    """τ of every client, τ_a for the last `hostile` of them (Definition 3)."""
+    """Return τ for every client, but τ_a for the last `hostile` ones (Definition 3)."""
     if not (tau >= 0 and math.isfinite(tau)):
         raise Refusal(f"data.tau = {tau} must be a number of at least 0")
     if not 0 <= hostile < max(clients, 1):
@@ -103,14 +109,14 @@ def spreads(clients: int, tau: float, hostile: int, tau_a: float) -> np.ndarray:
         )
     if hostile and not (tau < tau_a < math.inf):
         raise Refusal(
-            f"data.tau_a = {tau_a} must be more than data.tau = {tau}, for hostile "
-            "clients stray further than benign ones"
+            f"data.tau_a = {tau_a} must be more than data.tau = {tau}, because tasks "
+            "of malicious clients differ more than those of benign ones"
         )
     return np.where(np.arange(clients) < clients - hostile, tau, tau_a)
 
 
 def checked(clients: int, examples: int, sigma: float, test: float) -> None:
-    """Refuse sizes and noise that make no data."""
+    """Refuse sizes and noise for which no data can be made."""
     _room.at_least_1(clients=clients, examples=examples)
     if not (sigma >= 0 and math.isfinite(sigma)):
         raise Refusal(f"data.sigma = {sigma} must be a number of at least 0")
@@ -119,6 +125,6 @@ def checked(clients: int, examples: int, sigma: float, test: float) -> None:
 
 
 def marks(examples: int, test: float) -> np.ndarray:
-    """Mark examples as TRAIN, the last ones as TEST; at least one is TRAIN."""
+    """Mark the last examples as TEST and the others, at least one, as TRAIN."""
     count = min(round(test * examples), examples - 1)
     return np.repeat(np.array([TRAIN, TEST], np.int8), [examples - count, count])

@@ -1,4 +1,4 @@
-"""Digits for any number of clients, generated from those of scikit-learn.
+"""Digits for any number of clients, generated from the digits of scikit-learn.
 
 References: alpaydin1998digits.
 """
@@ -11,7 +11,7 @@ from troth import seeding
 from troth.data.datasets import _room
 from troth.types import Arrays, Refusal
 
-_QUARTERS = 12  # a row is moved by at most three pixels, in quarters of one
+_QUARTERS = 12  # rows move by at most 3 pixels, in steps of 1/4
 _AT_ONCE = 2**17  # examples
 
 
@@ -23,19 +23,19 @@ def made_digits(
     style: float = 1.0,
     noise: float = 0.1,
 ) -> Arrays:
-    """Handwritten digits of 8×8 pixels, 10 classes, each owner with a style of its own.
+    """Handwritten digits of 8×8 pixels, 10 classes; each owner has a writing style.
 
-    Each example is one of the 1,797 digits of scikit-learn, drawn with replacement,
-    slanted, moved and dimmed as its owner writes, with fresh noise. What an owner has
-    depends on the seed and its number alone: more clients, or more examples of each,
-    leave those that were there as they are.
+    Each example is one of the 1,797 digits of scikit-learn, drawn with replacement. It
+    is slanted, moved and dimmed in its owner's style, and noise is added. The examples
+    of an owner depend only on the seed and the owner's number. With more owners, or
+    more examples per owner, the existing examples stay the same.
 
     Args:
         seed: Seed of the experiment.
         clients: Number of owners, for the partition `natural`.
         per_client: Number of examples of each owner.
-        style: Difference between owners; 0: all write alike. 1: slants up to 0.3 pixels
-            a row, moves of up to a pixel, ink down to one half.
+        style: Difference between owners; 0: all write alike. 1: slants of up to 0.3
+            pixels per row, moves of up to a pixel, ink of at least one half.
         noise: Largest noise of a pixel, as a share of full ink; 0: none.
     """
     _room.at_least_1(clients=clients, per_client=per_client)
@@ -64,10 +64,10 @@ def made_digits(
 
 
 def _moved(images: np.ndarray) -> np.ndarray:
-    """Every row of every digit moved sideways by q/4 − 3 pixels: [q, digit, row].
+    """Move every row of every digit sideways by q/4 − 3 pixels: [q, digit, row].
 
-    A row of eight bytes is one number of 64 bits, so that a row is looked up at once;
-    row 8 is empty.
+    A row of eight bytes is stored as one 64-bit number, so that a single lookup gets
+    the whole row. Row 8 is empty.
     """
     padded = np.zeros((len(images), 9, 16), np.uint16)
     padded[:, :8, 4:12] = images
@@ -81,7 +81,7 @@ def _moved(images: np.ndarray) -> np.ndarray:
 
 
 def _style(seed: int, owners: torch.Tensor, style: float) -> tuple[np.ndarray, ...]:
-    """How each owner writes: quarters a row, where rows come from, ink in 16ths."""
+    """Return each owner's style: moves in quarter pixels, source rows, ink in 16ths."""
     key = seeding.keys(seed, "style", 0, owners)
     u = seeding.uniform(key, 4, torch.float64).numpy() * style
     slant, aside, down, ink = u.T - [[style / 2], [style / 2], [style / 2], [0.0]]
@@ -96,7 +96,7 @@ def _style(seed: int, owners: torch.Tensor, style: float) -> tuple[np.ndarray, .
 def _written(
     rows: np.ndarray, digit: np.ndarray, style: tuple[np.ndarray, ...]
 ) -> np.ndarray:
-    """Return the digits as their owners write them: [owner, example, 64]."""
+    """Return the digits in their owners' styles: [owner, example, 64]."""
     quarters, source, ink = style
     pixels = rows[quarters[:, None], digit[..., None], source[:, None]].view(np.uint8)
     dimmed: np.ndarray = (pixels.astype(np.uint16) * ink[:, None, None]) >> 4
@@ -104,7 +104,7 @@ def _written(
 
 
 def _noisy(ink: np.ndarray, speck: np.ndarray, most: int) -> np.ndarray:
-    """Each pixel off by −most … most, all alike likely, and kept within a byte."""
+    """Change each pixel by −most … most, all equally likely, and clip it to a byte."""
     off = (speck.astype(np.uint16) * np.uint16(2 * most + 1) >> 8) + ink
     kept: np.ndarray = np.clip(off, most, 255 + most) - most
     return kept

@@ -20,13 +20,14 @@ SOURCE = idx_source(
 
 
 def mnist(data_dir: str | None = None) -> Arrays:
-    """MNIST: 60,000 + 10,000 handwritten digits, grey, 28×28, 10 classes.
+    """MNIST: 60,000 + 10,000 handwritten digits, gray, 28×28, 10 classes.
 
-    Reads the four gzipped IDX files from `mnist/` under `data_dir`, `$TROTH_DATA` or
-    the cache; else downloads them. Training examples come first, each part in the order
-    of its file. Who wrote which digit: `mnist_by_writer`.
+    The function reads the four gzipped IDX files from `mnist/` under `data_dir`,
+    `$TROTH_DATA` or the cache, and downloads them if they are in none of these.
+    Training examples come first, each part in the order of its file. The data set
+    `mnist_by_writer` also has the writers.
 
     Args:
-        data_dir: Folder to look in first.
+        data_dir: Folder that is searched first.
     """
     return idx_images(SOURCE, data_dir)[0]

@@ -14,7 +14,7 @@ from troth.types import Arrays
 
 _AT = "https://raw.githubusercontent.com/facebookresearch/qmnist/master"
 _LABELS = ("qmnist-train-labels-idx2-int.gz", "qmnist-test-labels-idx2-int.gz")
-_WRITER = 2  # of the eight columns of a label file
+_WRITER = 2  # index of the writer's column, of eight columns
 SOURCE = Source(
     name="mnist_by_writer",
     folder="mnist",
@@ -39,16 +39,17 @@ def mnist_by_writer(
     *,
     part: Literal["train", "test", "all"] = "train",
 ) -> Arrays:
-    """MNIST whose owners are NIST's writers: partition `natural` makes each a client.
+    """MNIST with the writers as owners: the partition `natural` makes each a client.
 
-    Reads MNIST's four files and QMNIST's two label files, all from `mnist/` (see
-    `mnist`). `owner` is the number that NIST gave the writer. Writers are clients, so
-    there is no published split: a client's digits are split by `partition.split`.
+    The function reads MNIST's four files and QMNIST's two label files, all from
+    `mnist/` (see `mnist`). `owner` is the number that NIST gave the writer. There is no
+    published split, because writers are clients here. A client's digits are split by
+    `partition.split`.
 
     Args:
-        data_dir: Folder to look in first.
-        part: Part of MNIST. `train` is its training set, 539 writers of 60,000 digits;
-            `test` its test set, 297 other writers of 10,000; `all` is both.
+        data_dir: Folder that is searched first.
+        part: Part of MNIST: "train", "test" or "all" (both). "train" has 60,000 digits
+            by 539 writers, and "test" has 10,000 digits by 297 other writers.
     """
     arrays, place = idx_images(SOURCE, data_dir)
     tables = [read_idx(SOURCE, place, file) for file in _LABELS]

@@ -18,22 +18,23 @@ from troth.types import Arrays, Refusal
 def npz(*, path: str, scale: float = 0.0) -> Arrays:
     """Your own data: arrays x, y (and owner, group, split) in one .npz file.
 
-    Written by `np.savez(path, x=…, y=…)`. Other arrays in the file are left alone.
+    The file is written by `np.savez(path, x=…, y=…)`. Other arrays in the file are
+    ignored.
 
-    - `x` [m, …]: bytes stay bytes, float64 stays float64, other numbers become
-      float32. Bytes [m, h, w] are grey images and become [m, 1, h, w]; bytes
-      [m, h, w, c] with c = 1 or 3 become [m, c, h, w], unless axis 1 is already 1 or 3.
+    - `x` [m, …]: bytes stay bytes, float64 stays float64, and other numbers become
+      float32. Bytes [m, h, w] are gray images and become [m, 1, h, w]. Bytes [m, h, w,
+      c] with c = 1 or 3 become [m, c, h, w], unless axis 1 already has size 1 or 3.
       Numbers of other types keep their shape. NaN is a missing value, which
       `[features]` can fill in.
-    - `y` [m]: whole numbers are labels 0 … C−1 (or −1 and +1, which become 0 and 1);
-      fractional ones (a float type) are targets of a regression, in float32 or float64.
-      `y` [m, L] of 0 and 1: an example may have several of L ≥ 2 labels.
+    - `y` [m]: whole numbers are labels 0 … C−1 (or −1 and +1, which become 0 and 1).
+      Numbers of a float type are targets of a regression, in float32 or float64. With
+      `y` [m, L] of 0 and 1, an example may have several of L ≥ 2 labels.
     - `owner`, `group` [m]: whole numbers, or texts, which are numbered in sorted order.
     - `split` [m]: 0, 1, 2 or "train", "valid", "test".
 
     Args:
         path: Path of the file.
-        scale: Value of x that stands for 1; 0 means 255 for bytes and 1 otherwise.
+        scale: Value of x that is scaled to 1; 0 means 255 for bytes and 1 otherwise.
     """
     content = read(path)
     x = inputs(path, content["x"])
@@ -41,7 +42,7 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
     y, classes = _targets(path, content["y"])
     if not (scale >= 0 and math.isfinite(scale)):
         raise Refusal(
-            f"data.scale = {scale} must be the value of x that stands for 1, such as "
+            f"data.scale = {scale} must be the value of x that is scaled to 1, such as "
             "255, or 0 for automatic"
         )
     return Arrays(
@@ -56,7 +57,7 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
 
 
 def _targets(path: str, y: np.ndarray) -> tuple[np.ndarray, int]:
-    """`y` as labels and their number, or as targets and 0."""
+    """Return y as labels with the number of classes, or as targets with 0."""
     if y.ndim == 2:
         return _several(path, y)
     if y.dtype.kind == "f":
@@ -82,7 +83,7 @@ def _targets(path: str, y: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _several(path: str, y: np.ndarray) -> tuple[np.ndarray, int]:
-    """`y` as several labels an example."""
+    """Return y as several labels per example, and the number of labels."""
     if y.dtype.kind not in "biu" or not np.isin(y, (0, 1)).all():
         raise Refusal(
             f"{path}: y has shape {y.shape} and type {y.dtype}; several values an "

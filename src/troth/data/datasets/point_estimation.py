@@ -1,4 +1,4 @@
-"""Federated point estimation: Ditto's motivating example.
+"""Federated point estimation: the example that motivates Ditto.
 
 References: li2021ditto.
 """
@@ -25,25 +25,27 @@ def point_estimation(
 ) -> Arrays:
     """Synthetic data: noisy observations of one number per client (Ditto, B.3).
 
-    w_k = θ + ζ_k with ζ_k ~ N(0, τ²) (Eq. 68); client k sees w_k + z with
-    z ~ N(0, σ²) (Eq. 69); malicious clients have τ_a (Definition 4). Here x is the
-    constant 1 and y the sighting, so that a linear model without bias under ½(w − y)²
-    has the loss of Eq. 70 plus a constant. float64. `owner` is k (partition
-    `natural`); `split` marks the last examples of each client as test.
+    w_k = θ + ζ_k with ζ_k ~ N(0, τ²) (Eq. 68). Client k observes w_k + z with z ~ N(0,
+    σ²) (Eq. 69). For malicious clients, τ_a replaces τ (Definition 4). Here x is the
+    constant 1 and y is the observation. A linear model without bias under the loss ½(w
+    − y)² then has the loss of Eq. 70 plus a constant. The data are float64. `owner` is
+    k, for the partition `natural`. `split` marks the last examples of each client as
+    test data.
 
     Args:
         seed: Seed of the experiment.
         clients: Number of clients K.
         examples: Number of examples of a client, test examples included.
         sigma: Standard deviation σ of an observation's noise; 0: none.
-        tau: Standard deviation τ of clients' centers; 0 makes all w_k equal θ.
-        theta: Common center θ.
-        test: Share of a client's examples that are marked as test.
-        hostile: Number of malicious clients, the last ones; 0: none.
-        tau_a: Standard deviation τ_a of malicious clients' tasks; more than tau.
+        tau: Standard deviation τ of clients' true numbers w_k; 0 makes all w_k equal θ.
+        theta: Common center θ of the clients' true numbers w_k.
+        test: Share of a client's examples that are marked as test data.
+        hostile: Number of malicious clients, which are the last ones; 0: none.
+        tau_a: Standard deviation τ_a of malicious clients' true numbers; larger than
+            tau.
 
-    Departs: the prior of θ is improper in the paper; here θ is given, which changes
-    nothing, as all estimators there move with θ.
+    Departs: the prior of θ is improper in the paper. Here θ is given, which changes
+    nothing, because all estimators shift with θ.
     """
     checked(clients, examples, sigma, test)
     w = truth(seed, clients=clients, tau=tau, theta=theta, hostile=hostile, tau_a=tau_a)
@@ -63,7 +65,7 @@ def truth(
     hostile: int = 0,
     tau_a: float = 5.0,
 ) -> np.ndarray:
-    """Return the w_k behind the data of the same seed and options: [clients]."""
+    """Return the true w_k for the same seed and options as the data: [clients]."""
     if not math.isfinite(theta):
         raise Refusal(f"data.theta = {theta} must be a finite number")
     spread = spreads(clients, tau, hostile, tau_a)

@@ -1,4 +1,4 @@
-"""Stack Overflow: which tags a question bears, by the one who wrote.
+"""Stack Overflow: predict the tags of a question from a sentence; owners are users.
 
 References: tff2019stackoverflow, li2021ditto.
 """
@@ -49,7 +49,8 @@ _REMEDY = again(SOURCE)
 
 
 Client = tuple[Any, np.ndarray, list[list[int]]]
-"""A group of the HDF5 file, the rows that are kept of it, and their known tags."""
+"""A group of the HDF5 file, its rows that are kept, and the known tags of these rows.
+"""
 
 
 def stackoverflow(
@@ -64,28 +65,30 @@ def stackoverflow(
 ) -> Arrays:
     """Stack Overflow (TFF): sentences of users as bags of words, tags as labels.
 
-    Reads TFF's HDF5 file of 342,477 training clients, of whom the first ones, in sorted
-    order of their ids, are taken, and its counts of words and of tags, the most
-    frequent of which make the vocabularies. `x` [m, words] is the mean of the one-hot
-    words of a sentence and its question's title; a word outside the vocabulary counts
-    in the mean and has no place in it. `owner` is the client. The publisher gives no
-    split within a client. Needs `pip install 'troth[hdf5]'`.
+    The function reads TFF's HDF5 file of 342,477 training clients, and takes the first
+    `clients` of them in sorted order of their ids. The vocabularies are the most
+    frequent words and tags by TFF's counts. `x` [m, words] is the mean of the one-hot
+    words of a sentence and of its question's title. Words outside the vocabulary count
+    in the denominator only. `owner` is the client. The publisher gives no split within
+    a client. Needs `pip install 'troth[hdf5]'`.
 
     Args:
-        data_dir: Folder to look in first.
-        clients: Number of clients; Ditto has 400.
-        examples: Largest number of examples of a client: its first ones.
-        words: Number of words in the vocabulary; an example takes 4 bytes a word.
+        data_dir: Folder that is searched first.
+        clients: Number of clients; Ditto uses 400.
+        examples: Largest number of examples of a client, of which the first ones are
+            kept.
+        words: Number of words in the vocabulary; an example takes 4 bytes per word.
         tags: Number of tags in the vocabulary.
-        label: Label of an example: the "first" (most frequent) tag, or all its "tags".
-            The authors of Ditto have "first"; with "tags", `y` is [m, tags].
-        untagged: Examples without a tag of the vocabulary: "keep" or "drop" them. The
-            authors keep them (label 0, as if they bore the most frequent tag; with
-            label "tags", no tag).
+        label: Label of an example: its "first" (most frequent) tag, or all its "tags".
+            The authors of Ditto use "first". With "tags", `y` is [m, tags].
+        untagged: Treatment of examples without a tag of the vocabulary: "keep" or
+            "drop" them. The authors keep them, with label 0, as if they had the most
+            frequent tag. With label "tags", kept examples have no tag.
 
-    Departs: a sentence without words is all 0 (there NaN); nothing is shuffled, for the
-    partition draws the split; of a client with more than 10,000 examples the first
-    10,000 are kept (there, by a slip, what is left over after whole 10,000s).
+    Departs: a sentence without words is all 0 (NaN in the authors' code). Nothing is
+    shuffled, because the partition draws the split. Of a client with more than 10,000
+    examples, the first 10,000 are kept. The authors' code, by mistake, keeps only those
+    that remain after groups of 10,000.
     """
     _room.at_least_1(clients=clients, examples=examples, words=words, tags=tags)
     try:
@@ -111,7 +114,7 @@ def stackoverflow(
             x = _bags(chosen, known_words, words)
     except Refusal:
         raise
-    except Exception as error:  # hostile bytes make h5py raise all sorts
+    except Exception as error:  # h5py raises many types for malicious files
         why = (str(error) or type(error).__name__)[:120]
         raise Refusal(f"{path} is not TFF's whole file ({why}): {_REMEDY}") from None
     owner = np.repeat(np.arange(clients), [len(rows) for _, rows, _ in chosen])
@@ -126,7 +129,7 @@ def stackoverflow(
 
 
 def _words(path: Path, count: int) -> dict[bytes, int]:
-    """Return the most frequent words → places, from lines of word and count."""
+    """Return the most frequent words → places, from lines of a word and its count."""
     with open(path, "rb") as file:
         lines = [file.readline(2**16).split() for _ in range(count)]
     words = [line[0] for line in lines if len(line) == 2 and line[1].isdigit()]
@@ -134,7 +137,7 @@ def _words(path: Path, count: int) -> dict[bytes, int]:
 
 
 def _tags(path: Path, count: int) -> dict[bytes, int]:
-    """Return the most frequent tags → their places, from json of tag → count."""
+    """Return the most frequent tags → places, from JSON of tag → count."""
     try:
         content = json.loads(text(path, _REMEDY))
         ranked = sorted(content, key=lambda tag: -content[tag])
@@ -159,7 +162,7 @@ def _places(path: Path, texts: list[bytes], count: int, what: str) -> dict[bytes
 def _chosen(
     group: Any, examples: int, known: dict[bytes, int], untagged: str
 ) -> Client:
-    """Choose which examples of a client are kept."""
+    """Choose the examples of a client that are kept."""
     lines = group["tags"][:examples]
     tags = [[known[tag] for tag in line.split(b"|") if tag in known] for line in lines]
     rows = [i for i, its in enumerate(tags) if its or untagged == "keep"]

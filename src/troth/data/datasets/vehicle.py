@@ -1,4 +1,4 @@
-"""Vehicle: what 23 sensors along a road hear and feel of passing vehicles.
+"""Vehicle: sound and vibration of passing vehicles at 23 sensors along a road.
 
 References: duarte2004vehicle, li2021ditto.
 """
@@ -35,18 +35,19 @@ SOURCE = Source(
 
 
 def vehicle(data_dir: str | None = None) -> Arrays:
-    """Vehicle: 23 sensors, 50 sounds and 50 tremors each time, two kinds of vehicle.
+    """Vehicle: 23 road sensors, 50 sound and 50 vibration features, two vehicle types.
 
-    Reads the json of the Ditto authors: `mytrain.json`, 1,860 examples of 7 to 534 a
-    sensor, standardized a sensor by the authors; where `mytest.json` lies beside it,
-    its examples come last and `split` says which is which. `owner` is the sensor in
-    the order of the file; the labels −1 and 1 are 0 and 1.
+    The function reads the JSON of the Ditto authors. The file `mytrain.json` has 1,860
+    examples, 7 to 534 per sensor, which the authors standardized per sensor. If
+    `mytest.json` is in the same folder, its examples come last, and `split` marks the
+    two parts. `owner` is the sensor, in the order of the file. The labels −1 and 1
+    become 0 and 1.
 
-    Only the training file can be downloaded. Without the other, give partition.split
-    as fractions; the numbers are then not those of the paper.
+    Only the training file can be downloaded. Without the other file, give
+    partition.split as fractions. The results are then not comparable with the paper's.
 
     Args:
-        data_dir: Folder to look in first.
+        data_dir: Folder that is searched first.
     """
     place = locate(SOURCE, data_dir)
     parts = [_read(place / _TRAIN)]

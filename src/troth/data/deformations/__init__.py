@@ -1,1 +1,1 @@
-"""Changes of where an image's pixels lie: images and parameters → images."""
+"""Deformations, which move an image's pixels: images and parameters → images."""

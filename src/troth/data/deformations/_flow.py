@@ -1,4 +1,4 @@
-"""One resampling of an image along an affine flow."""
+"""Resampling of an image along an affine flow."""
 
 from typing import Literal
 
@@ -9,16 +9,17 @@ from torch.nn.functional import grid_sample
 from troth.types import Refusal
 
 Interpolation = Literal["bilinear", "nearest"]
-"""How a value between pixels is read."""
+"""Method to read a value between pixels."""
 
 Padding = Literal["zeros", "border", "reflection"]
-"""What stands outside the image: 0, its nearest pixel, or the image mirrored at its
-edges."""
+"""Filling outside the image: 0, the nearest pixel, or the image mirrored at its edges.
+"""
 
 Frame = Literal["edges", "centres", "mixed"]
-"""What −1 and 1 are on each axis of the image: its outer edges; the centres of its
-outermost pixels; or, as in the code of DeformRS, the centres where coordinates are
-given out and the edges where the image is read, which enlarges it by h/(h − 1)."""
+"""Position of the coordinates −1 and 1 on each axis of the image. "edges": the outer
+edges. "centres": the centers of the outermost pixels. "mixed": as in the code of
+DeformRS, pixels get their coordinates by "centres", and the image is read by "edges".
+This enlarges the image by h/(h − 1)."""
 
 
 def flow(
@@ -28,12 +29,20 @@ def flow(
     padding: Padding,
     frame: Frame,
 ) -> Tensor:
-    """I_T(x, p + ν): what lies at p + ν(p) of every image comes to lie at p (Eq. 3).
+    """Resample images along an affine flow: I_T(x, p + ν) (Eq. 3).
 
-    ν(p) = (ar + bs + c, dr + es + f) at p = (r, s), r down the rows and s along the
-    columns. The image is read once, whatever led to the parameters. Bytes become
-    float32, on the same scale. Places are worked out in float32 at least, also where
-    the image has fewer digits. x is [b, channels, h, w], parameters [b, 6] a … f.
+    The pixel at p gets the value that lies at p + ν(p), where ν(p) = (ar + bs + c, dr +
+    es + f) at p = (r, s), with r down the rows and s along the columns. The image is
+    resampled only once, however the parameters were computed. Bytes become float32 on
+    the same scale. Coordinates are computed in float32 at least, even if the image has
+    a lower precision.
+
+    Args:
+        x: [b, channels, h, w] images.
+        parameters: [b, 6]: a … f.
+        interpolation: method to read a value between pixels.
+        padding: filling outside the image.
+        frame: position of the coordinates −1 and 1.
     """
     h, w = x.shape[-2:]
     precise = precision(x)
@@ -42,7 +51,7 @@ def flow(
     a, b, c, d, e, f = parameters.to(precise)[..., None, None].unbind(1)  # [b, 1, 1]
     down = rows + (a * rows + b * columns + c)
     along = columns + (d * rows + e * columns + f)
-    if frame == "centres":  # grid_sample is asked in coordinates of the edges
+    if frame == "centres":  # grid_sample expects "edges"
         down, along = down * ((h - 1) / h), along * ((w - 1) / w)
     out = grid_sample(
         x.to(precise),
@@ -55,14 +64,14 @@ def flow(
 
 
 def precision(x: Tensor) -> torch.dtype:
-    """In which places are worked out."""
+    """Return the dtype in which coordinates are computed."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 def _coordinates(
     size: int, frame: Frame, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """Where the pixels of one axis lie; a single pixel lies at 0."""
+    """Return the coordinates of the pixels of one axis; a single pixel lies at 0."""
     whole = torch.arange(1 - size, size, 2, dtype=dtype, device=device)
     return whole / (size if frame == "edges" else max(size - 1, 1))
 
@@ -70,14 +79,14 @@ def _coordinates(
 def pixels_per_unit(
     height: int, width: int, frame: Frame = "edges"
 ) -> tuple[float, float]:
-    """Return how many pixels a shift of 1 is, down the rows and along the columns."""
+    """Return the pixels in a shift of 1, down the rows and along the columns."""
     if frame == "centres":
         return (height - 1) / 2, (width - 1) / 2
     return height / 2, width / 2
 
 
 def expect(name: str, x: Tensor, parameters: Tensor, k: int) -> None:
-    """Refuse what is no batch of images, or has not k parameters per image."""
+    """Refuse inputs that are not images, and parameters that are not k per image."""
     if x.dim() != 4 or 0 in x.shape[1:]:
         raise Refusal(
             f"deformation '{name}' needs images [examples, channels, height, width], "

@@ -1,4 +1,4 @@
-"""Rotations about the middle of the image.
+"""Rotations about the center of the image.
 
 References: alfarra2022deformrs.
 """
@@ -19,26 +19,28 @@ def rotation(
     padding: Padding = "zeros",
     frame: Frame = "edges",
 ) -> Tensor:
-    """Turn an image about its middle by an angle β.
+    """Turn an image about its center by an angle β.
 
     ν(p) = (n(cos β − 1) − m sin β, n sin β + m(cos β − 1)) at row n and column m
-    (section 3.2). The image at p becomes that at p + ν(p): for β > 0 what is seen turns
-    clockwise.
+    (section 3.2). The pixel at p gets the value at p + ν(p), so that β > 0 turns the
+    content clockwise.
 
     Args:
         x: [b, channels, h, w] bytes, which become float32, or floats.
         parameters: [b, 1]: β in radians; 0 leaves the image as it is.
-        interpolation: Way to read a value between pixels.
-        padding: Filling outside: 0 (black), the nearest pixel, the mirrored image.
-        frame: Position of −1 and 1, as for `affine`; only "mixed" matters: it enlarges.
+        interpolation: Method to read a value between pixels.
+        padding: Filling outside the image: 0 (black), the nearest pixel, or the
+            mirrored image.
+        frame: Position of the coordinates −1 and 1, as in the deformation `affine`.
+            Only "mixed" has an effect: it enlarges the image.
 
     Departs: the authors' code turns coordinates of −1 to 1 on both axes, which shears
-        images that are not square; here n and m are pixels, as in the paper, and every
+        images that are not square. Here n and m are pixels, as in the paper, and every
         image is turned. As for `affine`, "mixed" is what their code does.
     """
     _flow.expect("rotation", x, parameters, 1)
     beta = parameters[:, 0].to(_flow.precision(x))
-    # cos β − 1 without what small angles lose in it
+    # cos β − 1, accurate also for small angles
     less, sine = -2 * torch.sin(beta / 2) ** 2, torch.sin(beta)
     high, wide = _flow.pixels_per_unit(x.shape[2], x.shape[3], frame)
     ratio = wide / high if high and wide else 1.0
@@ -48,5 +50,5 @@ def rotation(
 
 
 def draw(key: Tensor, sigma: float, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Angles uniform on (−σ, σ): [..., 1] for keys [...]; σ = π is every angle."""
+    """Draw angles uniform on (−σ, σ): [..., 1] for keys [...]; σ = π is every angle."""
     return (2 * seeding.uniform(key, 1, dtype) - 1) * sigma

@@ -20,17 +20,18 @@ def translation(
 ) -> Tensor:
     """Shift an image: ν(p) = (t_u, t_v) for every p (section 3.2).
 
-    The image at p becomes that at p + ν(p), so a positive t_u moves what is seen up,
-    and a positive t_v to the left. A shift of 1 is half the image
-    (`_flow.pixels_per_unit` says it in pixels).
+    The pixel at p gets the value at p + ν(p). A positive t_u therefore moves the
+    content up, and a positive t_v moves it to the left. A shift of 1 is half the image
+    (`_flow.pixels_per_unit` converts it to pixels).
 
     Args:
         x: [b, channels, h, w] bytes, which become float32, or floats.
         parameters: [b, 2]: t_u down the rows, t_v along the columns. Zeros leave the
             image as it is; ±2 move all of it out of sight.
-        interpolation: Way to read a value between pixels.
-        padding: Filling outside: 0 (black), the nearest pixel, the mirrored image.
-        frame: Position of −1 and 1, as for `affine`.
+        interpolation: Method to read a value between pixels.
+        padding: Filling outside the image: 0 (black), the nearest pixel, or the
+            mirrored image.
+        frame: Position of the coordinates −1 and 1, as in the deformation `affine`.
 
     Departs: as `affine`; "mixed" is what the authors' code does.
     """
@@ -42,5 +43,5 @@ def translation(
 
 
 def draw(key: Tensor, sigma: float, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Shifts N(0, σ²I): [..., 2] for keys [...]."""
+    """Draw shifts from N(0, σ²I): [..., 2] for keys [...]."""
     return seeding.normal(key, 2, dtype) * sigma

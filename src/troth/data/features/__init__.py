@@ -1,1 +1,1 @@
-"""How missing values are filled in and features standardized, before training."""
+"""Imputation of missing values and standardization of features, before training."""

@@ -1,8 +1,8 @@
-"""The sums from which features are standardized: what a client sends, and what of it.
+"""Sums from which features are standardized: the clients' side and the server's side.
 
-Once for the values and once for their squared distances from the mean: the client calls
-`sums`, the server `pooled`. In a simulation and in a deployment these are the same
-functions, and a `Sums` is all that crosses the wire.
+There are two exchanges, one for the values and one for their squared distances from the
+mean. In each, a client calls `sums` and the server calls `pooled`. A simulation and a
+deployment use the same functions. A client sends nothing but its `Sums`.
 """
 
 from collections.abc import Sequence
@@ -14,23 +14,23 @@ from troth.types import Refusal, Statistics
 
 
 class Sums(NamedTuple):
-    """All that one client tells of its values, feature by feature."""
+    """The message of one client about its values, feature by feature."""
 
-    number: np.ndarray  # [...] how many it has
-    total: np.ndarray  # [...] their sum
+    number: np.ndarray  # [...] number of values
+    total: np.ndarray  # [...] sum of the values
 
 
 class Mean(NamedTuple):
-    """Of the values that were counted; 0 where there were none."""
+    """The mean of the values that were counted; 0 if there are none."""
 
     number: np.ndarray  # [...]
     value: np.ndarray  # [...]
 
 
 def sums(values: np.ndarray, least: int = 1) -> Sums:
-    """Sum what a client sends of its values [m, ...], of which NaN are missing.
+    """Count and sum a client's values [m, ...]; NaN is a missing value.
 
-    Of a feature with fewer values than `least`, count and sum are sent as 0.
+    If a feature has fewer values than `least`, its count and sum are sent as 0.
     """
     there = ~np.isnan(values)
     count = there.sum(axis=0)
@@ -41,13 +41,13 @@ def sums(values: np.ndarray, least: int = 1) -> Sums:
 
 
 def squares(values: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Squared distances from the mean, of which a client sends the sums next."""
+    """Return the squared distances from the mean, for the second exchange."""
     with np.errstate(over="ignore"):
         return np.asarray(np.square(values - mean))
 
 
 def mean(sent: Sequence[Sums]) -> Mean:
-    """Return the mean of all that was counted."""
+    """Return the mean of all values that the clients counted."""
     with np.errstate(over="ignore", invalid="ignore"):
         number = np.stack([s.number for s in sent]).sum(axis=0, dtype=np.float64)
         total = np.stack([s.total for s in sent]).sum(axis=0, dtype=np.float64)
@@ -61,17 +61,17 @@ def pooled(
     names: Sequence[str] = (),
     lowest: float = -np.inf,
 ) -> Mean:
-    """Pool the sums of clients at the server; no client may stand alone.
+    """Combine the clients' sums at the server; refuse to reveal a single client's sums.
 
-    Messages that are no sums are left out, as `drop_invalid` leaves out updates: of
-    another shape than an example's, NaN, infinite, or a sum below `lowest` (0 for
-    squared distances).
+    Invalid messages are left out, as the setting `drop_invalid` leaves out updates. A
+    message is invalid if its shape is not that of an example, if it holds NaN, infinity
+    or a negative count, or if a sum is below `lowest` (0 for squared distances).
     """
     good = [s for s in sent if _valid(s, shape, lowest)]
     if len(good) < 2:
         who = f"{len(good)} client{'' if len(good) == 1 else 's'}"
         raise Refusal(
-            f"features 'federated' over {who} would tell that client's own values to "
+            f"features 'federated' over {who} would reveal that client's values to "
             "all: use at least 2 clients, or set features.name = 'own'"
         )
     holders = np.stack([s.number > 0 for s in good]).sum(axis=0)
@@ -81,7 +81,7 @@ def pooled(
         raise Refusal(
             f"{len(alone)} of the features ({some}{' …' if len(alone) > 4 else ''}) "
             "have enough values at one client only, and features 'federated' would "
-            "tell that client's own to all: drop them, or set features.name = 'own'"
+            "reveal its values to all: drop them, or set features.name = 'own'"
         )
     return mean(good)
 
@@ -96,11 +96,11 @@ def _valid(sent: Sums, shape: tuple[int, ...], lowest: float) -> bool:
 def statistics(
     first: Mean, second: Mean, fill: np.ndarray, center: bool, scale: bool
 ) -> Statistics:
-    """Turn the means of values and of squared distances into what is applied.
+    """Turn the means of values and of squared distances into the final statistics.
 
-    A feature is constant where its spread is within the rounding error of the sums,
-    var ≤ n·ε·var + (n·ε·mean)², the bound of scikit-learn's StandardScaler.
-    `fill` stands for a missing value.
+    A feature is constant if its spread is within the rounding error of the sums, var ≤
+    n·ε·var + (n·ε·mean)². This is the bound of scikit-learn's StandardScaler. `fill` is
+    the value that replaces a missing one.
     """
     small = first.number * np.finfo(np.float64).eps
     with np.errstate(over="ignore"):

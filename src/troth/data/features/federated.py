@@ -1,4 +1,4 @@
-"""Standardization by the whole federation's mean and spread, from sums of clients.
+"""Standardization by the mean and spread of all clients' data, from the clients' sums.
 
 References: chan1983algorithms.
 """
@@ -21,37 +21,43 @@ def federated(
     impute: Literal["mean", "zero"] = "mean",
     min_values: int = 2,
 ) -> Statistics:
-    """All clients fill in and standardize alike; clients send only sums.
+    """Standardize all clients' data by shared statistics; clients send only sums.
 
-    Two exchanges, in each of which a client sends a count and a sum of every feature:
-    first of its values, which gives the mean of all; then of their squared distances
-    from it, which gives the spread (the two-pass algorithm of Chan, Golub and LeVeque,
-    which loses no digits where the mean is large). The result is that of all training
-    examples in one place, for what clients tell (see `min_values`). A median is no sum,
-    and is to be had from `own` alone. A feature that no client tells of has mean 0 and
-    std 1 and is filled with 0; one that is constant has std 1.
+    There are two exchanges, in each of which a client sends a count and a sum for every
+    feature. The first is of its values and gives the mean. The second is of their
+    squared distances from the mean and gives the spread. (This is the two-pass
+    algorithm of Chan, Golub and LeVeque, which loses no digits if the mean is large.)
 
-    Threat model: the server, and whoever listens, sees each client's sums, unless they
-    are added up in secret; every client sees the result, from which two clients know
-    each other's sums and, together, n − 1 clients the last one's. Sums of a few values
-    say much about each. No robustness is claimed: one malicious client can shift and
-    stretch the inputs of all by what it sends (or by what it makes of its data); only
-    sums that are no sums (NaN, infinite, negative counts) are left out.
+    If `min_values` is 1, the result is the same as for all training examples in one
+    place. A larger value leaves out clients with fewer values of a feature. A median
+    cannot be computed from sums; only `own` offers it. A feature that no client sends
+    has mean 0 and std 1 and is filled with 0. A constant feature has std 1.
+
+    Threat model: the server, and anyone who reads the messages, sees each client's
+    sums, unless secure aggregation hides them. Every client sees the result. From it,
+    each of two clients knows the other's sums, and n − 1 clients together know those of
+    the last one. Sums of a few values reveal much about each value. No robustness is
+    claimed: one malicious client can shift and scale the inputs of all clients by its
+    message or by its data. Only invalid messages (NaN, infinity, negative counts) are
+    left out.
 
     Args:
         train: [m_k, ...] the training examples of each client; NaN: missing.
-        names: Names of the features, for refusals; their numbers if there are none.
+        names: Names of the features, for error messages; if empty, their numbers are
+            used.
         center: Whether the mean is subtracted.
         scale: Whether values are divided by the standard deviation.
-        impute: Value in place of a missing one: the feature's mean, or 0, in its units.
-        min_values: Fewest values of a feature for a client to report on it. 1 reports
-            all (the sum of a single value is that value).
+        impute: Value that replaces a missing one: the feature's mean, or 0, in its
+            units.
+        min_values: Fewest values of a feature for which a client sends their sum. 1
+            sends all sums; the sum of a single value reveals that value.
 
     Returns:
-        Statistics [...], the same for all.
+        Statistics [...], the same for all clients.
 
     Raises:
-        Refusal: fewer than two clients, or a feature that only one client tells of.
+        Refusal: There are fewer than two clients, or only one client sends sums of some
+            feature.
     """
     if min_values < 1:
         raise Refusal(f"features.min_values = {min_values} must be at least 1")
@@ -63,7 +69,7 @@ def federated(
     if not first.number.any():
         raise Refusal(
             f"features.min_values = {min_values} is more than any client has of any "
-            "feature, so that nothing is told; lower it, or set features.name = 'own'"
+            "feature, so that no sums are sent; lower it, or set features.name = 'own'"
         )
     fill = first.value if impute == "mean" else np.zeros(shape)
     return _sums.statistics(first, second, fill, center, scale)

@@ -1,4 +1,4 @@
-"""Nothing is fitted."""
+"""No statistics are fitted."""
 
 
 def none() -> None:

@@ -1,4 +1,4 @@
-"""Standardization that every client fits by itself; nothing crosses the wire."""
+"""Standardization that every client fits by itself; no message is sent."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -16,23 +16,24 @@ def own(
     scale: bool = True,
     impute: Literal["mean", "median", "zero"] = "mean",
 ) -> Statistics:
-    """Each client fills in and standardizes by its own training examples.
+    """Standardize each client's data by statistics of its own training examples.
 
-    x → (x − mean)/std for each feature, where mean and std = √(Σ(x − mean)²/count) are
-    over the values that the client's training examples have. A feature of which they
-    have no value has mean 0 and std 1 and is filled with 0; one that is constant there
-    has std 1. Equal inputs at two clients are in general no longer equal afterwards: a
-    shared model sees how far from what is usual at its client an example is.
+    x → (x − mean)/std for each feature, where std = √(Σ(x − mean)²/count). Mean and std
+    are over the values that are present in the client's training examples. A feature
+    without any value there has mean 0 and std 1 and is filled with 0. A constant
+    feature has std 1. Equal inputs of two clients are in general not equal afterwards:
+    a shared model sees how much an example deviates from the typical example of its
+    client.
 
-    Nothing crosses the wire. A malicious client fits on what it has made of its data;
-    no other client is touched by that.
+    No message is sent. A malicious client fits its statistics to its corrupted data,
+    which does not affect other clients.
 
     Args:
         train: [m_k, ...] the training examples of each client; NaN: missing.
         center: Whether the mean is subtracted.
         scale: Whether values are divided by the standard deviation.
-        impute: Value in place of a missing one: the feature's mean or median, or 0, in
-            its units.
+        impute: Value that replaces a missing one: the feature's mean or median, or 0,
+            in its units.
 
     Returns:
         Statistics [n, ...], one row per client.

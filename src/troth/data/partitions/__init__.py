@@ -1,1 +1,1 @@
-"""How data are dealt to clients: arrays in, one list of row numbers a client out."""
+"""Partitions: functions from a data set to one list of row numbers per client."""

@@ -1,4 +1,4 @@
-"""What several partitions do alike: check, shuffle, and hand out rows."""
+"""Helpers that several partitions share: checks, and assignment of rows to clients."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from troth.types import TRAIN, Arrays, Refusal
 
 
 def check_clients(clients: int, m: int) -> None:
-    """Refuse a number of clients that m examples cannot serve."""
+    """Refuse a number of clients that is below 1 or above the number of examples."""
     if not 1 <= clients <= m:
         raise Refusal(
             f"partition.clients = {clients} must be 1 to {m}, the number of examples"
@@ -14,7 +14,7 @@ def check_clients(clients: int, m: int) -> None:
 
 
 def check_least(min_size: int, clients: int, m: int) -> None:
-    """Refuse a least size that cannot be had."""
+    """Refuse a minimum size that m examples do not allow."""
     if not 0 <= min_size * clients <= m:
         raise Refusal(
             f"partition.min_size = {min_size} must be 0 to {m // clients}, for there "
@@ -23,7 +23,7 @@ def check_least(min_size: int, clients: int, m: int) -> None:
 
 
 def check_labels(name: str, arrays: Arrays) -> None:
-    """Refuse data that do not have one label per example."""
+    """Refuse data that do not have exactly one label per example."""
     if arrays.classes and arrays.y.ndim == 1:
         return
     what = "have several an example" if arrays.classes else "are a regression"
@@ -34,18 +34,21 @@ def check_labels(name: str, arrays: Arrays) -> None:
 
 
 def owners(name: str, arrays: Arrays) -> np.ndarray:
-    """Return the owner of each example [m]; refuse data that do not say."""
+    """Return the owner of each example [m]; refuse data without owners."""
     if arrays.owner is None:
         raise Refusal(
-            f"partition '{name}' needs data that say whose each example is and these "
-            "do not: add an array owner (npz) or name its column in data.owner (csv), "
-            "or use the partition 'iid'"
+            f"partition '{name}' needs data with an owner for each example, and these "
+            "have none: add an array owner (npz) or name its column in data.owner "
+            "(csv), or use the partition 'iid'"
         )
     return arrays.owner
 
 
 def marks(arrays: Arrays) -> np.ndarray:
-    """Return the published marks [m], TRAIN, VALID or TEST; all TRAIN without any."""
+    """Return the published part of each example, TRAIN, VALID or TEST: [m].
+
+    If the data have no marks, all examples are TRAIN.
+    """
     if arrays.split is None:
         return np.full(len(arrays.y), TRAIN)
     return arrays.split.astype(np.int64)
@@ -54,9 +57,12 @@ def marks(arrays: Arrays) -> np.ndarray:
 def deal(
     kind: np.ndarray, sizes: np.ndarray, random: np.random.Generator
 ) -> list[np.ndarray]:
-    """Of the rows of kind c, shuffled, give sizes[c, k] to client k.
+    """Shuffle the rows of each kind c, and give sizes[c, k] of them to client k.
 
-    kind [m] is 0 … kinds-1; sizes[c] sums to the number of rows of kind c.
+    Args:
+        kind: [m] the kind of each row, 0 … kinds-1.
+        sizes: [kinds, clients]; sizes[c] sums to the number of rows of kind c.
+        random: the random generator.
     """
     kinds, clients = sizes.shape
     order = random.permutation(len(kind))
@@ -67,9 +73,11 @@ def deal(
 
 
 def lists(home: np.ndarray, clients: int) -> list[np.ndarray]:
-    """Return the rows of each client, ascending, where home [m] is the client.
+    """Return the rows of each client, ascending.
 
-    Rows of −1 are nobody's.
+    Args:
+        home: [m] the client of each row; −1 if no client holds it.
+        clients: number of clients.
     """
     order = np.argsort(home, kind="stable")
     ends = np.searchsorted(home[order], np.arange(-1, clients), "right").tolist()
@@ -77,9 +85,9 @@ def lists(home: np.ndarray, clients: int) -> list[np.ndarray]:
 
 
 def apportion(total: int, weight: np.ndarray, least: int = 0) -> np.ndarray:
-    """Whole numbers that sum to total, by weight, by the largest remainder.
+    """Divide a total into whole numbers by weight, with the largest remainder method.
 
-    Each gets `least` beforehand. Weights are nonnegative, not all 0.
+    Each number is at least `least`. The weights are nonnegative and not all 0.
     """
     exact = weight / weight.sum() * (total - least * len(weight))
     sizes: np.ndarray = exact.astype(np.int64)

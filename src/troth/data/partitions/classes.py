@@ -25,34 +25,41 @@ def classes(
     recipe: Literal["even", "ditto"] = "even",
     size: int = 0,
 ) -> list[np.ndarray]:
-    """Give each client a few classes: u holds (u + j) mod C for j < per_client.
+    """Give each client a few classes: client u holds (u + j) mod C for j < per_client.
 
-    "even": the examples of a class, shuffled, are dealt equally to the clients that
-    hold it (shares differ by at most 1); every example has exactly one home.
+    "even": the examples of a class are shuffled and divided equally among the clients
+    that hold the class. Their numbers differ by at most 1. Every example is held by
+    exactly one client.
 
-    "ditto": what the authors ran on Fashion-MNIST with 500 clients. Sizes are
-    lognormal(3, 1) + 10, rescaled to sum to the number of training examples; the shares
-    of a client's classes are lognormal(1, 1), normalized. A class with share p of a
-    client of size s gives int(ps) + 1 training and int(ps/6) + 1 test examples: the
-    next ones of that class in file order, from its start where too few are left. All
-    draws are from numpy's RandomState(233), so `seed` changes nothing. No client holds
-    an example twice, but clients share some, and some are left out: of Fashion-MNIST's
-    60,000 training examples 58,825 fill 61,251 places (2,426 are on two clients each),
-    of its 10,000 test examples 9,976 fill 11,254 (1,278 on two each). Training and test
-    stay apart under `partition.split = "given"`.
+    "ditto": the recipe of the authors, who used it on Fashion-MNIST with 500 clients.
+    The sizes of clients are lognormal(3, 1) + 10, rescaled to sum to the number of
+    training examples. The shares of a client's classes are lognormal(1, 1), normalized.
+    For a client of size s, a class with share p gives int(ps) + 1 training examples and
+    int(ps/6) + 1 test examples. They are the next examples of that class in file order,
+    or its first ones if too few are left. All random numbers come from numpy's
+    RandomState(233), so `seed` changes nothing.
+
+    With "ditto" no client holds an example twice, but clients share some examples, and
+    some are left out. On Fashion-MNIST, 58,825 of 60,000 training examples fill 61,251
+    places (2,426 examples are on two clients each). Of 10,000 test examples 9,976 fill
+    11,254 places (1,278 are on two clients each). Training and test examples stay
+    separate with `partition.split = "given"`.
 
     Args:
         arrays: Data with labels; "ditto" needs them marked as training and test.
         seed: Seed of the experiment.
         clients: Number of clients.
-        per_client: Number of classes of each client; C of them makes all clients alike.
-        recipe: Rule for the share of a class that a client gets.
+        per_client: Number of classes of each client; with all C of them, all clients
+            have similar data.
+        recipe: Rule for the share of a class that a client gets: "even" or "ditto".
         size: Number of examples of each client, for recipe "even". If it is above
             0, every client draws that many examples of its classes at random, without
-            regard to other clients, so that clients share examples. 0: none is shared.
+            regard to other clients, so that clients share examples. With 0, no example
+            is shared.
 
-    Departs: where a class is smaller than a slice, the authors' code makes more labels
-    than inputs; here that is refused (with their numbers it does not happen).
+    Departs: if a class has fewer examples than a client needs, the authors' code makes
+    more labels than inputs. Here that is refused. With their numbers it does not
+    happen.
     """
     check_labels("classes", arrays)
     count = arrays.classes
@@ -71,7 +78,7 @@ def classes(
 
 
 def _even(arrays: Arrays, seed: int, clients: int, per_client: int) -> list[np.ndarray]:
-    """Deal each class equally to its clients; who gets one more is drawn."""
+    """Divide each class equally among its clients; draw who gets one example more."""
     random = seeding.generator(seed, "partition")
     shares: list[list[np.ndarray]] = [[] for _ in range(clients)]
     for label in range(arrays.classes):
@@ -106,7 +113,7 @@ def _drawn(
 
 
 def _ditto(arrays: Arrays, clients: int, per_client: int) -> list[np.ndarray]:
-    """Follow the authors' recipe, client by client."""
+    """Divide the data by the authors' recipe, client by client."""
     if arrays.split is None:
         raise Refusal(
             "partition.recipe = 'ditto' needs data marked as training and test and "

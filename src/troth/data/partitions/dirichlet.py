@@ -1,4 +1,4 @@
-"""Classes mixed differently on every client, by a Dirichlet distribution.
+"""Different mixtures of the classes on every client, from a Dirichlet distribution.
 
 References: yurochkin2019bayesian, li2022niid, hsu2019measuring.
 """
@@ -19,7 +19,7 @@ from troth.data.partitions._homes import (
 from troth.types import TEST, TRAIN, Arrays, Refusal
 
 _LOWEST, _HIGHEST = 1e-6, 1e6
-_DRAWS = 20_000_000  # numbers drawn before it gives up, in 20 to 1,000 tries
+_DRAWS = 20_000_000  # random numbers drawn before giving up, in 20 to 1,000 tries
 
 
 def dirichlet(
@@ -31,38 +31,43 @@ def dirichlet(
     by: Literal["class", "client"] = "class",
     min_size: int = 10,
 ) -> list[np.ndarray]:
-    """Classes mixed by a Dirichlet distribution: the smaller alpha, the less alike.
+    """Mix classes by a Dirichlet distribution: small alpha makes clients differ more.
 
-    "class" (Yurochkin et al. 2019, section 4; Li et al. 2022, section 4.1): for class c
-    a vector p_c ~ Dir_n(alpha, …, alpha) over the clients is drawn, and client k gets
-    the share p_ck of the class. Sizes differ too. All is drawn again until every client
-    holds min_size examples (as their code does, with 10) and, where the data are marked
-    as training and test, one of each.
+    "class" (Yurochkin et al. 2019, section 4; Li et al. 2022, section 4.1): for each
+    class c a vector p_c ~ Dir_n(alpha, …, alpha) over the clients is drawn, and client
+    k gets the share p_ck of the class. Sizes of clients differ too. The draw is
+    repeated until every client holds min_size examples (the authors' code does so, with
+    10). If the data are marked as training and test, every client must also hold an
+    example of each.
 
-    "client" (Hsu et al. 2019, section 3): for client k a vector q_k ~ Dir_C(alpha·p)
-    over the classes is drawn, p being the classes' shares of the data, and its examples
-    are drawn by q_k. All clients hold equally many of each part, up to 1.
+    "client" (Hsu et al. 2019, section 3): for each client k a vector q_k ~
+    Dir_C(alpha·p) over the classes is drawn, where p are the classes' shares of the
+    data. The client's examples are drawn by q_k. The numbers of examples of clients
+    differ by at most 1.
 
-    Either way every example has exactly one home. Where the data are marked as training
-    and test, each part is dealt by the same vectors ("client": test by the shares that
-    a client got for training).
+    With both, every example is held by exactly one client. If the data are marked as
+    training and test, each part is divided by the same vectors. (With "client", test
+    data are divided by the shares that a client got in training.)
 
     Args:
         arrays: Data with labels.
         seed: Seed of the experiment.
         clients: Number of clients.
-        alpha: Concentration, 1e-6 … 1e6; large: all clients alike. Towards 0: each
-            class on one client ("class"), or one class a client as long as it lasts
-            ("client"). "client" shares one alpha among the classes, "class" has one for
-            each, so the same number means more skew in "client".
-        by: One Dirichlet draw per "class", over clients, or per "client", over classes.
-        min_size: Fewest examples of a client; 0 lets some be empty, to be dropped by
-            partition.min_examples.
+        alpha: Concentration of the Dirichlet distribution, 1e-6 … 1e6; a large value
+            makes all clients alike. Near 0, each class is on one client (by = "class"),
+            or each client has one class while it lasts (by = "client"). With "client"
+            the classes share one alpha, and with "class" each has the full alpha. The
+            same number therefore means more skew with "client".
+        by: Shares to draw: for each "class" those of the clients, or for each "client"
+            those of the classes.
+        min_size: Fewest examples of a client with by = "class"; 0 allows empty clients.
+            They can be left out by partition.min_examples.
 
-    Departs: the code of both papers by class gives nothing more to a client that
-    already holds 1/n of the data, which their texts do not say; here it may get more.
-    By client, a class that is used up is drawn no more, and a client all of whose
-    classes are used up draws a new vector over what is left: the paper does not say.
+    Departs: in the "class" variant, the code of both papers gives nothing more to a
+    client that already holds 1/n of the data. Their texts do not say so, and here the
+    client may get more. In the "client" variant, a class without examples left is not
+    drawn any more. A client without any class left draws a new vector over the
+    remaining classes. The paper does not define these cases.
     """
     check_labels("dirichlet", arrays)
     check_clients(clients, len(arrays.y))
@@ -73,7 +78,7 @@ def dirichlet(
             "makes clients differ, large makes them alike"
         )
     random = seeding.generator(seed, "partition")
-    kind = 3 * arrays.y + marks(arrays)  # what is dealt apart
+    kind = 3 * arrays.y + marks(arrays)  # classes and parts are divided separately
     count = np.bincount(kind, minlength=3 * arrays.classes).reshape(-1, 3)
     if by == "class":
         sizes = _by_class(count, clients, alpha, min_size, random)
@@ -85,7 +90,7 @@ def dirichlet(
 def _by_class(
     count: np.ndarray, n: int, alpha: float, min_size: int, random: np.random.Generator
 ) -> np.ndarray:
-    """[classes, 3, n] how many examples of each class and part each client gets."""
+    """Return [classes, 3, n], the number of examples per class, part and client."""
     tries = int(np.clip(_DRAWS // (n * len(count)), 20, 1000))
     total = count.sum(axis=0)
     needed = [part for part in (TRAIN, TEST) if total[part] >= n]
@@ -111,7 +116,7 @@ def _by_class(
 def _by_client(
     count: np.ndarray, n: int, alpha: float, random: np.random.Generator
 ) -> np.ndarray:
-    """[classes, 3, n] the same, client by client from what is left."""
+    """Return the same numbers for by = "client", drawn client by client."""
     prior = count.sum(axis=1) / count.sum()
     there = prior > 0
     mix = np.zeros((n, len(count)))
@@ -125,7 +130,7 @@ def _by_client(
             sizes[:, part, k] = taken
             left -= taken
         if part == TRAIN and count[:, TRAIN].any():
-            mix = sizes[:, TRAIN].T.astype(float)  # test is like what training became
+            mix = sizes[:, TRAIN].T.astype(float)  # as in training
     return sizes
 
 
@@ -136,7 +141,10 @@ def _take(
     alpha: float,
     random: np.random.Generator,
 ) -> np.ndarray:
-    """How many of each class one client gets: by its mix, as far as they last."""
+    """Return the number of examples of each class that one client gets by its mixture.
+
+    A class without examples left is not drawn any more.
+    """
     taken = np.zeros_like(left)
     while (lack := want - int(taken.sum())) > 0:
         rest = left - taken

@@ -1,4 +1,4 @@
-r"""Every client draws its own examples.
+r"""Examples drawn at random for each client, independently of other clients.
 
 References: farhadkhani2022equivalence.
 """
@@ -10,15 +10,17 @@ from troth.types import Arrays, Refusal
 
 
 def draws(arrays: Arrays, seed: int, *, sizes: list[int]) -> list[np.ndarray]:
-    """Random examples for each client, independently of the others: they overlap.
+    """Draw random examples for each client; the examples of clients may overlap.
 
-    The experiments of the attack-equivalence paper: ten users with 6,000 digits each;
-    in Appendix E one with all of them beside ten with 10.
+    These are the experiments of the paper on the equivalence of attacks: ten clients
+    with 6,000 digits each, and in Appendix E one client with all digits and ten clients
+    with 10.
 
     Args:
         arrays: Data to divide.
         seed: Seed of the experiment.
-        sizes: Number of examples of each client; none is drawn twice for a client.
+        sizes: Number of examples of each client, drawn without replacement within a
+            client.
     """
     m = len(arrays.y)
     if not sizes or min(sizes) < 1 or max(sizes) > m:

@@ -1,4 +1,4 @@
-r"""Several owners for each client, as CelebA is dealt to clients that are groups.
+r"""Several owners per client, as CelebA is partitioned when a client is a group.
 
 References: wang2021robust.
 """
@@ -13,16 +13,16 @@ from troth.types import Arrays, Refusal
 def identities(
     arrays: Arrays, seed: int, *, per_client: int = 0, clients: int = 0
 ) -> list[np.ndarray]:
-    """Several owners for each client: all examples of an owner go to one client.
+    """Assign several owners to each client; an owner's examples stay on one client.
 
     Wang et al. 2021, appendix A: "each client represents 20 celebrities. One celebrity
-    only appears on one client"; which ones go together is drawn. One of the two options
-    is set:
+    only appears on one client". Owners are assigned to clients at random. Exactly one
+    of two options is set:
 
-    - `per_client`: every client has just so many owners; those left over, fewer than
-      per_client, are left out with their examples (of CelebA's 10,177 identities, 20 a
-      client, 17).
-    - `clients`: every owner is dealt; numbers of owners differ by at most 1.
+    - `per_client`: every client has exactly this number of owners. Remaining owners,
+      fewer than per_client, are left out with their examples. (With 20 per client,
+      these are 17 of CelebA's 10,177 identities.)
+    - `clients`: every owner is assigned. Numbers of owners differ by at most 1.
 
     With `partition.split_by = "owner"` a client trains on some of its owners and is
     tested on others.
@@ -30,8 +30,9 @@ def identities(
     Args:
         arrays: Data that name the owner of each example.
         seed: Seed of the experiment.
-        per_client: Number of owners per client; 1: as 'natural', in other order.
-        clients: Number of clients.
+        per_client: Number of owners per client; 1: the clients of 'natural', in random
+            order.
+        clients: Number of clients, in place of per_client.
     """
     names, code = np.unique(owners("identities", arrays), return_inverse=True)
     one = bool(per_client) != bool(clients)

@@ -1,4 +1,4 @@
-r"""Random equal shares.
+r"""Random shares of equal size.
 
 References: mcmahan2017communication.
 """
@@ -11,9 +11,10 @@ from troth.types import Arrays
 
 
 def iid(arrays: Arrays, seed: int, *, clients: int) -> list[np.ndarray]:
-    """Random equal shares: all clients' data are alike (McMahan et al., section 3).
+    """Divide the data into random equal shares (McMahan et al., section 3).
 
-    The examples are shuffled and cut into shares whose sizes differ by at most 1.
+    All clients' data have the same distribution. The examples are shuffled and cut into
+    shares whose sizes differ by at most 1.
 
     Args:
         arrays: Data to divide.

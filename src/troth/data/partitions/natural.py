@@ -1,4 +1,4 @@
-r"""Clients as the data have them: a writer, a hospital, a sensor.
+r"""The natural clients of a data set: writers, hospitals, sensors.
 
 References: caldas2018leaf.
 """
@@ -10,9 +10,9 @@ from troth.types import Arrays
 
 
 def natural(arrays: Arrays) -> list[np.ndarray]:
-    """One client per owner, as the data name them (LEAF).
+    """Make one client per owner, as the data set names them (LEAF).
 
-    Client k is the k-th owner in sorted order; its examples keep their order.
+    Client k is the k-th owner in sorted order. Its examples keep their order.
 
     Args:
         arrays: Data that name the owner of each example.

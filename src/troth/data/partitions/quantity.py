@@ -1,4 +1,4 @@
-"""Clients that differ in how much they hold, and in nothing else.
+"""Clients that differ only in the number of their examples.
 
 References: li2020fedprox, li2022niid.
 """
@@ -29,27 +29,27 @@ def quantity(
     exponent: float = 2.0,
     min_size: int = 2,
 ) -> list[np.ndarray]:
-    """Random shares of random sizes: clients differ in how much they hold.
+    """Divide the data into random shares of random sizes (quantity skew).
 
-    Quantity skew (Li et al. 2022, section 4.3). Client k draws a weight s_k and gets
-    its share s_k / Σ s of the examples beyond min_size for each, rounded by the largest
-    remainder; which examples is drawn uniformly. Every example has exactly one home.
-    Where the data are marked as training and test, each part is dealt by the same
-    weights.
+    The method is from Li et al. 2022, section 4.3. Every client gets min_size examples.
+    Of all further examples, client k gets the share s_k / Σ s, where s_k is a random
+    weight. Numbers are rounded by the largest remainder. The examples are drawn
+    uniformly, and each is held by exactly one client. If the data are marked as
+    training and test, each part is divided by the same weights.
 
-    - "lognormal": ln s is normal with standard deviation sigma (Li et al. 2020 draw the
-      sizes of their devices so, and call it a power law).
+    - "lognormal": ln s is normal with standard deviation sigma. (Li et al. 2020 draw
+      the sizes of their devices in this way, and call it a power law.)
     - "power": P(s > t) = t^(1 − exponent) for t ≥ 1, a density ∝ s^(−exponent).
 
     Args:
         arrays: Data to divide.
         seed: Seed of the experiment.
         clients: Number of clients.
-        law: Law of the weights s_k.
-        sigma: Spread σ of the lognormal law; 0 makes equal shares, 3 gives a few
-            clients nearly everything.
-        exponent: Exponent of the power law, above 1; large makes equal shares. Near 1
-            one client gets nearly everything.
+        law: Distribution of the weights that determine the clients' sizes.
+        sigma: Standard deviation σ of the lognormal law; 0 makes equal shares, 3 gives
+            a few clients nearly everything.
+        exponent: Exponent of the power law, above 1; a large value makes equal shares.
+            Near 1 one client gets nearly everything.
         min_size: Fewest examples of a client.
 
     Departs: Li et al. 2022 draw the shares from a Dirichlet distribution.
@@ -66,13 +66,17 @@ def quantity(
         log = sigma * random.standard_normal(clients)
     else:
         log = random.standard_exponential(clients) / (exponent - 1)
-    weight = np.exp(log - log.max())  # the scale does not count, and this is finite
+    weight = np.exp(log - log.max())  # only ratios matter, and this is finite
     kind = marks(arrays)
     return deal(kind, _sizes(kind, weight, min_size), random)
 
 
 def _sizes(kind: np.ndarray, weight: np.ndarray, min_size: int) -> np.ndarray:
-    """[3, clients] how many of each part; one of the least is to test on, if marked."""
+    """Return the number of examples of each part per client: [3, clients].
+
+    If test examples are marked, one of a client's `min_size` examples is a test
+    example.
+    """
     count, n = np.bincount(kind, minlength=3), len(weight)
     tested = min(1, min_size, count[TEST] // n)
     least = {TRAIN: min(min_size - tested, count[TRAIN] // n), VALID: 0, TEST: tested}

@@ -1,6 +1,6 @@
-"""The same experiment on a real federation, by Flower (extra `troth[flower]`).
+"""Run an experiment as a real federation on Flower (extra `troth[flower]`).
 
-`serve` and `take_part` are `troth server` and `troth client`; `server` and `client` are
-the Flower apps that they run; `records` packs messages. `transport` alone uses what is
-not Flower's public API.
+`serve` and `take_part` implement `troth server` and `troth client`. `server` and
+`client` are the Flower apps that these commands run. `records` packs messages, and
+`keys` reads the keys of sites. Only `transport` uses Flower's internal API.
 """

@@ -1,7 +1,7 @@
-"""A site as a Flower ClientApp: the same client, on this site's data.
+"""A site as a Flower ClientApp, which trains on this site's data.
 
-A node is configured by `experiment` (the TOML), `name`, `data` (a file), `state` (a
-folder) and `share-personal`.
+The configuration of a Flower node has the keys `experiment` (the TOML file), `name` (of
+the site), `data` (a file), `state` (a folder) and `share-personal`.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,9 +22,9 @@ Answer = Callable[[Site, Path, RecordDict], RecordDict]
 
 
 def configured(config: Mapping[str, Any]) -> tuple[Site, Path]:
-    """Build the site that a node's configuration describes, and name its state's place.
+    """Build the site that a node's configuration describes; return it and its folder.
 
-    Refuse a method that reveals personal models unless the site has agreed to that.
+    Refuse a method that reveals personal models unless `share-personal` is set.
     """
     missing = [k for k in ("experiment", "name", "data", "state") if k not in config]
     if missing:
@@ -35,8 +35,8 @@ def configured(config: Mapping[str, Any]) -> tuple[Site, Path]:
     made = _site(*(str(config[k]) for k in ("experiment", "name", "data")))
     if made.engine.client.shares_personal and not config.get("share-personal"):
         raise Refusal(
-            f"personalizer '{made.e.personalizer.name}' sends what reveals this site's "
-            "personal model; agree to that by --share-personal, or take another"
+            f"personalizer '{made.e.personalizer.name}' sends messages that reveal the "
+            "site's personal model; agree to that by --share-personal, or take another"
         )
     return made, Path(str(config["state"]))
 
@@ -47,12 +47,12 @@ def _site(experiment: str, name: str, data: str) -> Site:
 
 
 def _answering(how: Answer) -> Callable[[Message, Context], Message]:
-    """Reply to messages by a function of the site; a refusal is a reply too."""
+    """Return a function that replies to messages; a refusal is sent as a reply too."""
 
     def reply(message: Message, context: Context) -> Message:
         try:
             content = how(*configured(context.node_config), message.content)
-        except (Refusal, OSError) as refusal:  # such as a disk that is full
+        except (Refusal, OSError) as refusal:  # such as a full disk
             content = records.record({"refused": str(refusal)})
         return Message(content, reply_to=message)
 
@@ -60,20 +60,20 @@ def _answering(how: Answer) -> Callable[[Message, Context], Message]:
 
 
 def _hello(site: Site, state: Path, content: RecordDict) -> RecordDict:
-    """Say, before taking part, who the site is and what it has agreed on."""
+    """Introduce the site: name, version and the facts that the server compares."""
     same = sites.identity(site.e, site.engine, site.w0)
     return records.record({"name": site.name, "version": troth.__version__, **same})
 
 
 def _train(site: Site, state: Path, content: RecordDict) -> RecordDict:
-    """Train a round, from the state before it."""
+    """Train a round from the stored state before it, and reply with the update."""
     sent, asked = records.received(content, site.w0, site.engine.client.extra)
     messages, card = sites.train(site, state, sent, asked)
     return records.reply(messages, site.name, asked, card)
 
 
 def _finish(site: Site, state: Path, content: RecordDict) -> RecordDict:
-    """Finish after the last round: own model and card stay at the site."""
+    """Finish after the last round, and reply with the scores; the model stays here."""
     sent, asked = records.received(content, site.w0, site.engine.client.extra)
     return records.record({"card": sites.finish(site, state, sent, asked)})
 

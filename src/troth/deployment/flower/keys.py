@@ -1,4 +1,4 @@
-"""Keys of sites, as `ssh-keygen -t ecdsa -b 384` makes them."""
+"""Read the keys of sites, which `ssh-keygen -t ecdsa -b 384` makes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ from troth.types import Refusal
 
 
 def private(file: Path | None) -> ec.EllipticCurvePrivateKey:
-    """Read a site's private key; without a file, make one for this time only."""
+    """Read a site's private key; without a file, make a temporary key."""
     if file is None:
         return ec.generate_private_key(ec.SECP384R1())
     kind = ec.EllipticCurvePrivateKey
@@ -28,7 +28,7 @@ def private(file: Path | None) -> ec.EllipticCurvePrivateKey:
 
 
 def public(file: Path) -> bytes:
-    """Read a site's public key, in the form in which it is sent."""
+    """Read a site's public key, and return it in the form in which Flower sends it."""
     return sent(_read(file, "public", ec.EllipticCurvePublicKey, load_ssh_public_key))
 
 
@@ -41,7 +41,7 @@ def _read(file: Path, kind: str, type_: type, load: Callable[[bytes], Any]) -> A
     try:
         key = load(file.read_bytes())
         if not isinstance(key, type_):
-            raise ValueError("it is of another kind")
+            raise ValueError("it is a key of another kind")
     except (ValueError, TypeError, OSError, UnsupportedAlgorithm) as error:
         raise Refusal(
             f"{file} is no {kind} key of a site ({error}); make one by ssh-keygen -t "

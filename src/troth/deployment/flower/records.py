@@ -1,4 +1,4 @@
-"""Broadcasts and replies as Flower's records, and back; no pickle anywhere."""
+"""Convert broadcasts and replies to Flower's records and back, without pickle."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ _LOST = (
 
 
 def record(about: Mapping[str, Any], **vectors: Tensor) -> RecordDict:
-    """Pack what crosses the wire: words about it, and vectors that are not empty."""
+    """Pack a message: scalars and texts `about` it, and vectors that are not empty."""
     packed = {k: Array(*pack(v)) for k, v in vectors.items() if len(v)}
     content = RecordDict()
     content[_ABOUT], content[_VECTORS] = ConfigRecord(dict(about)), ArrayRecord(packed)
@@ -31,9 +31,12 @@ def record(about: Mapping[str, Any], **vectors: Tensor) -> RecordDict:
 
 
 def parts(content: Any) -> tuple[dict[str, Any], dict[str, Wired]]:
-    """Unpack words and vectors of a record, unchecked; refuse another kind."""
+    """Unpack the scalars, texts and vectors of a record, without checking them.
+
+    Refuse content of another kind, and a message that reports a refusal.
+    """
     if not isinstance(content, RecordDict) or set(content) != {_ABOUT, _VECTORS}:
-        raise Refusal("it does not hold the two records that it must")
+        raise Refusal("it does not hold the two records of a Troth message")
     about, vectors = content[_ABOUT], content[_VECTORS]
     if not isinstance(about, ConfigRecord) or not isinstance(vectors, ArrayRecord):
         raise Refusal("its records are of other kinds")
@@ -44,18 +47,24 @@ def parts(content: Any) -> tuple[dict[str, Any], dict[str, Wired]]:
 
 
 def sent(broadcast: Broadcast, expected: Expected) -> RecordDict:
-    """Pack what the server sends, and what it wants to get for it."""
+    """Pack the server's message: the broadcast, and what a reply must contain."""
     about = {"scale": float(broadcast.scale), "key": int(broadcast.key)}
     about |= {key: getattr(expected, key) for key in Asked._fields}
     return record(about, w=broadcast.w, extra=broadcast.extra)
 
 
 def received(content: RecordDict, w0: Tensor, extra: int) -> tuple[Broadcast, Asked]:
-    """Unpack that at a site, checked against its own model w0."""
+    """Unpack the server's message at a site, and check it.
+
+    Args:
+        content: The record.
+        w0: The site's initial model, which gives length, type and device.
+        extra: Length of the extra vector; 0: there is none.
+    """
     about, vectors = parts(content)
     kinds = {key: type(value) for key, value in about.items()}
     if kinds != _SENT:
-        raise Refusal("the server's message does not say what it must; is it troth's?")
+        raise Refusal("the server's message lacks fields; does the server run troth?")
     if set(vectors) != {"w"} | ({"extra"} if extra else set()):
         raise Refusal(f"the server sends {ascii(sorted(vectors))[:60]}")
     w = unpack("w", vectors["w"], len(w0), w0.dtype).to(w0.device)
@@ -69,21 +78,21 @@ def received(content: RecordDict, w0: Tensor, extra: int) -> tuple[Broadcast, As
 
 
 def reply(messages: Messages, name: str, asked: Asked, card: str) -> RecordDict:
-    """Pack what a site sends: one row of messages."""
+    """Pack a site's reply: one row of messages, and its card."""
     about = {"round": asked.round, "run": asked.run, "name": name, "card": card}
     about |= {"size": int(messages.size[0]), "loss": float(messages.loss[0])}
     return record(about, update=messages.update[0], extra=messages.extra[0])
 
 
 def lost(message: Message | Exception) -> bool:
-    """Whether Flower says that it could not reach the node, or the node not answer."""
+    """Return whether Flower reports that the node was not reached or did not answer."""
     if isinstance(message, Exception) or not message.has_error():
         return False
     return message.error.code in _LOST
 
 
 def content(message: Message | Exception) -> RecordDict:
-    """Return what a reply holds, or refuse it with what went wrong."""
+    """Return the content of a reply, or refuse the reply with the reason."""
     if isinstance(message, Refusal):
         raise message
     if isinstance(message, Exception):

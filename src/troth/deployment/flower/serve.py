@@ -1,7 +1,7 @@
-"""`troth server`: one call for what the server of a federation needs.
+"""`troth server`: one call that runs the server of a federation.
 
-Flower's SuperLink is a child process that ends with this one. It keeps nothing on disk:
-the checkpoint of the run holds all that lasts.
+Flower's SuperLink runs as a child process that ends with this process. It stores
+nothing on disk. All lasting state is in the checkpoint of the run.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ from troth.deployment.flower.server import Say
 from troth.deployment.server import Hub
 from troth.types import Refusal
 
-_WORDS = 1_000_000  # bytes of a reply beside its vectors
-_START = 60.0  # seconds for a SuperLink to come up
+_WORDS = 1_000_000  # bytes of a reply in addition to its vectors
+_START = 60.0  # seconds in which a SuperLink must start
 _APP = """[project]
 name = "troth-app"
 version = "1.0.0"
@@ -61,11 +61,18 @@ def serve(
     known: Path | None = None,
     insecure: bool = False,
 ) -> None:
-    """Run a federation as its server, from the checkpoint in `out` on.
+    """Run the server of a federation; continue from the checkpoint in `out`, if any.
 
-    `least` sites must be there to begin (0: all). `tls` is a folder with ca.pem,
-    server.pem and server.key, `known` one with NAME.pub of every site; `insecure` needs
-    neither. `say` takes lines for people.
+    Args:
+        experiment: Experiment file.
+        out: Folder of the run.
+        say: Function that prints lines for people.
+        host: Address to listen on.
+        port: Port to listen on.
+        least: Number of sites to wait for before the first round; 0: all.
+        tls: Folder with ca.pem, server.pem and server.key.
+        known: Folder with the public key NAME.pub of every site.
+        insecure: Use no encryption and check no identities; needs no `tls` and `known`.
     """
     e = site.read(experiment)
     hub = Hub(e, f"{time.time_ns():016x}")
@@ -88,18 +95,18 @@ def serve(
         except httpx.HTTPError as error:
             raise Refusal(
                 f"Flower's SuperLink does not answer ({error}); {home}/superlink.log "
-                "says why, and the same command goes on from the checkpoint"
+                "says why, and the same command continues from the checkpoint"
             ) from None
 
 
 def _admitted(
     names: list[str], tls: Path | None, known: Path | None
 ) -> dict[str, bytes]:
-    """Name → public key."""
+    """Return the public key of each site by name; refuse missing files."""
     if tls is None or known is None:
         raise Refusal(
             "without --tls FOLDER and --keys FOLDER nothing is encrypted and anybody "
-            "may come in; give both, or --insecure"
+            "may connect; give both, or --insecure"
         )
     for file in ("ca.pem", "server.pem", "server.key"):
         if not (tls / file).is_file():
@@ -117,7 +124,7 @@ def _admitted(
 
 
 def _app(folder: Path) -> Path:
-    """Write the bundle that Flower wants of a run; `flwr run` takes the same folder."""
+    """Write the code bundle that Flower requires for a run; `flwr run` takes it too."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "pyproject.toml").write_text(_APP)
     (folder / "troth_app.py").write_text(_MODULE)
@@ -128,7 +135,7 @@ def _app(folder: Path) -> Path:
 def listening(
     home: Path, host: str, port: int, tls: Path | None
 ) -> Iterator[transport.Link]:
-    """Have a SuperLink listen at a port; its log is in `home`."""
+    """Start a SuperLink that listens on a port; its log is in the folder `home`."""
     home.mkdir(parents=True, exist_ok=True)
     lock = secret(home)
     command = ["flower-superlink", "--host", host, "--port", str(port)]
@@ -152,27 +159,27 @@ def listening(
 
 
 def check_port(host: str, port: int) -> None:
-    """Refuse a port that is taken."""
+    """Refuse a port that cannot be listened on."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
             raise Refusal(
-                f"port {port} of {host} cannot be had ({error.strerror}); give another "
-                "--port, or end what holds it"
+                f"port {port} of {host} cannot be used ({error.strerror}); give "
+                "another --port, or end the program that uses it"
             ) from None
 
 
 def listens(port: int) -> bool:
-    """Whether something listens at a port of this machine."""
+    """Return whether a program listens on a port of this machine."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def secret(folder: Path) -> Path:
-    """Write a fresh secret into a file that only this user reads."""
+    """Write a fresh secret into a file that only this user can read."""
     file = folder / "secret"
     file.unlink(missing_ok=True)
     with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as out:
@@ -184,9 +191,9 @@ def secret(folder: Path) -> Path:
 def child(
     command: list[str], log: Path, home: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process of Flower's that ends with ours, even if ours is killed.
+    """Start a process of Flower that ends with this process, even if this is killed.
 
-    Flower's own settings lie in the run's folder, and it reports to nobody.
+    Flower stores its settings in the run's folder, and its telemetry is off.
     """
     here = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     own = {"FLWR_HOME": str(home.absolute()), "FLWR_TELEMETRY_ENABLED": "0"}

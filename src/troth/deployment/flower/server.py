@@ -1,7 +1,7 @@
-"""The server as a Flower ServerApp: replies become messages for the same rules.
+"""The server as a Flower ServerApp, with the same rules as in a simulation.
 
-A run is configured by `experiment` (the TOML), `out` (the folder of the run) and
-`sites` (how many must be there to begin; 0: all).
+The configuration of a Flower run has the keys `experiment` (the TOML file), `out` (the
+folder of the run) and `sites` (number of sites to wait for; 0: all).
 """
 
 import json
@@ -27,13 +27,13 @@ from troth.deployment.server import Hub
 from troth.types import Refusal
 
 Say = Callable[[str], None]
-INFO = 20  # the level of Flower's lines that people read
-_PAUSE = 0.1  # seconds between two looks for replies
-_GREETING = 20.0  # seconds in which a newcomer says who it is
+INFO = 20  # level of messages for people in Flower's log
+_PAUSE = 0.1  # seconds between two requests for replies
+_GREETING = 20.0  # seconds in which a new node must introduce itself
 
 
 class Reception:
-    """The rounds of a hub over Flower's grid: who is there, and what came of it."""
+    """Run the rounds of a hub over Flower's grid, and keep track of the sites."""
 
     def __init__(
         self,
@@ -45,26 +45,31 @@ class Reception:
         say: Say | None = None,
         keys: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Begin with nobody there.
+        """Begin without any connected site.
 
-        `say` takes lines for people (None: Flower's log); `keys` are the sites' public
-        keys (None: anybody may come in).
+        Args:
+            grid: Flower's grid, which carries messages.
+            hub: The server's state.
+            path: Folder of the run.
+            pause: Seconds between two requests for replies.
+            say: Function that prints lines for people; None: Flower's log.
+            keys: Public key of each site by name; None: keys are not checked.
         """
         self.grid, self.hub, self.path, self.pause = grid, hub, path, pause
         self.say, self.keys = say or partial(log, INFO), keys
         self.nodes: dict[int, int] = {}  # client → node
-        self.strangers: set[int] = set()  # nodes that do not belong here
+        self.strangers: set[int] = set()  # nodes that were rejected
 
     def run(self, least: int = 0) -> None:
-        """Do all rounds that are left, from the folder's checkpoint on.
+        """Run all remaining rounds, from the folder's checkpoint if there is one.
 
-        `least` sites must be there to begin; 0: all.
+        Training begins when `least` sites are connected; 0: all sites.
         """
         hub, offset = self.hub, 0
         if (self.path / files.CHECKPOINT).exists():
             offset = hub.restore(self.path)["rounds"]
-            self.say(f"going on with round {hub.round + 1} of {hub.rounds}")
-        hub.save(self.path, rounds=offset)  # the token of the run lasts from here on
+            self.say(f"continuing with round {hub.round + 1} of {hub.rounds}")
+        hub.save(self.path, rounds=offset)  # the token of the run is now on disk
         with (self.path / files.ROUNDS).open("ab") as file:
             file.truncate(offset)
             self.gather(least or len(hub.names))
@@ -76,20 +81,21 @@ class Reception:
         self.finish()
 
     def gather(self, least: int) -> None:
-        """Wait until so many sites are there."""
+        """Wait until `least` sites are connected."""
         last = -math.inf
         while self.meet() < least:
             if time.monotonic() - last > 30:
                 away = [n for k, n in enumerate(self.hub.names) if k not in self.nodes]
-                self.say(f"waiting for {least} sites; not here yet: {', '.join(away)}")
+                missing = ", ".join(away)
+                self.say(f"waiting for {least} sites; not connected yet: {missing}")
                 last = time.monotonic()
             time.sleep(2 * self.pause)
 
     def meet(self) -> int:
-        """Greet new nodes, forget those that have gone, and count who is there."""
+        """Identify new nodes and forget those that have left; count connected sites."""
         infos = {node.node_id: node.public_key for node in self.grid.get_nodes()}
         self.nodes = {k: v for k, v in self.nodes.items() if v in infos}
-        self.strangers &= {*infos}  # who comes back may have changed
+        self.strangers &= {*infos}  # a node that comes back may have changed
         known = {*self.nodes.values(), *self.strangers}
         new = [node for node in infos if node not in known]
         ask = {node: records.record({"hello": troth.__version__}) for node in new}
@@ -98,14 +104,14 @@ class Reception:
                 client = self.welcome(records.content(message), infos[node])
                 self.strangers |= {self.nodes.get(client, node)} - {node}
                 self.nodes[client] = node
-                self.say(f"{self.hub.names[client]} is here")
+                self.say(f"{self.hub.names[client]} is connected")
             except Refusal as refusal:
                 self.strangers.add(node)
-                self.say(f"a node was turned away: {refusal}")
+                self.say(f"a node was rejected: {refusal}")
         return len(self.nodes)
 
     def welcome(self, content: RecordDict, key: bytes) -> int:
-        """Return the client that a node is, or refuse it."""
+        """Return the client number of a node that introduces itself, or refuse it."""
         client = self.hub.welcome(records.parts(content)[0])
         name = self.hub.names[client]
         if self.keys is not None and self.keys[name] != key:
@@ -117,7 +123,7 @@ class Reception:
     ) -> Iterator[tuple[int, Message | Exception]]:
         """Send each node its message, and yield replies until the deadline.
 
-        A reply that cannot even be parsed is yielded as its exception.
+        If a reply cannot be parsed, yield the exception in place of the reply.
         """
         group = str(self.hub.round + 1)
         out = [
@@ -134,9 +140,9 @@ class Reception:
                     found += list(self.grid.pull_messages([key]))[:1]
                 except Refusal as refusal:
                     found = [refusal]
-                except httpx.TransportError:  # no site's fault
+                except httpx.TransportError:  # the connection failed, not a site
                     raise
-                except Exception as error:  # anybody's bytes
+                except Exception as error:  # the bytes are not trusted
                     failed[key] += 1
                     found = [error] if failed[key] > 2 else []
                 for message in found:
@@ -146,7 +152,7 @@ class Reception:
             time.sleep(self.pause if pending else 0)
 
     def round(self) -> dict[str, Any]:
-        """Do one round, and return its line of `rounds.jsonl`."""
+        """Run one round, and return its line of `rounds.jsonl`."""
         hub, own = self.hub, self.hub.e.deployment
         self.meet()
         asked = hub.sample(hub.round).tolist()
@@ -172,7 +178,7 @@ class Reception:
         return line
 
     def finish(self) -> None:
-        """Have sites finish their models and report their cards."""
+        """Let sites finish their models and report their cards; write the results."""
         hub, cards = self.hub, dict[int, Card]()
         self.meet()
         there = {node: k for k, node in self.nodes.items()}
@@ -182,7 +188,7 @@ class Reception:
                 about, _ = records.parts(records.content(message))
                 cards[there[node]] = protocol.card(about.get("card"))
             except Refusal as refusal:
-                self.say(f"{hub.names[there[node]]} has no card: {refusal}")
+                self.say(f"no card from {hub.names[there[node]]}: {refusal}")
         minutes.conclude(hub, self.path, cards)
         self.say(f"finished; results are in {self.path}")
 
@@ -192,7 +198,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Serve all rounds of an experiment."""
+    """Run all rounds of an experiment as Flower's server app."""
     config = context.run_config
     path = Path(str(config["out"]))
     path.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""`troth client`: one call for what a site of a federation needs.
+"""`troth client`: one call that runs a site of a federation.
 
-Messages are answered by this package's own app, in this process. Whatever goes wrong on
-the way to the server ends the connection, and a new one is tried, ever less often.
+This package's own app answers messages, in this process. An error of the connection
+ends the connection. Then a new connection is tried, after a pause that grows.
 """
 
 import ssl
@@ -19,8 +19,8 @@ from troth.deployment.flower.server import Say
 from troth.deployment.flower.transport import Post, Way
 from troth.types import Refusal
 
-_SOON, _LATE = 0.1, 2.0  # seconds between two looks for a message: at first, at most
-_FIRST, _LAST = 1.0, 5.0  # the same between two tries to reach the server
+_SOON, _LATE = 0.1, 2.0  # seconds between two requests for a message: first, longest
+_FIRST, _LAST = 1.0, 5.0  # the same between two attempts to reach the server
 
 
 def take_part(
@@ -37,12 +37,21 @@ def take_part(
     insecure: bool = False,
     tries: int = 1_000_000,
 ) -> None:
-    """Take part in a federation as one of its sites, until it is stopped.
+    """Take part in a federation as one of its sites, until the process is stopped.
 
-    It is `name` of the experiment's sites, with its own `data` (a file, or `experiment`
-    for what a simulation gives the client), a folder for its `state`, its private `key`
-    and the certificate `ca` of who vouches for the server at HOST:PORT; `insecure`
-    needs neither. After `tries` failures in a row to reach the server it gives up.
+    Args:
+        experiment: Experiment file.
+        address: HOST:PORT of the server.
+        name: Name of this site, one of `deployment.sites`.
+        data: File with this site's data, or "experiment" for the data that the client
+            has in a simulation.
+        say: Function that prints lines for people.
+        state: Folder for the site's state and model.
+        key: File with the site's private key.
+        ca: Certificate that signed the server's certificate.
+        share_personal: Allow messages that reveal the personal model.
+        insecure: Use no encryption and check no identities; needs no `key` and `ca`.
+        tries: Give up after so many failed attempts in a row to reach the server.
     """
     if not insecure and (key is None or ca is None):
         raise Refusal(
@@ -68,21 +77,21 @@ def take_part(
 
 
 def _trusted(ca: Path) -> bytes:
-    """Read a certificate, and check that it can be one."""
+    """Read a certificate file, and refuse a file that is not a certificate."""
     try:
         ssl.create_default_context(cafile=str(ca))
     except ssl.SSLError as error:
         raise Refusal(
-            f"{ca} is no certificate ({error.reason}); give --tls the ca.pem of who "
-            "runs the server"
+            f"{ca} is no certificate ({error.reason}); give --tls the file ca.pem from "
+            "whoever runs the server"
         ) from None
     return ca.read_bytes()
 
 
 def attend(way: Way, config: Mapping[str, Any], say: Say, tries: int) -> None:
-    """Answer the server's messages; where there is no way to it, try again.
+    """Answer the server's messages; if the server cannot be reached, try again.
 
-    After so many `tries` in a row it gives up.
+    After `tries` failed attempts in a row, give up and raise a refusal.
     """
     failed, pause = 0, _FIRST
     while failed < tries:
@@ -94,18 +103,18 @@ def attend(way: Way, config: Mapping[str, Any], say: Say, tries: int) -> None:
         except transport.FAILED as error:
             failed += 1
             why = transport.why(error)
-            what = f"no way to the server at {way.address}: {why}; trying again"
+            what = f"cannot reach the server at {way.address}: {why}; trying again"
             if pause < _LAST:
                 say(f"{what} in {pause:.0f} s")
-            elif failed % 100 == 4:  # not a line every five seconds
+            elif failed % 100 == 4:  # do not print a line every five seconds
                 say(f"{what} every {pause:.0f} s")
             time.sleep(pause)
             pause = min(2 * pause, _LAST)
-    raise Refusal(f"there is no way to the server at {way.address}; is it running?")
+    raise Refusal(f"cannot reach the server at {way.address}; is it running?")
 
 
 def _answer_all(post: Post, config: Mapping[str, Any], say: Say) -> None:
-    """Look for messages, more often after one, and answer each."""
+    """Request messages and answer them; after a message, request more often."""
     pause = _SOON
     while True:
         message = post.pull()
@@ -120,20 +129,20 @@ def _answer_all(post: Post, config: Mapping[str, Any], say: Say) -> None:
 
 
 def answer(message: Message, node: int, config: Mapping[str, Any]) -> Message:
-    """Answer by the app of this package; by an error, if it cannot."""
+    """Answer a message by this package's app; an exception gives an error reply."""
     run = message.metadata.run_id
     transport.identify(run, node)
     context = Context(run, node, dict(config), RecordDict(), {})
     try:
         return client.app(message=message, context=context)
-    except Exception as error:  # such as a device without memory
+    except Exception as error:  # such as too little memory on the device
         said = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, type(error).__name__)
         return Message(said, reply_to=message)
 
 
 def _line(message: Message, reply: Message) -> str:
     what = {"query": "greeted the server", "train": "trained and answered"}
-    done = what.get(message.metadata.message_type, "finished; model and card are here")
+    done = what.get(message.metadata.message_type, "finished; model and card saved")
     try:
         records.parts(reply.content if reply.has_content() else None)
     except Refusal as refusal:

@@ -1,9 +1,9 @@
-"""The only module that uses Flower's internals: connections of a server and of a site.
+"""Connect a server and its sites. Only this module uses Flower's internals.
 
-A server's SuperLink carries messages and runs no code: the one task of a run is done in
-this process. So nobody can start a program at the server, and the bundle of code that
-Flower wants of a run is never used. A site does what a SuperNode does, less the part
-that starts programs which a server sends.
+The server's SuperLink carries messages and runs no code. The single task of a run is
+executed in this process. So nobody can start a program at the server, and the code
+bundle that Flower requires for a run is never executed. A site does the work of a
+SuperNode, but never starts programs that a server sends.
 """
 
 import contextlib
@@ -46,10 +46,10 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from troth.deployment.flower import keys
 from troth.types import Refusal
 
-_PAUSE = 0.1  # seconds between two looks for replies
-_PATIENCE = 30.0  # seconds in which a SuperLink that does not answer is asked again
-_BEAT = 15.0  # seconds; after two without a sign of life a site counts as gone
-_PIECES = 30.0  # seconds in which all of a message must be there
+_PAUSE = 0.1  # seconds between two requests for replies
+_PATIENCE = 30.0  # seconds during which calls to a silent SuperLink are repeated
+_BEAT = 15.0  # seconds between heartbeats; after two missed ones a site counts as gone
+_PIECES = 30.0  # seconds in which all parts of a message must arrive
 _TAKE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 FAILED = (
     httpx.HTTPError,
@@ -57,24 +57,24 @@ FAILED = (
     inflating.ObjectPushError,
     ValueError,
 )
-"""What may go wrong between a site and its server."""
+"""Errors of the connection between a site and its server."""
 
 
 class Link(NamedTuple):
-    """A SuperLink that listens, and how to get in."""
+    """A SuperLink that listens, and what is needed to connect to it."""
 
     address: str
-    secret: bytes
+    secret: bytes  # with which this process may claim tasks
     ca: bytes | None  # certificate to trust; None: not encrypted
 
     def reach(self, kind: Any, component: str, *more: Any) -> Any:
-        """Connect one of Flower's clients."""
+        """Connect a client of Flower's class `kind`; return it as a context manager."""
         version = RuntimeVersionHttpInterceptor(component_name=component)
         where = self.address, self.ca is None, self.ca
         return contextlib.closing(kind.from_server_address(*where, [version, *more]))
 
     def admit(self, known: Mapping[str, bytes]) -> None:
-        """Let sites with these public keys in."""
+        """Register these sites, by name and public key, so that they may connect."""
         with self.reach(ControlHttpClient, "flwr CLI") as control:
             for name, key in known.items():
                 control.RegisterNode(
@@ -83,25 +83,31 @@ class Link(NamedTuple):
 
 
 class Window(HttpGrid):
-    """Flower's grid, where nobody waits for a reply that comes in pieces."""
+    """Flower's grid, changed so that a reply that arrives in parts blocks no other."""
 
     def __init__(self, link: Link, token: str, limit: int) -> None:
-        """Connect; a reply of more bytes than the limit is not taken in."""
+        """Connect to the SuperLink; a reply of more than `limit` bytes is refused."""
         super().__init__(link.address, link.ca is None, link.ca, token=token)
         self._retry_invoker.max_time = _PATIENCE
         self.limit = limit
-        self.waiting: set[str] = set()  # messages whose replies are not seen yet
+        self.waiting: set[str] = (
+            set()
+        )  # messages whose replies have not begun to arrive
+        # message → the tree of its reply's objects, and the objects that arrived
         self.begun: dict[str, tuple[Any, dict[str, bytes]]] = {}
-        self.looked = -math.inf
+        self.looked = -math.inf  # time of the last request
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send; whoever has not answered what was sent before is not waited for."""
+        """Send messages, and no longer wait for replies to earlier messages."""
         ids = list(super().push_messages(messages))
         self.waiting, self.begun, self.looked = {*ids}, {}, -math.inf
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies that are whole; refuse one too large, or no message."""
+        """Return the replies that have arrived completely.
+
+        Refuse a reply that is too large, cannot be read or is not a message.
+        """
         return [m for m in map(self._pull, message_ids) if m is not None]
 
     def _pull(self, key: str) -> Message | None:
@@ -124,7 +130,7 @@ class Window(HttpGrid):
         self._done(key, tree.object_id)
         try:
             message = inflating.inflate_object_from_contents(tree.object_id, have)
-        except Exception as error:  # anybody's bytes
+        except Exception as error:  # the bytes are not trusted
             kind = type(error).__name__
             raise Refusal(f"its bytes cannot be read ({kind})") from None
         if not isinstance(message, Message):
@@ -132,7 +138,7 @@ class Window(HttpGrid):
         return _numbered(message, tree.object_id)
 
     def _look(self) -> None:
-        """Ask for all replies at once, and not again at once."""
+        """Request all replies together, at most once per `_PAUSE`."""
         if not self.waiting or time.monotonic() - self.looked < _PAUSE:
             return
         request = runtime_pb2.PullAppMessagesRequest(message_ids=sorted(self.waiting))
@@ -146,7 +152,7 @@ class Window(HttpGrid):
         self.looked = time.monotonic()
 
     def _done(self, key: str, reply: str) -> None:
-        """Tell the SuperLink that it need not keep a reply any longer."""
+        """Tell the SuperLink that it may delete a reply."""
         del self.begun[key]
         request = message_pb2.ConfirmMessageReceivedRequest(
             node=self.node, run_id=self.run.run_id, message_object_id=reply
@@ -155,7 +161,14 @@ class Window(HttpGrid):
 
 
 def perform(link: Link, app: Path, limit: int, rounds: Callable[[Grid], None]) -> None:
-    """Start a run, and do its one task."""
+    """Start a run on the SuperLink, and execute its single task in this process.
+
+    Args:
+        link: The SuperLink.
+        app: Folder of the code bundle that Flower requires.
+        limit: Largest size of a reply in bytes.
+        rounds: Function that runs all rounds on Flower's grid.
+    """
     with link.reach(ControlHttpClient, "flwr CLI") as control:
         content = build_fab_from_disk(app)
         fab = fab_to_proto(Fab(hashlib.sha256(content).hexdigest(), content, {}))
@@ -178,7 +191,7 @@ def perform(link: Link, app: Path, limit: int, rounds: Callable[[Grid], None]) -
 
 
 def _token(link: Link, run: int) -> str:
-    """Claim a run's task; what others may have started is not done."""
+    """Claim the task of a run; tasks of runs that others started are not executed."""
     own = SuperExecAuthHttpInterceptor(
         master_secret=link.secret, protected_methods=_TAKE
     )
@@ -193,22 +206,22 @@ def _token(link: Link, run: int) -> str:
 
 
 class Way(NamedTuple):
-    """Where the server is, and who this site is to it."""
+    """The address of the server, and the identity of this site."""
 
     address: str
     key: EllipticCurvePrivateKey
-    ca: bytes | None  # certificate to trust; None: neither encrypted nor known
-    memory: Path  # file with the number under which the server knew this site last
+    ca: bytes | None  # certificate to trust; None: no encryption, no identity check
+    memory: Path  # file with the node number that the server gave this site last
 
 
 class Post(NamedTuple):
-    """A site's connection to its server: messages come in, replies go out."""
+    """A site's connection to its server, for messages and replies."""
 
     fleet: FleetHttpClient
     node: Node
 
     def pull(self) -> Message | None:
-        """Take the next message with all that belongs to it, if there is one."""
+        """Return the next message with all its parts, or None if there is none."""
         found = self.fleet.PullMessages(fleet_pb2.PullMessagesRequest(node=self.node))
         if not found.messages_list:
             return None
@@ -226,7 +239,7 @@ class Post(NamedTuple):
         return _numbered(message, tree.object_id)
 
     def announce(self, reply: Message) -> Any:
-        """Say that there is a reply; the answer says which of its parts to send."""
+        """Announce a reply; the server's answer names the parts to send."""
         return self.fleet.PushMessages(
             fleet_pb2.PushMessagesRequest(
                 node=self.node,
@@ -250,7 +263,7 @@ class Post(NamedTuple):
             )
 
     def alive(self) -> bool:
-        """Give a sign of life."""
+        """Send a heartbeat; return whether the server accepted it."""
         sign = SendNodeHeartbeatRequest(node=self.node, heartbeat_interval=_BEAT)
         try:
             return bool(self.fleet.SendNodeHeartbeat(sign).success)
@@ -260,13 +273,13 @@ class Post(NamedTuple):
 
 @contextlib.contextmanager
 def connected(way: Way) -> Iterator[Post]:
-    """Connect so that the server knows this site, with signs of life."""
+    """Connect to the server under this site's key, and send heartbeats."""
     public = way.key.public_key()
     named = {"public_key": keys.sent(public)}
     who = NodeAuthHttpInterceptor(way.key, public)
     link = Link(way.address, b"", way.ca)
     with link.reach(FleetHttpClient, "SuperNode", who) as fleet:
-        _leave(way, fleet)  # if it was killed, the server may think that it is there
+        _leave(way, fleet)  # if it was killed, the server may count it as connected
         if way.ca is None:
             with contextlib.suppress(httpx.HTTPStatusError):  # registered already
                 fleet.RegisterNode(fleet_pb2.RegisterNodeFleetRequest(**named))
@@ -283,26 +296,26 @@ def connected(way: Way) -> Iterator[Post]:
 
 
 def _leave(way: Way, fleet: FleetHttpClient) -> None:
-    """Say that this site is not there, if the server ever knew it."""
+    """Tell the server that this site leaves, if it was ever connected."""
     with contextlib.suppress(OSError, ValueError, httpx.HTTPError):
         known = int(way.memory.read_text())
         fleet.DeactivateNode(fleet_pb2.DeactivateNodeRequest(node_id=known))
 
 
 def why(error: Exception) -> str:
-    """Say why there is no way to the server."""
+    """Return why the server cannot be reached."""
     if isinstance(error, httpx.HTTPStatusError):
         flower = FlowerError.from_json(error.response.text)
         if error.response.status_code in (401, 412):
             return "it does not know this site's key, or not yet"
         return f"it says {ascii(flower.message if flower else str(error))[:200]}"
     if "certificate" in str(error).lower():
-        return f"its certificate is not one that --tls vouches for ({error})"
+        return f"its certificate is not signed by the one of --tls ({error})"
     return f"it does not answer ({str(error) or type(error).__name__})"
 
 
 def identify(run: int, node: int, task: int = 0) -> None:
-    """Set what Flower writes into the messages that this process makes."""
+    """Set the identity that Flower writes into the messages of this process."""
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run, node, task
 
 

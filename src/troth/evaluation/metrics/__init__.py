@@ -1,9 +1,10 @@
-"""Per-client vector → number: how well, and how evenly, the clients are served.
+"""Metrics: how well, and how evenly, the clients are served.
 
-A member asks for any of these by name:
+A metric maps one value per client to a number. A member may take any of these
+parameters, by name:
 
-- `values`: [n] one number per client, NaN if it has none.
-- `size`: [n] how many examples stand behind each.
+- `values`: [n] one value per client; NaN if the client has none.
+- `size`: [n] number of examples behind each value.
 - `higher_is_better`: True for an accuracy, False for a loss or an error.
 """
 
@@ -11,6 +12,6 @@ import numpy as np
 
 
 def defined(values: np.ndarray) -> np.ndarray:
-    """Return the values in float64, without the NaN of clients that have none."""
+    """Return the values in float64, without the NaN of clients that have no value."""
     vector = np.asarray(values, dtype=np.float64)
     return vector[~np.isnan(vector)]

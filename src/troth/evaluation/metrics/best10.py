@@ -12,12 +12,12 @@ def best10(values: np.ndarray, higher_is_better: bool = True) -> float:
     """Average over the ⌈n/10⌉ clients that are served best (q-FFL, Table 1).
 
     Args:
-        values: One number per client; NaN are left out before the tenth is taken.
-        higher_is_better: Whether the highest values (an accuracy) or the lowest (a
-            loss, an error) are the best.
+        values: One value per client. NaN is left out before the best tenth is taken.
+        higher_is_better: Whether the best clients are those with the highest values (an
+            accuracy) or with the lowest (a loss, an error).
 
     Returns:
-        The average; NaN without a value.
+        The average; NaN if no client has a value.
 
     Example:
         >>> best10(np.array([0.5, 0.7, 0.9]))

@@ -1,4 +1,4 @@
-"""The distribution over clients in eleven numbers."""
+"""The deciles of a score over the clients."""
 
 import numpy as np
 
@@ -8,17 +8,18 @@ from troth.evaluation.metrics import defined
 def deciles(values: np.ndarray) -> list[float]:
     """Return the quantiles 0, 1/10, … 1 over clients, from the lowest to the highest.
 
-    Between two clients the quantile is linear: with x sorted from x_0, quantile q lies
-    at position q(n−1), as in `numpy.quantile`.
+    Quantile q lies at position q(n − 1) of the sorted values, counted from 0. Between
+    two positions, values are interpolated linearly, as in `numpy.quantile`.
 
-    Departs: positions are counted in whole tenths, so that a decile that falls on a
-    client is exactly that client's value, and an infinite neighbor does not spoil it.
+    Departs: positions are exact, because they are computed as whole numbers of tenths.
+    So a decile at the position of one client is exactly that client's value, even if a
+    neighboring value is infinite.
 
     Args:
-        values: One number per client; NaN are left out.
+        values: One value per client; NaN is left out.
 
     Returns:
-        Eleven numbers that do not decrease; all NaN without a value.
+        Eleven numbers in ascending order; all NaN if no client has a value.
 
     Example:
         >>> deciles(np.arange(11.0))[:4]

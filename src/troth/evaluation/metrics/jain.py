@@ -11,14 +11,16 @@ from troth.evaluation.metrics import defined
 def jain(values: np.ndarray) -> float:
     """Compute Jain's index, (Σ_k x_k)² / (n Σ_k x_k²).
 
-    For values ≥ 0 it lies between 1/n, where one client has everything, and 1, where
-    all have the same; it does not change with the unit of the values.
+    For values ≥ 0 the index lies between 1/n and 1. It is 1/n if one client has
+    everything, and 1 if all clients have the same. It does not depend on the unit of
+    the values.
 
     Args:
-        values: One number per client; NaN are left out.
+        values: One value per client; NaN is left out.
 
     Returns:
-        The index, 1 if all values are 0; NaN without a value or if one is infinite.
+        The index; 1 if all values are 0. NaN if no client has a value or a value is
+        infinite.
 
     Example:
         >>> jain(np.array([0.0, 0.0, 0.0, 8.0]))
@@ -31,5 +33,5 @@ def jain(values: np.ndarray) -> float:
     if largest == 0:
         return 1.0
     with np.errstate(invalid="ignore"):
-        x = x / largest  # or tiny values would square to 0
+        x = x / largest  # because the squares of tiny values would be 0
         return float(x.sum() ** 2 / (x.size * (x @ x)))

@@ -9,16 +9,16 @@ from troth.evaluation.metrics import defined
 
 
 def mean(values: np.ndarray) -> float:
-    """Average over clients, each counted once: Σ_k x_k / n.
+    """Average over clients, all with the same weight: Σ_k x_k / n.
 
-    Over benign clients this is *robustness* (Ditto, Definition 1): the model with the
-    higher mean test performance after an attack is the more robust one.
+    Over benign clients this measures *robustness* (Ditto, Definition 1). Of two models,
+    the one with the higher mean test performance after an attack is more robust.
 
     Args:
-        values: One number per client; NaN are left out.
+        values: One value per client; NaN is left out.
 
     Returns:
-        The average; NaN without a value, infinite if one of them is.
+        The average; NaN if no client has a value, infinite if a value is infinite.
 
     Example:
         >>> mean(np.array([0.5, 1.0, np.nan]))

@@ -9,19 +9,19 @@ from troth.evaluation.metrics import defined
 
 
 def std(values: np.ndarray) -> float:
-    """Measure the spread over clients: √(Σ_k (x_k − mean)² / n), the population's.
+    """Compute the population standard deviation over clients: √(Σ_k (x_k − mean)² / n).
 
-    Over benign clients this is *fairness* (Ditto, Definition 2): of two models the one
-    with the smaller spread of test losses is the fairer. The paper's tables show the
-    spread of accuracies. The clients are the whole network and not a sample of one, so
-    the sum is divided by n, as by the authors' np.var.
+    Over benign clients this measures *fairness* (Ditto, Definition 2). Of two models,
+    the one with the smaller spread of test losses is fairer. The paper's tables show
+    the spread of accuracies. The sum is divided by n, like np.var in the authors' code,
+    because the clients are the whole federation and not a sample of it.
 
     Args:
-        values: One number per client; NaN are left out.
+        values: One value per client; NaN is left out.
 
     Returns:
-        The spread, 0 if all clients are served alike; NaN without a value or if one of
-        them is infinite.
+        The standard deviation; 0 if all clients have the same value. NaN if no client
+        has a value or a value is infinite.
 
     Example:
         >>> std(np.array([1.0, 3.0]))

@@ -6,16 +6,17 @@ from troth.evaluation.metrics import defined
 
 
 def weighted(values: np.ndarray, size: np.ndarray) -> float:
-    """Average over examples: Σ_k m_k x_k / Σ_k m_k, for m_k examples of client k.
+    """Average over examples: Σ_k m_k x_k / Σ_k m_k, where client k has m_k examples.
 
-    With the sizes of the test sets, the accuracy on all test examples pooled.
+    With accuracies and the sizes of the test sets, this is the accuracy on the pooled
+    test examples of all clients.
 
     Args:
-        values: One number per client; NaN are left out, with their size.
-        size: Number of examples of each client; a client with 0 does not count.
+        values: One value per client. Clients with NaN are left out.
+        size: Number of examples of each client. Clients with 0 examples are left out.
 
     Returns:
-        The average; NaN without an example.
+        The average; NaN if no examples are left.
 
     Example:
         >>> weighted(np.array([0.5, 1.0]), np.array([30, 10]))
@@ -23,6 +24,6 @@ def weighted(values: np.ndarray, size: np.ndarray) -> float:
     """
     x = defined(values)
     m = defined(np.where(np.isnan(values), np.nan, size))
-    x, m = x[m > 0], m[m > 0]  # so that 0 examples of an infinite loss are nothing
+    x, m = x[m > 0], m[m > 0]  # because 0 · infinity would be NaN
     with np.errstate(invalid="ignore", over="ignore"):
         return float(m @ x / m.sum()) if m.size else float("nan")

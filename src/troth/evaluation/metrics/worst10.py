@@ -12,12 +12,12 @@ def worst10(values: np.ndarray, higher_is_better: bool = True) -> float:
     """Average over the ⌈n/10⌉ clients that are served worst (q-FFL, Table 1).
 
     Args:
-        values: One number per client; NaN are left out before the tenth is taken.
-        higher_is_better: Whether the lowest values (an accuracy) or the highest (a
-            loss, an error) are the worst.
+        values: One value per client. NaN is left out before the worst tenth is taken.
+        higher_is_better: Whether the worst clients are those with the lowest values (an
+            accuracy) or with the highest (a loss, an error).
 
     Returns:
-        The average; NaN without a value.
+        The average; NaN if no client has a value.
 
     Example:
         >>> worst10(np.array([0.5, 0.7, 0.9]))

@@ -1,13 +1,16 @@
-"""Who is asked in a round: a sampler makes, of a federation, round → ids of clients.
+"""Samplers: which clients are asked in a round.
 
-A member asks for any of these by name:
+A sampler returns a function from the number of a round to the ids of its cohort. A
+member may take any of these parameters, by name:
 
-- `seed`: of the experiment.
-- `n`: how many clients there are.
-- `cohort`: how many are asked; n asks all that are present.
-- `size`: [n] how many training examples each has.
+- `seed`: Seed of the experiment.
+- `n`: Number of clients.
+- `cohort`: Number of clients asked in a round. If it is n, all clients that are present
+  are asked.
+- `size`: [n] number of training examples of each client.
 - `hostile`: [n] mask of malicious clients.
-- `there`: round, ids → which of them are present, a mask; None: everybody, always.
+- `there`: Function (round, ids) → mask of the clients that are present. `None` if every
+  client is always present.
 """
 
 from collections.abc import Callable
@@ -15,9 +18,9 @@ from collections.abc import Callable
 import numpy as np
 
 There = Callable[[int, np.ndarray], np.ndarray]
-"""Round, ids → which of them are there: a mask."""
+"""(round, ids) → mask of these clients that are present in the round."""
 
 
 def present(there: There | None, r: int, ids: np.ndarray) -> np.ndarray:
-    """Return those of some clients that are present."""
+    """Return those of the clients `ids` that are present in round r."""
     return ids if there is None else ids[there(r, ids)]

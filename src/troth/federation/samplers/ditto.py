@@ -1,4 +1,4 @@
-"""The cohorts of the Ditto authors' code.
+"""The sampler of the Ditto authors' code.
 
 References: li2021ditto.
 """
@@ -14,19 +14,22 @@ from troth.federation.samplers import There, present
 def ditto(
     cohort: int, size: np.ndarray, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
-    """Ask the same clients in a round as the Ditto authors' code, in the same order.
+    """Ask the same clients in each round as the Ditto authors' code, in the same order.
 
-    That code draws clients in proportion to their sizes, with numpy's seed set to
-    round + 4, not the run's. After an attack, the accuracy of the last round depends in
-    part on which clients were asked in the last few rounds.
+    That code draws clients with probabilities proportional to their numbers of
+    examples. It sets numpy's seed to round + 4, whatever the seed of the run. After an
+    attack, the accuracy of the last round depends in part on which clients were asked
+    in the last few rounds.
 
     Args:
-        cohort: Number of clients asked, of those that have examples.
+        cohort: Number of clients asked in a round, among those that have examples.
         size: [n] number of training examples of each client.
-        there: Function (round, ids) → mask of clients present; None: all are.
+        there: Function (round, ids) → mask of clients present. `None` if every client
+            is always present.
 
     Returns:
-        Round → ids, in the order of the code.
+        Function from a round to the ids of its cohort, in the order of the authors'
+        code.
 
     Example:
         >>> ditto(2, np.array([1, 1, 8]))(0).tolist()
@@ -39,6 +42,6 @@ def ditto(
 
 @lru_cache(maxsize=64)
 def _chosen(r: int, cohort: int, share: bytes) -> np.ndarray:
-    """Draw the cohort of a round; once for all runs that are trained together."""
+    """Draw the cohort of a round, only once for all runs that are trained together."""
     p, random = np.frombuffer(share), np.random.RandomState(r + 4)
     return random.choice(len(p), cohort, replace=False, p=p)

@@ -1,4 +1,4 @@
-"""In proportion to the examples that clients have."""
+"""Sampling in proportion to the clients' numbers of examples."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,21 +13,24 @@ from troth.federation.samplers import There, present
 def size(
     seed: int, cohort: int, size: np.ndarray, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
-    """Draw clients in proportion to their sizes, without replacement.
+    """Draw clients with probabilities proportional to their sizes, without replacement.
 
-    One after another, by numpy's law of `choice` with p ∝ size, among those present.
-    Draws with replacement are repeated until enough clients are distinct; where many
-    come twice, a race of exponentials decides the rest (the same law). Only drawn
-    clients are looked at, but for that race.
+    Clients are drawn one after another among those present, with the law of numpy's
+    `choice` for p ∝ size. To this end, draws with replacement are repeated until enough
+    distinct clients are drawn. If many clients are drawn twice, a race of exponential
+    clocks chooses the rest, which has the same law. Only that race takes time that
+    grows with the number of all clients.
 
     Args:
         seed: Seed of the experiment.
-        cohort: Number of clients asked; fewer, if fewer are present.
+        cohort: Number of clients asked in a round. If fewer are present, fewer are
+            asked.
         size: [n] number of training examples of each client.
-        there: Function (round, ids) → mask of clients present; None: all are.
+        there: Function (round, ids) → mask of clients present. `None` if every client
+            is always present.
 
     Returns:
-        Round → ids, ascending.
+        Function from a round to the ids of its cohort, ascending.
 
     Example:
         >>> draw = size(seed=0, cohort=2, size=np.array([1, 1, 8]))
@@ -41,11 +44,11 @@ def size(
     def draw(r: int) -> np.ndarray:
         asked: list[int] = []
         for i in range(0 if 2 * cohort > n else 8):
-            count = 2 * cohort << (i if there else 0)  # more, where few may be there
+            count = 2 * cohort << (i if there else 0)  # more if few may be present
             u = _uniform(seed, r, i, count)
             drawn = np.searchsorted(edges, u * edges[-1], side="right")
             asked += present(there, r, drawn).tolist()
-            asked = list(dict.fromkeys(asked))[:cohort]  # drawn twice counts once
+            asked = list(dict.fromkeys(asked))[:cohort]  # without repeated ids
             if len(asked) == cohort:
                 return np.sort(np.array(asked))
             if count > n:
@@ -63,6 +66,6 @@ def size(
 
 @lru_cache(maxsize=64)
 def _uniform(seed: int, r: int, i: int, count: int) -> np.ndarray:
-    """Draw numbers in [0, 1); once for all runs of a seed that are trained together."""
+    """Draw numbers in [0, 1), only once for all runs that are trained together."""
     key = seeding.key(seed, "cohort", r, i)
     return np.asarray(seeding.uniform(key, count, torch.float64))

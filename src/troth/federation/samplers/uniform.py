@@ -1,4 +1,4 @@
-"""Every client with the same probability."""
+"""Sampling with equal probabilities."""
 
 from collections.abc import Callable
 
@@ -11,21 +11,24 @@ from troth.federation.samplers import There, present
 def uniform(
     seed: int, n: int, cohort: int, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
-    """Draw `cohort` of the clients present uniformly, without replacement.
+    """Draw `cohort` of the clients present with equal probability, without replacement.
 
-    The first present ones of a random order of all clients (that of `seeding.choose`):
-    the law of drawing among those present. No more of the order is made than used, so
-    that only drawn clients are looked at, and all only if too few are present to fill
-    the cohort, which is then smaller.
+    The function walks through a random order of all clients (that of `seeding.choose`)
+    and takes the first ones that are present. This has the same law as drawing among
+    the clients present. Only the part of the order that is needed is computed, so the
+    cost grows with the cohort. The whole order is needed only if too few clients are
+    present to fill the cohort; then the cohort is smaller.
 
     Args:
         seed: Seed of the experiment.
         n: Number of clients.
-        cohort: Number of clients asked.
-        there: Function (round, ids) → mask of clients present; None: all are.
+        cohort: Number of clients asked in a round. If fewer are present, fewer are
+            asked.
+        there: Function (round, ids) → mask of clients present. `None` if every client
+            is always present.
 
     Returns:
-        Round → ids, ascending.
+        Function from a round to the ids of its cohort, ascending.
 
     Example:
         >>> draw = uniform(seed=0, n=10, cohort=3)

@@ -1,7 +1,7 @@
-"""Kernels for a GPU, each beside the plain code that it must agree with.
+"""Kernels for a GPU, each next to the plain code that it must agree with.
 
-They are written in Triton, which comes with torch where torch supports CUDA. Without
-it, and on a CPU, the plain code runs.
+The kernels are written in Triton, which comes with torch where torch supports CUDA. On
+a CPU, or without Triton, the plain code runs.
 """
 
 from __future__ import annotations
@@ -17,24 +17,27 @@ from troth.networks.kernels import precision
 __all__ = ["NARROW", "input_precision", "ready", "tile"]
 
 NARROW = (torch.float32, torch.bfloat16, torch.float16)
-"""What kernels compute with."""
+"""Dtypes that the kernels take."""
 
 
 def ready(tensor: Tensor) -> bool:
-    """Return whether kernels run on this tensor's device; it may be lifted."""
+    """Return whether kernels can run on this tensor's device.
+
+    The tensor may be one that vmap lifts over clients.
+    """
     return tensor.is_cuda and _run_on(tensor.device.index)
 
 
 @functools.cache
 def _run_on(index: int | None) -> bool:
-    """Return whether kernels can be built and launched here, by a trial.
+    """Return whether kernels can be built and launched here, by trying one.
 
     Triton may be installed without the C compiler that it needs.
     """
     if torch.version.hip is not None or importlib.util.find_spec("triton") is None:
         return False
     device = torch.device("cuda", index or 0)
-    if torch.cuda.get_device_capability(device) < (8, 0):  # the first with TF32
+    if torch.cuda.get_device_capability(device) < (8, 0):  # 8.0 is the first with TF32
         return False
     try:
         from troth.networks.kernels import normal
@@ -47,10 +50,13 @@ def _run_on(index: int | None) -> bool:
 
 
 def input_precision() -> str:
-    """Return Triton's precision of products; three of TF32 make one of float32."""
+    """Return Triton's name for the precision of matrix products.
+
+    Without TF32, three TF32 products make up one product in float32.
+    """
     return "tf32" if precision.few() else "tf32x3"
 
 
 def tile(size: int, most: int) -> int:
-    """Return the side of a tile: a power of two, at least a tensor core's 16."""
+    """Return the side of a tile: a power of two from 16 (a tensor core) to `most`."""
     return max(16, min(most, 1 << max(0, size - 1).bit_length()))

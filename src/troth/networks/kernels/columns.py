@@ -1,7 +1,7 @@
-"""The median of every column of a matrix with few rows, in one pass.
+"""The median of every column of a matrix with few rows, in one pass over memory.
 
-torch sorts such columns one by one, which takes twenty times as long as reading them.
-The plain code is in `troth.numerics`.
+torch sorts such columns one by one, which takes twenty times as long as reading the
+matrix. The plain code is in `troth.numerics`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 64  # at most
-_NUMBERS = 4096  # a block
+ROWS = 64  # most rows of a matrix
+_NUMBERS = 4096  # numbers in a block
 
 
 @triton.jit
@@ -31,19 +31,19 @@ def _median(
     x = tl.sort(tl.where(x != x, float("inf"), x), dim=1)
     lower = tl.sum(tl.where(i == (n - 1) // 2, x, 0.0), axis=1)
     upper = tl.sum(tl.where(i == n // 2, x, 0.0), axis=1)
-    middle = lower / 2 + upper / 2  # the sum might overflow
+    middle = lower / 2 + upper / 2  # lower + upper might overflow
     inside = tl.minimum(tl.maximum(middle, lower), upper)
     found = tl.where(middle == middle, inside, middle)
     tl.store(out + j, tl.where(lost, float("nan"), found), mask=j < d)
 
 
 def fits(rows: Tensor) -> bool:
-    """Return whether the kernel takes such a matrix."""
+    """Return whether the kernel takes this matrix."""
     return rows.dtype == torch.float32 and 0 < rows.shape[0] <= ROWS
 
 
 def median(rows: Tensor) -> Tensor:
-    """Return the median of [n, d] over rows, as `numerics.median`."""
+    """Return the median of [n, d] over rows, as `numerics.median` does."""
     rows = rows.detach()
     rows = rows if rows.stride(1) == 1 else rows.contiguous()
     n, d = rows.shape

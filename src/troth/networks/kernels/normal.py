@@ -1,7 +1,8 @@
-"""Standard normal numbers by the million, in one pass.
+"""Millions of standard normal numbers in one pass over memory.
 
-In separate steps, hash, logarithm and cosine go through memory some twenty times. The
-plain code is `troth.seeding.normal`; bits are the same, numbers up to rounding.
+Computed in separate steps, the hash, logarithm and cosine pass through memory some
+twenty times. The plain code is `troth.seeding.normal`. The random bits are the same,
+and the numbers agree up to rounding.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _BLOCK = 1024
 
 @triton.jit
 def _uniform(key, count) -> Any:
-    """Compute `seeding.uniform`: a key's number with this count."""
+    """Compute `seeding.uniform`: the number of a key at this count."""
     z = key + (count + 1) * _GAMMA
     z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * _MIX1
     z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * _MIX2
@@ -42,7 +43,7 @@ def _narrow(drawn, std, mean) -> Any:
 def _normal(
     keys, rows, stds, means, out, count, half, stride, BLOCK: tl.constexpr
 ) -> None:
-    """Draw by Box and Muller: two numbers from every pair."""
+    """Draw by the method of Box and Muller: two numbers from every pair."""
     blocks = tl.cdiv(half, BLOCK)
     k = tl.program_id(0) // blocks
     i = (tl.program_id(0) % blocks).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -66,7 +67,8 @@ def normal(keys: Tensor, count: int) -> Tensor:
 def fill(out: Tensor, rows: Tensor, keys: Tensor, std: Tensor, mean: Tensor) -> None:
     """Fill some rows [f] of a float32 matrix [n, count] with normal numbers.
 
-    Keys (int64), std and mean (float64) are one per row; rows are contiguous.
+    `keys` (int64), `std` and `mean` (float64) hold one value per row to fill. The rows
+    of the matrix must be contiguous.
     """
     count = out.shape[1]
     half = (count + 1) // 2

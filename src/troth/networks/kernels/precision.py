@@ -1,7 +1,7 @@
 """Switch TF32 matrix products on a GPU on or off.
 
-By default torch uses TF32 for convolutions on CUDA: three digits, so that results would
-depend on how many clients step together.
+By default, torch uses TF32 for convolutions on CUDA. TF32 has three digits, so results
+would depend on how many clients step together.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import Any
 import torch
 
 _LOCK = threading.Lock()
-_inside: list[Any] = []  # what was allowed before, once for each that is inside
+_inside: list[Any] = []  # the setting from before, once per block that is open
 
 
 @contextmanager
 def products(precision: str, device: torch.device) -> Iterator[None]:
-    """Compute products in full float32 within the block, except with `tf32`.
+    """Compute products in full float32 within the block, or in TF32 for "tf32".
 
-    This holds for the whole process: the last of several threads restores what was set
-    before the first. On other devices than CUDA nothing is done.
+    The setting holds for the whole process. If several threads are inside such blocks,
+    the last one to leave restores the setting from before the first. On devices other
+    than CUDA nothing is done.
     """
     if device.type != "cuda":
         yield
@@ -40,7 +41,7 @@ def products(precision: str, device: torch.device) -> Iterator[None]:
 
 
 def few() -> bool:
-    """Return whether products may now have TF32's three digits."""
+    """Return whether products may currently be computed in TF32, with three digits."""
     try:
         return torch.backends.cudnn.allow_tf32
     except RuntimeError:
@@ -48,9 +49,9 @@ def few() -> bool:
 
 
 def _allowed() -> tuple[bool, Any]:
-    """Return the present setting, and whether it is in torch's newer interface.
+    """Return whether torch's newer interface is in use, and the current setting.
 
-    Once somebody has used the newer one, the older cannot be read.
+    Once anybody has used the newer interface, the older one cannot be read.
     """
     try:
         older = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32

@@ -1,6 +1,6 @@
-"""Sums over every row's numbers and their squares, in float64 and in one pass.
+"""Sums of every row's numbers and of their squares, in float64 and in one pass.
 
-torch makes a copy in float64 first. The plain code is in `troth.numerics`.
+torch would first make a copy in float64. The plain code is in `troth.numerics`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _sums(
 
 @triton.jit
 def _whole(parts, out, count, WIDE: tl.constexpr) -> None:
-    """Add up the sums of a row's parts."""
+    """Add up the sums of the parts of a row."""
     row = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, WIDE)
     place = parts + (row * count + k) * 2
@@ -51,12 +51,15 @@ def _whole(parts, out, count, WIDE: tl.constexpr) -> None:
 
 
 def fits(rows: Tensor) -> bool:
-    """Return whether the kernel takes such a matrix."""
+    """Return whether the kernel takes this matrix."""
     return rows.dtype in NARROW
 
 
 def sums(rows: Tensor, center: Tensor) -> Tensor:
-    """Compute Σ(x − c) and Σ(x − c)² of each row [n, d], c [n]: [n, 2] in float64."""
+    """Compute Σ(x − c) and Σ(x − c)² of each row x of [n, d], with its c from [n].
+
+    The result is [n, 2] in float64.
+    """
     rows = rows if rows.stride(1) == 1 else rows.contiguous()
     n, d = rows.shape
     parts = triton.cdiv(d, _BLOCK * _STEPS)

@@ -1,9 +1,9 @@
 """Convolutions of many clients, each with its own weights, in one launch.
 
-Windows are read in place: a tile of the result is the sum of products of shifted inputs
-with the weights of a tap, in float32. The order of a tile's sum does not depend on the
-number of clients, so that a client alone gets the same bits. The plain code is in
-`troth.networks.convolution`.
+Windows are read in place, without a copy. A tile of the result is the sum, in float32,
+of products of shifted inputs with the weights of one position in the kernel (a tap).
+The order of a tile's sum does not depend on the number of clients, so a single client
+gets the same bits. The plain code is in `troth.networks.convolution`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _weigh(
     BO: tl.constexpr,
     PRECISION: tl.constexpr,
 ) -> None:
-    """Compute a tile [BC, BO] of the gradient in one client's weights of one tap."""
+    """Compute a tile [BC, BO] of one client's gradient in the weights of one tap."""
     n = tl.program_id(1).to(tl.int64)
     wide = (CO + BO - 1) // BO
     blocks = (C + BC - 1) // BC
@@ -126,8 +126,8 @@ def _weigh(
 def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
     """Convolve [n, b, h, w, c] with weights [n, p, q, c, o] → [n, b, h', w', o].
 
-    `above` rows of zeros are added above and below, `left` columns on both sides; a
-    negative number cuts them off.
+    `above` rows of zeros are added above and below, and `left` columns of zeros on the
+    left and right. A negative number removes rows or columns instead.
     """
     n, b, h, wide, c = x.shape
     p, q, o = w.shape[1], w.shape[2], w.shape[4]
@@ -145,9 +145,10 @@ def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
 
 
 def weigh(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor:
-    """Return the gradient of `convolve` in the weights: [n, p, q, c, o].
+    """Return the gradient of `convolve` with respect to the weights, [n, p, q, c, o].
 
-    g is the gradient in the result, [n, b, h', w', o]; the kernel is p by q.
+    g is the gradient with respect to the result, [n, b, h', w', o]; the kernel is p by
+    q.
     """
     n, b, h, wide, c = x.shape
     high, broad, o = g.shape[2:]

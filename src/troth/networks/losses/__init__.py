@@ -1,1 +1,1 @@
-"""Outputs and labels → the loss of each example (`train.loss`)."""
+"""Losses: outputs and labels → the loss of each example (`train.loss`)."""

@@ -6,7 +6,7 @@ from troth.networks.losses._checks import targets
 
 
 def absolute(outputs: Tensor, y: Tensor) -> Tensor:
-    """Compute the absolute error |f − y|: regression on the median.
+    """Compute the absolute error |f − y|, which the median of targets minimizes.
 
     Args:
         outputs: [b, 1] predictions f.

@@ -9,13 +9,14 @@ from troth.networks.losses.squared import squared
 
 
 def auto(outputs: Tensor, y: Tensor) -> Tensor:
-    """Choose by y: cross-entropy, `multi_label`, or `squared` for targets.
+    """Choose by y: `cross_entropy`, `multi_label`, or `squared` for regression.
 
-    A model with a loss of its own (`svm`) keeps it.
+    A model that defines its own loss, such as `svm`, uses that loss instead.
 
     Args:
         outputs: [b, k] outputs of the model.
-        y: [b] labels, [b, classes] shares, [b, k] of 0 and 1, or [b] targets.
+        y: [b] labels, [b, classes] shares of the classes, [b, k] of 0 and 1 (several
+            labels per example), or [b] targets of a regression.
 
     Returns:
         One value per example, [b].

@@ -12,16 +12,17 @@ from troth.types import Refusal
 
 
 def cross_entropy(outputs: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tensor:
-    """Compute −log of the softmax's share for the label.
+    """Compute −log p_y, with p the softmax of the outputs and y the label.
 
-    With shares p of the classes instead of a label, −Σ_c p_c·log of the softmax's.
+    If y holds a share y_c of every class instead of a label, compute −Σ_c y_c·log p_c.
 
     Args:
-        outputs: [b, classes] logits; a single column is class 1's, with 0 for the
-            other.
-        y: [b] labels, or [b, classes] shares.
-        smoothing: Share of the label's weight that is spread over all classes; 0: none.
-            1 makes all classes alike (Szegedy et al., section 7).
+        outputs: [b, classes] logits. A single column is the logit of class 1, and class
+            0 has the logit 0.
+        y: [b] labels, or [b, classes] shares of the classes.
+        smoothing: Share of the label's weight that is spread over all classes, from 0
+            to 1. 0 is no smoothing; 1 gives all classes the same weight (Szegedy et
+            al., section 7).
 
     Returns:
         One value per example, [b].
@@ -30,13 +31,13 @@ def cross_entropy(outputs: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tens
         raise Refusal(f"cross_entropy's smoothing = {smoothing} must lie in [0, 1]")
     plain = not y.is_floating_point() and y.dim() == 1
     good = (plain or labels.soft(y)) and outputs.dim() == 2
-    expect("cross_entropy", good, outputs, y, "an output a class and one label each")
+    expect("cross_entropy", good, outputs, y, "one output per class and one label each")
     if outputs.shape[1] == 1:
         outputs = functional.pad(outputs, (1, 0))
     share = functional.log_softmax(outputs, dim=1)
     if not plain:
         return _soft(share, y, smoothing)
-    # Plainer than torch's own, which may leave labels out: a third fewer steps.
+    # Simpler than torch's own, which can ignore labels: a third fewer operations.
     loss = -share.gather(1, y[:, None])[:, 0]
     if smoothing:
         loss = (1 - smoothing) * loss - smoothing * share.mean(dim=1)
@@ -44,7 +45,7 @@ def cross_entropy(outputs: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tens
 
 
 def _soft(share: Tensor, y: Tensor, smoothing: float) -> Tensor:
-    """Compute it for shares of the classes, whatever they sum to."""
+    """Compute the cross-entropy for shares of the classes, whatever their sum is."""
     expect("cross_entropy", y.shape == share.shape, share, y, "a share of each class")
     if smoothing:
         y = (1 - smoothing) * y + smoothing * y.mean(dim=1, keepdim=True)

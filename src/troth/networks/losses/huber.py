@@ -11,13 +11,15 @@ from troth.types import Refusal
 
 
 def huber(outputs: Tensor, y: Tensor, *, delta: float = 1.0) -> Tensor:
-    """Compute ½r² for |r| ≤ δ and δ(|r| − ½δ) beyond, r = f − y: outliers weigh less.
+    """Compute Huber's loss: ½r² for |r| ≤ δ, δ(|r| − ½δ) for |r| > δ, with r = f − y.
+
+    Large errors weigh less than in `squared`, so outliers have less influence.
 
     Args:
         outputs: [b, 1] predictions f.
         y: [b] targets.
-        delta: Error δ at which the loss turns from square to linear. A large δ is
-            `squared`, a small one δ times `absolute`.
+        delta: Error δ > 0 at which the loss turns from square to linear. δ → ∞ is
+            `squared`; for δ → 0 it tends to δ times `absolute`.
 
     Returns:
         One value per example, [b].

@@ -7,7 +7,7 @@ from troth.networks.losses._checks import expect
 
 
 def multi_label(outputs: Tensor, y: Tensor) -> Tensor:
-    """Average the binary cross-entropy over labels, each present or absent.
+    """Average the binary cross-entropy over labels, each of which is present or absent.
 
     Args:
         outputs: [b, labels] logits.

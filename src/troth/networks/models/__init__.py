@@ -1,8 +1,8 @@
 """Networks: `name(shape, classes, *, options)` → an `nn.Module`; shape is an example's.
 
-Normalization is not theirs (`troth.networks.layers.Normalize` stands before them), nor
-is randomness: they draw from torch's default generator, which their caller seeds. A
-model may define `loss(outputs, y)`, one value per example, and `penalty()`, which is
-added; without them `troth.networks.task` takes cross-entropy, or ½(f − y)² for
-regression.
+Models do not normalize their inputs (`troth.networks.layers.Normalize` does so in front
+of them). They draw initial weights from torch's default generator, which the caller
+seeds. A model may define `loss(outputs, y)`, which returns one value per example, and
+`penalty()`, which is added to the mean loss. Without them, `troth.networks.task` uses
+cross-entropy, or ½(f − y)² for regression.
 """

@@ -12,13 +12,14 @@ from troth.networks.models._images import glorot, images
 def celeba_cnn(
     shape: tuple[int, ...], classes: int, *, channels: int = 32, blocks: int = 4
 ) -> nn.Module:
-    """Build LEAF's network for CelebA: four convolutions with batch norm, one FC.
+    """Build LEAF's network for CelebA: convolutions with batch norm, one dense layer.
 
-    Four times conv 3×3-32, batch normalization, 2×2 max-pooling, ReLU, then FC (Caldas
-    et al. 2018, code; Ditto trains it too); 31,202 parameters for 2 classes on 84×84
-    RGB. An odd side is rounded up when halved (84, 42, 21, 11, 6). Weights start
-    uniform in ±√(6/(fan_in + fan_out)) with zero bias, TensorFlow's default. The
-    authors feed pixels as they are, 0 to 255: `normalize = "none"`.
+    Four blocks of conv 3×3-32, batch normalization, 2×2 max-pooling and ReLU are
+    followed by a fully connected layer (Caldas et al. 2018, code; Ditto trains this
+    network too). It has 31,202 parameters for 2 classes on 84×84 RGB. An odd side is
+    rounded up when halved (84, 42, 21, 11, 6). Initial weights are uniform in
+    ±√(6/(fan_in + fan_out)) with zero bias, TensorFlow's default. The authors feed
+    pixels as they are, 0 to 255, which is `normalize = "none"`.
 
     Args:
         shape: Shape of one example, [channels, height, width].
@@ -30,7 +31,7 @@ def celeba_cnn(
         The network.
 
     Departs: the authors normalize by the statistics of the batch in tests too, so that
-    a prediction depends on the other examples; we use running statistics there, with
+    a prediction depends on the other examples. We use running statistics in tests, with
     torch's momentum of 0.1.
     """
     images("celeba_cnn", shape)

@@ -10,14 +10,14 @@ def linear(
 ) -> nn.Module:
     """Build one linear layer: logistic regression, or linear regression.
 
-    f(x) = W·x + b on the flattened example, with one output per class (one for
-    regression).
+    f(x) = W·x + b on the flattened example. There is one output per class, or a single
+    output for regression.
 
     Args:
         shape: Shape of one example; it is flattened.
         classes: Number of classes; 0 is regression.
-        bias: Whether there is a bias b.
-        zero: Whether to start from zeros instead of torch's uniform ±1/√inputs.
+        bias: Whether the layer has a bias b.
+        zero: Whether initial weights are zeros instead of torch's uniform ±1/√inputs.
 
     Returns:
         The network.

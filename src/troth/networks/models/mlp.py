@@ -17,15 +17,15 @@ def mlp(
 ) -> nn.Module:
     """Build fully connected layers with ReLU between them.
 
-    f(x) = W_k·relu(… relu(W_1·x + b_1) …) + b_k on the flattened example, from torch's
-    own initialization.
+    f(x) = W_k·relu(… relu(W_1·x + b_1) …) + b_k on the flattened example. Initial
+    weights are torch's own.
 
     Args:
         shape: Shape of one example; it is flattened.
         classes: Number of classes; 0 is regression.
-        widths: Widths of the hidden layers; []: the linear model.
-        dropout: Probability that a hidden unit is dropped in training; 0: none. Inputs
-            are not dropped.
+        widths: Widths of the hidden layers. [] is a linear model.
+        dropout: Probability that a hidden unit is dropped in training; 0 means no
+            dropout. Inputs are not dropped.
 
     Returns:
         The network.

@@ -1,4 +1,4 @@
-r"""The residual network of 18 layers, with the stem for small images.
+r"""The residual network with 18 layers, with a first layer for small images.
 
 References: he2016deep, alfarra2022certified.
 """
@@ -15,9 +15,9 @@ _GROUPS = 32
 
 
 class Block(nn.Module):
-    """x ↦ relu(F(x) + s(x)), F two 3×3 convolutions (He et al. 2016, fig. 5 left).
+    """x ↦ relu(F(x) + s(x)), with F two 3×3 convolutions (He et al. 2016, fig. 5 left).
 
-    s is the identity, or a 1×1 convolution where the size changes (their option B).
+    s is the identity, or a 1×1 convolution if the size changes (option B of the paper).
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: str) -> None:
@@ -40,7 +40,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Stem, four stages of two blocks, global average, linear."""
+    """First convolution, four stages of two blocks, global average, linear layer."""
 
     def __init__(self, channels: int, outputs: int, width: int, norm: str) -> None:
         super().__init__()
@@ -82,27 +82,31 @@ def resnet18(
     width: int = 64,
     norm: Literal["batch", "group"] = "batch",
 ) -> nn.Module:
-    """Build ResNet18 for small images: 3×3 stem without pooling, eight residual blocks.
+    """Build ResNet18 for small images: one 3×3 convolution, then eight residual blocks.
 
-    conv 3×3-64, then 2 blocks each of 64, 128, 256 and 512 channels, the last three
-    stages at half the size of the one before, global average, linear (He et al. 2016,
-    table 1; stem as Alfarra et al. 2022 and others use on CIFAR-10); 11,173,962
-    parameters for 10 classes. Starts from N(0, 2/fan_out). Names are torchvision's
-    (`conv1`, `bn1`, `layer1.0.conv1` … `fc`), so that published weights load.
+    The network is conv 3×3-64 without pooling, then 2 blocks each of 64, 128, 256 and
+    512 channels, then the global average and a linear layer (He et al. 2016, table 1).
+    Each of the last three stages has half the height and width of the stage before. The
+    first layer is the one that Alfarra et al. 2022 and others use on CIFAR-10. The
+    network has 11,173,962 parameters for 10 classes. Initial weights are N(0,
+    2/fan_out). Names are torchvision's (`conv1`, `bn1`, `layer1.0.conv1` … `fc`), so
+    published weights can be loaded.
 
     Args:
-        shape: Shape of one example, [channels, height, width], sides at least 8.
+        shape: Shape of one example, [channels, height, width], with sides of at least
+            8.
         classes: Number of classes; 0 is regression.
         width: Channels of the first stage; 64 is the paper's.
-        norm: Normalization layers: batch normalization or group normalization. group
-            has gcd(32, channels) groups; its result for an example does not depend on
-            the rest of the batch, and it keeps no running statistics.
+        norm: Normalization layers: "batch" or "group". Group normalization uses gcd(32,
+            channels) groups. Its result for an example does not depend on the rest of
+            the batch, and it keeps no running statistics.
 
     Returns:
         The network.
 
-    Departs: the paper's own stem (7×7 convolution of stride 2, then pooling) is for
-    224×224. Alfarra et al. add 0.01·N(0, 1) to every normalized input; we do not.
+    Departs: the paper's own first layers (7×7 convolution of stride 2, then pooling)
+    are for 224×224. Alfarra et al. add 0.01·N(0, 1) to every normalized input; we do
+    not.
     """
     images("resnet18", shape, least=8)
     positive("model.width", width)

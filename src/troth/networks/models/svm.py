@@ -12,7 +12,7 @@ from troth.types import Refusal
 
 
 class SVM(nn.Module):
-    """f(x) = W·x + b, with its hinge loss and its penalty."""
+    """f(x) = W·x + b, with the hinge loss and an ℓ2 penalty."""
 
     def __init__(self, inputs: int, l2: float) -> None:
         super().__init__()
@@ -32,21 +32,22 @@ class SVM(nn.Module):
         return torch.relu(1 - (2 * y - 1) * outputs.squeeze(-1))
 
     def penalty(self) -> Tensor:
-        """Compute l2·‖W‖²; b is free."""
+        """Compute l2·‖W‖²; b is not penalized."""
         return self.l2 * self.plane.weight.square().sum()
 
 
 def svm(shape: tuple[int, ...], classes: int, *, l2: float = 0.01) -> nn.Module:
     """Build a linear support vector machine for two classes.
 
-    Minimizes mean max(0, 1 − s·f(x)) + l2·‖W‖², f(x) = W·x + b, s = ±1, from W = 0 and
-    b = 0; predicts the sign of its one output (Li et al. 2021, Vehicle).
+    It minimizes mean max(0, 1 − s·f(x)) + l2·‖W‖² with f(x) = W·x + b and s = ±1,
+    starting from W = 0 and b = 0. It predicts the sign of its one output (Li et al.
+    2021, Vehicle).
 
     Args:
         shape: Shape of one example; it is flattened.
         classes: Number of classes; must be 2.
-        l2: Weight of the penalty; 0 leaves the hinge alone, which no longer has one
-            minimum. Large values drive W to 0.
+        l2: Weight of the penalty, at least 0. 0 leaves the hinge loss alone, which has
+            no unique minimum. Large values drive W to 0.
 
     Returns:
         The network.

@@ -48,28 +48,32 @@ def vgg13_bn(
 ) -> nn.Module:
     """Build VGG13 with batch norm: ten convolutions, then fully connected layers.
 
-    Five stages of two 3×3 convolutions with 64, 128, 256, 512 and 512 channels, each
-    with batch normalization and ReLU, each stage halving the image; then FC 4096, FC
-    4096, FC classes with dropout between them (Simonyan & Zisserman 2015, table 1,
-    configuration B). The defaults are the CIFAR-10 network whose 4096 outputs before
-    the last layer Farhadkhani et al. 2022 (figs. 17–19) build on; 28,334,410 parameters
-    for 10 classes. Convolutions start from N(0, 2/fan_out), the others from N(0,
-    0.01²), biases from 0. Names are torchvision's (`features.0` …, `classifier.0` …),
-    so that published weights load.
+    There are five stages of two 3×3 convolutions with 64, 128, 256, 512 and 512
+    channels. Every convolution is followed by batch normalization and ReLU, and every
+    stage halves the image. Then come FC 4096, FC 4096 and FC classes, with dropout
+    between them (Simonyan & Zisserman 2015, table 1, configuration B). The defaults are
+    the CIFAR-10 network on whose 4096 outputs before the last layer Farhadkhani et al.
+    2022 (figs. 17–19) build. It has 28,334,410 parameters for 10 classes. Initial
+    weights of convolutions are N(0, 2/fan_out), those of dense layers N(0, 0.01²), and
+    biases are 0. Names are torchvision's (`features.0` …, `classifier.0` …), so
+    published weights can be loaded.
 
     Args:
-        shape: Shape of one example, [channels, height, width], sides at least 32.
+        shape: Shape of one example, [channels, height, width], with sides of at least
+            32.
         classes: Number of classes; 0 is regression.
         width: Channels of the first stage; 64 is the paper's.
-        widths: Widths of the hidden dense layers; []: one linear layer on the 8·width
-            pooled channels. The network then has 9,416,010 parameters (10 classes).
-        dropout: Probability that a hidden unit is dropped in training; 0: none.
+        widths: Widths of the hidden dense layers. [] is one linear layer on the 8·width
+            pooled channels; the network then has 9,416,010 parameters (10 classes).
+        dropout: Probability that a hidden unit is dropped in training; 0 means no
+            dropout.
 
     Returns:
         The network.
 
-    Departs: on images larger than 32×32 the rest is averaged to 1×1, where the paper
-    flattens 7×7. The paper has no batch normalization, which came later.
+    Departs: on images larger than 32×32, the remaining image is averaged to 1×1, while
+    the paper flattens 7×7. The paper has no batch normalization, which was invented
+    later.
     """
     images("vgg13_bn", shape, least=32)
     positive("model.width", width)

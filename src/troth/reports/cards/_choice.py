@@ -1,9 +1,10 @@
 """Suggest a model to each client.
 
-The suggestion is the best model on average over benign clients, because one client has
-few examples: on validation data if all models have such means, else on test data. It is
-another model if that is ahead on the client's own test examples, and the 95 % intervals
-of the two do not overlap.
+Because one client has few examples, the suggestion is the model with the best mean over
+benign clients. The mean is taken on validation data if all models have results on these
+data, and otherwise on test data. If another model is better on the client's own test
+examples and the 95 % intervals of the two models do not overlap, that model is
+suggested.
 """
 
 from typing import NamedTuple
@@ -26,7 +27,7 @@ class Choice(NamedTuple):
 
 
 class Chooser:
-    """Chooses among the models of a group of runs."""
+    """Chooses a model for each client from the models of a group of runs."""
 
     def __init__(self, world: list[Dossier]) -> None:
         self.metric = world[0].metric
@@ -45,11 +46,11 @@ class Chooser:
         self.sure = self._certainty()
 
     def worth(self, model: Model) -> float:
-        """Return the mean by which models are chosen."""
+        """Return the mean of a model by which models are chosen."""
         return model.valid if self.by == "validation" else model.mean
 
     def _certainty(self) -> list[Sentence]:
-        """Compare the first model with the second over all benign clients."""
+        """Compare the best model with the second best over all benign clients."""
         if len(self.models) < 2:
             return []
         a, b = self.models[:2]
@@ -103,14 +104,22 @@ class Chooser:
         return Choice(model, why, [*lines, *use])
 
     def _ahead(self, i: int) -> Model | None:
-        """Return a better model than the first on this client's own test data."""
+        """Return the best model on this client's test data, if it is not the first one.
+
+        The first model has the best mean over clients. If it is not beaten on this
+        client's data, return None.
+        """
         worth = [self._sign * m.values[i] for m in self.models]
         if np.isnan(worth[0]) or not max(v for v in worth if v == v) > worth[0]:
             return None
         return self.models[int(np.nanargmax(worth))]
 
     def _limits(self, i: int, other: Model) -> list[float]:
-        """Return the ends of both 95 % intervals, the other model's first, or none."""
+        """Return the ends of two 95 % intervals on this client's test data.
+
+        The interval of `other` comes first, then that of the first model. The list is
+        empty if the values have no intervals.
+        """
         size = int(self._run.column("test")[i])
         both = [float(m.values[i]) for m in (other, self.models[0])]
         mine, its = (_reading.proportion(self._run, value, size) for value in both)
@@ -122,7 +131,7 @@ class Chooser:
     def _locally(
         self, i: int, client: str, other: Model | None, limits: list[float]
     ) -> Sentence:
-        """Say what the client's own test data show about the best model on average."""
+        """Describe how the model with the best mean does on the client's test data."""
         first, value = self.models[0], float(self.models[0].values[i])
         if np.isnan(value):
             return ("choice.untested", client)
@@ -140,7 +149,10 @@ class Chooser:
 
 
 def _verdict(found: Paired, sign: int) -> str:
-    """Return the rule for the outcome of two tests."""
+    """Return the rule for the outcome of Student's interval and Wilcoxon's test.
+
+    `sign` is 1 if larger values are better, and otherwise −1.
+    """
     ends = found.low * sign, found.high * sign
     apart, ranked = min(ends) > 0 or max(ends) < 0, found.p_value < 0.05
     if apart and ranked:
@@ -151,7 +163,7 @@ def _verdict(found: Paired, sign: int) -> str:
 
 
 def _use(model: Model, client: str) -> list[Sentence]:
-    """Say how to predict with a model, and on what data."""
+    """Describe how to predict with a model, and which data it takes."""
     run, shape = model.run, model.run.resolved.get("shape")
     sizes = ", ".join(map(str, shape)) if isinstance(shape, list) else "…"
     if model.kind == "shared" and run.part("personalizer") != "none":

@@ -1,4 +1,4 @@
-"""Make the cards of runs, and write them as JSON."""
+"""Make the trust cards of runs, and write them as JSON."""
 
 import contextlib
 import itertools
@@ -25,13 +25,13 @@ from troth.runs.compare import number, signed
 from troth.runs.inspect import Certified, Dossier
 
 MOST = 2**33
-"""Bytes of personal models to read for hashes, at most."""
+"""Largest file of personal models, in bytes, that is read to hash the models."""
 
 
 def hashes(run: Dossier) -> dict[int, str]:
-    """Return the SHA-256 of each client's model.
+    """Return the SHA-256 of each client's model, by client.
 
-    Empty if the models cannot be read, or are larger than `MOST`.
+    The result is empty if the models cannot be read or are larger than `MOST`.
     """
     with contextlib.suppress(Exception):  # the card then says how to get a hash
         return _hashes(run)
@@ -53,7 +53,7 @@ def _hashes(run: Dossier) -> dict[int, str]:
         row = {k: i for i, k in enumerate(tensors.get_tensor("client").tolist())}
         rows, never = tensors.get_slice("parameters"), ""
         for k in ids:
-            if k not in row and never:  # these share the first model
+            if k not in row and never:  # clients without a stored row share one model
                 found[k] = never
                 continue
             i = row.get(k, row[-1])
@@ -71,7 +71,7 @@ _VERDICTS = ("dropped", "clipped", "chosen", "downweighted")
 
 @dataclass
 class Card:
-    """What is known about one client's model in one run."""
+    """The trust card of one client's model in one run: facts and sentences."""
 
     client: int
     run: Dossier
@@ -81,20 +81,20 @@ class Card:
 
 @dataclass
 class Deck:
-    """The cards of runs with the same clients, and the suggestions."""
+    """The cards of runs with the same clients, and the suggested models."""
 
     runs: list[Dossier]
-    choices: list[Choice]  # by client
-    cards: list[list[Card]] = field(default_factory=list)  # by run, then client
+    choices: list[Choice]  # one per client
+    cards: list[list[Card]] = field(default_factory=list)  # [run][client]
 
     @property
     def ids(self) -> list[int]:
-        """The numbers of the clients."""
+        """The client numbers, in the order of the cards."""
         return [int(k) for k in self.runs[0].column("client")]
 
 
 def decks(runs: Sequence[Dossier]) -> list[Deck]:
-    """Make the cards of finished runs, grouped by runs with the same clients."""
+    """Make the cards of finished runs; runs with the same clients form one deck."""
     found = []
     for world in worlds(runs):
         chooser = Chooser(world)
@@ -242,7 +242,7 @@ class _Maker:
         return lines
 
     def _asked(self, i: int) -> Sentence:
-        """Say how often the client was selected."""
+        """Return the sentence on how often the client was selected."""
         train = self.run.sections.get("train")
         cohort = train.get("cohort", 0) if isinstance(train, dict) else 0
         rounds = str((self.run.summary or {}).get("rounds", self.run.total))
@@ -269,11 +269,11 @@ class _Maker:
 
 
 _Part = tuple[Any, list[Sentence]]
-"""Facts for JSON, and sentences."""
+"""A part of a card: facts for JSON, and sentences."""
 
 
 def _certificates(run: Dossier, client: int, hash_: str) -> _Part:
-    """Return one entry per setting under which this client's model was certified."""
+    """Return one entry per setting with which this client's model was certified."""
     if not run.resolved.get("classes") or run.resolved.get("multi_label"):
         return [], [("certificate.never", "2")]
     kind = "shared" if run.part("personalizer") == "none" else "personal"
@@ -326,7 +326,7 @@ def _proof(
 
 
 def _shortcuts(run: Dossier, client: int) -> _Part:
-    """Return what an audit found about the client's own model."""
+    """Return the result of the audit of the client's own model."""
     if run.part("personalizer") == "none":
         return None, [("shortcuts.shared",)]
     if not run.resolved.get("classes"):
@@ -383,18 +383,24 @@ def provenance(run: Dossier) -> dict[str, Any]:
 
 
 def _reported(columns: list[str]) -> list[str]:
-    """Return the columns of the personalizer: after the counts, before the scores."""
+    """Return the columns of `clients.csv` that the personalizer added.
+
+    They come after the counts and before the scores.
+    """
     counts, scores = {*_COUNTED, "imputed"}, {*_SCORES, "attack_success"}
     after = max((i for i, c in enumerate(columns) if c in counts), default=0)
     return [*itertools.takewhile(lambda c: c not in scores, columns[after + 1 :])]
 
 
 VERSION = "1.1"
-"""Of the format; the first number changes when old readers would misread it."""
+"""Version of the format. The first number changes if old readers would misread it."""
 
 
 def document(runs: Sequence[Dossier], made: list[Deck] | None = None) -> dict[str, Any]:
-    """Return the cards of runs as JSON; unfinished runs are listed without cards."""
+    """Return the cards of runs for JSON; unfinished runs are listed without cards.
+
+    `made` are the decks of the runs, if they exist already.
+    """
     found = decks(runs) if made is None else made
     return {
         "format": "troth trust cards",

@@ -1,6 +1,6 @@
-"""The sentences of the report, and the numbers, names and commands in them.
+"""Read the sentences of the report, and write the numbers, names and commands in them.
 
-`sentences.toml` has the sentences: rules with places for values.
+`sentences.toml` has the sentences as rules with places for values.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ ABOUT = {
     "rounds": "Participation",
     "provenance": "Origin",
 }
-"""Headings of a card, in their order."""
+"""Headings of a card in order: subject of rules → heading."""
 
 _FILE = resources.files("troth.reports.cards").joinpath("sentences.toml")
 RULES = {
@@ -43,21 +43,24 @@ RULES = {
     for about, rules in tomllib.loads(_FILE.read_text("utf-8")).items()
     for rule, text in rules.items()
 }
-"""Rule → sentence; rules about `page` belong to the summary."""
+"""Name of a rule → sentence. Rules about `page` belong to the summary of the page."""
 
 
 def words(sentence: Sentence) -> str:
-    """Write the sentence of a rule and its values."""
+    """Write a sentence: the text of its rule, with its values."""
     return re.sub(r"\{(\d+)\}", lambda at: sentence[1 + int(at[1])], RULES[sentence[0]])
 
 
 Interval = tuple[float, float]
-_LISTED = 20  # clients named one by one
+_LISTED = 20  # clients that a list names, at most
 
 
-@functools.lru_cache(maxsize=4096)  # many clients share them
+@functools.lru_cache(maxsize=4096)  # many clients have the same arguments
 def interval(share: float, examples: int) -> Interval | None:
-    """Return the 95 % interval (Clopper and Pearson) of a share, None if it is none."""
+    """Return the 95 % interval (Clopper and Pearson) of a share of examples.
+
+    Return None if `share` is not a whole number of examples divided by all.
+    """
     count = share * examples
     if not examples or not 0 <= share <= 1 or abs(count - round(count)) > 1e-6:
         return None
@@ -66,14 +69,14 @@ def interval(share: float, examples: int) -> Interval | None:
 
 
 def proportion(run: Dossier, value: float, examples: int) -> Interval | None:
-    """Return the interval of a client's value; None if that is not a share."""
+    """Return the interval of a client's value, or None if the value is not a share."""
     if run.metric != "accuracy" or run.resolved.get("multi_label"):
         return None
     return interval(value, examples)
 
 
 def chance(p: float) -> str:
-    """Write a p-value."""
+    """Write a p-value as text."""
     return "p < 0.001" if p < 0.001 else f"p = {number(p)}"
 
 
@@ -83,7 +86,7 @@ def name(run: Dossier) -> str:
 
 
 def quoted(run: Dossier) -> str:
-    """Return the name in quotation marks, for sentences."""
+    """Return the short name of a run in quotation marks, for sentences."""
     return f"“{name(run)}”"
 
 
@@ -96,7 +99,7 @@ _PLAINLY = {
 
 
 def plainly(run: Dossier) -> str:
-    """Describe the models of a run."""
+    """Describe the models that the clients of a run predict with."""
     kind = run.part("personalizer")
     return _PLAINLY.get(kind) or _summary("personalizer", kind) or "–"
 
@@ -118,7 +121,7 @@ _DOES = {
 
 
 def hostility(run: Dossier) -> str:
-    """Say what malicious clients do, with the names in the experiment."""
+    """Describe what malicious clients do, with the names in the experiment."""
     attack, corruption = run.part("attack"), run.part("corruption")
     single = not run.resolved.get("multi_label")
     named = f"corruption {corruption}"
@@ -133,14 +136,14 @@ def hostility(run: Dossier) -> str:
 
 @functools.cache
 def _does(kind: str, member: str) -> str:
-    """Describe a member in plain words, or by its summary."""
+    """Describe what a client with this attack or corruption does."""
     summary = _summary(kind, member)
     unknown = f"do this: {summary}" if summary else "do what its code says"
     return _DOES.get(member, unknown)
 
 
 def listed(ids: np.ndarray) -> str:
-    """List clients by number, the first of very many."""
+    """List clients by number; of many, list the first ones and count the others."""
     if not len(ids):
         return "no client"
     some = ", ".join(str(int(k)) for k in ids[:_LISTED])
@@ -166,7 +169,7 @@ def certify(
 
 
 def whole(run: Dossier) -> Path:
-    """Return the folder of the grid that a run belongs to, or of the run."""
+    """Return the folder of the grid that a run belongs to, or the run's own folder."""
     if "whole" not in run.kept:
         grid = (run.path.parent / files.GRID).exists()
         run.kept["whole"] = run.path.parent if grid else run.path
@@ -174,8 +177,11 @@ def whole(run: Dossier) -> Path:
 
 
 def again(run: Dossier, why: str, *settings: str) -> tuple[str, str]:
-    """Return a new folder `…-why`, and the command that trains a changed run there."""
-    if ("again", why) not in run.kept:  # the same for all of its cards
+    """Return a new folder `…-why`, and the command that trains a changed run there.
+
+    `settings` are the changed settings.
+    """
+    if ("again", why) not in run.kept:  # the same for all cards of the run
         root = whole(run)
         place = root.with_name(f"{root.resolve().name}-{why}")
         place = place if root == run.path else place / run.path.name
@@ -187,12 +193,12 @@ def again(run: Dossier, why: str, *settings: str) -> tuple[str, str]:
 
 
 def beside(run: Dossier, place: str) -> str:
-    """Write the command for one report of a run and another folder."""
+    """Write the command that reports a run and the run in folder `place` together."""
     return command("report", whole(run), place)
 
 
 def saved(run: Dossier) -> bool:
-    """Say whether the models that its clients predict with were saved."""
+    """Return whether the models that the clients predict with were saved."""
     return run.part("personalizer") == "none" or (run.path / files.PERSONAL).exists()
 
 
@@ -202,7 +208,10 @@ def keeping(run: Dossier) -> str:
 
 
 def ranks(values: np.ndarray, who: np.ndarray, metric: str) -> np.ndarray:
-    """Return ranks [n], 1 for the best; ties share a rank; 0 outside `who`."""
+    """Return the ranks [n] of the clients in `who`; 1 is best, and ties share a rank.
+
+    All other clients have rank 0.
+    """
     loss = np.where(who, -values if metric == "accuracy" else values, np.nan)
     place = pd.Series(loss).rank(method="min")
     return np.asarray(place.fillna(0), dtype=np.int64)

@@ -15,8 +15,8 @@ from troth.runs.inspect import Dossier
 
 _CLIENTS = ("seed", "data", "partition", "availability")
 _HOSTILE = ("adversary", "attack", "corruption")
-_FEW = 5  # models of which all pairs are compared
-_ASIDE = ("name", "resolved", "engine", "checkpoint", "output")
+_FEW = 5  # up to so many models, all pairs are compared
+_ASIDE = ("name", "resolved", "engine", "checkpoint", "output")  # not compared
 
 
 class Model(NamedTuple):
@@ -25,14 +25,14 @@ class Model(NamedTuple):
     run: Dossier
     kind: str  # personal or shared
     label: str
-    quoted: str  # the label in a sentence
-    values: np.ndarray  # [n] the metric of each client
-    mean: float  # of the summary, on test data
-    valid: float  # on validation data; NaN without such data
+    quoted: str  # the label with quotation marks, for sentences
+    values: np.ndarray  # [n] the metric of each client on its test data
+    mean: float  # mean over benign clients on test data
+    valid: float  # the same on validation data; NaN without such data
 
 
 class Moved(NamedTuple):
-    """What an attack did to the shared model."""
+    """How an attack changed the shared model."""
 
     distance: float  # ‖w − w_clean‖₂
     norm: float  # ‖w_clean‖₂
@@ -41,9 +41,9 @@ class Moved(NamedTuple):
 
 
 def worlds(runs: Sequence[Dossier]) -> list[list[Dossier]]:
-    """Group finished runs with the same data, partition, seed and attack.
+    """Group finished runs by data, partition, availability, seed and attack.
 
-    A client may choose among the models of one group.
+    A client may choose from the models of one group.
     """
     found: dict[str, list[Dossier]] = {}
     for run in runs:
@@ -55,14 +55,17 @@ def worlds(runs: Sequence[Dossier]) -> list[list[Dossier]]:
 
 
 def _late(run: Dossier) -> str:
-    """Return the settings about newcomers as text."""
+    """Return the settings on newcomers as text, for comparison."""
     evaluate = run.sections.get("evaluate")
     items = evaluate.items() if isinstance(evaluate, dict) else ()
     return str([item for item in items if item[0].startswith("newcomer")])
 
 
 def twins(run: Dossier, runs: Sequence[Dossier]) -> list[Dossier]:
-    """Return the runs that differ from this one by an attack alone."""
+    """Return the finished runs that differ from this run only in the attack.
+
+    Of the two runs, one is attacked and the other is not.
+    """
     rest = [k for k in run.sections if k not in (*_HOSTILE, *_ASIDE)]
     mine = _written(run, rest)
     return [
@@ -88,7 +91,8 @@ def _written(run: Dossier, keys: Sequence[str]) -> str:
 def models(world: Sequence[Dossier]) -> list[Model]:
     """Return the models of a group of runs; equal shared models count once.
 
-    A shared model is named after the run without a personalizer, if there is one.
+    If the group has a run without a personalizer that trains the same shared model, the
+    shared model is labeled with the name of that run.
     """
     plain = [run for run in world if run.part("personalizer") == "none"]
     own = [run for run in world if run.part("personalizer") != "none"]
@@ -107,8 +111,9 @@ def models(world: Sequence[Dossier]) -> list[Model]:
 def decisions(world: Sequence[Dossier]) -> list[tuple[Model, Model]]:
     """Return the pairs of models to compare.
 
-    Of a few models all pairs; of many, every personal model with the shared one of its
-    run and with the local one, and these two.
+    Up to 5 models, these are all pairs. With more models, every personal model is
+    compared with the shared model of its run and with the local model, and the local
+    model is compared with the shared one.
     """
     kinds = ("shared", "local", "personal")
     ordered = sorted(models(world), key=lambda m: kinds.index(_kind(m)))
@@ -121,13 +126,13 @@ def decisions(world: Sequence[Dossier]) -> list[tuple[Model, Model]]:
 
 
 def _kind(m: Model) -> str:
-    """Return shared, local or personal."""
+    """Return the kind of a model: shared, local or personal."""
     local = m.kind == "personal" and m.run.part("personalizer") == "local"
     return "local" if local else m.kind
 
 
 def _reference(a: Model, b: Model) -> bool:
-    """Say whether b is a baseline of a: its shared model, or local training."""
+    """Return whether b is a baseline of a: its shared model, or local training."""
     if b.kind == "shared":
         return a.kind != "shared" and _same(_model(a.run, "shared"), b)
     return _kind(b) == "local"
@@ -145,13 +150,13 @@ def _same(a: Model, b: Model) -> bool:
 
 
 def paired(a: Model, b: Model, metric: str) -> compare.Paired:
-    """Compare two models over the clients that a summary is about."""
+    """Compare two models over the clients that count in summaries, a minus b."""
     who = a.run.judged & b.run.judged
     return compare.paired(b.values[who], a.values[who], metric == "accuracy")
 
 
 def moved(attacked: Dossier, clean: Dossier) -> Moved | None:
-    """Measure how far apart two shared models are; None if one cannot be read."""
+    """Measure the distance between two shared models; None if one cannot be read."""
     try:
         one, two = (files.load(run.path / files.SHARED)[0] for run in (attacked, clean))
         names = [k for k, v in two.items() if v.is_floating_point()]
@@ -159,16 +164,16 @@ def moved(attacked: Dossier, clean: Dossier) -> Moved | None:
         broken = sum(not bool(a.isfinite().all()) for a, _ in pairs)
         distance = sum(float((a - b).square().sum()) for a, b in pairs) ** 0.5
         norm = sum(float(b.square().sum()) for _, b in pairs) ** 0.5
-    except Exception:  # the card does without files that cannot be read
+    except Exception:  # without these files, the card leaves the sentence out
         return None
     return Moved(distance, norm, broken, len(names))
 
 
-_MOST = 5  # attacks on a card
+_MOST = 5  # attacks that a card compares with, at most
 
 
 class Exposure(NamedTuple):
-    """A run, and those that differ from it by an attack alone."""
+    """A run, and the runs that differ from it only in the attack."""
 
     run: Dossier
     others: list[tuple[Dossier, Moved | None]]
@@ -181,7 +186,7 @@ class Exposure(NamedTuple):
         facts: dict[str, Any] = {"hostile": bad, "clients": every}
         facts |= {"attack": run.part("attack"), "corruption": run.part("corruption")}
         facts["aggregator"] = run.part("aggregator")
-        # such a model does not depend on the federation
+        # the model of a client that trains alone does not depend on the federation
         alone = run.part("personalizer") == "local"
         mine = bool(run.column("malicious")[i])
         if run.attacked:
@@ -233,18 +238,21 @@ class Exposure(NamedTuple):
 
 
 def exposure(run: Dossier, runs: Sequence[Dossier]) -> Exposure:
-    """Find the runs to compare this one with."""
+    """Find the runs that differ from this run only in the attack."""
     some = twins(run, runs)[: 1 if run.attacked else _MOST]
     pairs = [(run, other) if run.attacked else (other, run) for other in some]
     return Exposure(run, [(o, moved(*p)) for o, p in zip(some, pairs, strict=True)])
 
 
 def _asks(run: Dossier) -> tuple[str, str]:
-    """Return a new folder, and the command that trains the missing run there."""
+    """Return a new folder, and the command that trains the missing run there.
+
+    For an attacked run, the missing run is the one without the attack, and vice versa.
+    """
     if run.attacked:
         return again(run, "no-attack", "attack=none", "corruption=none")
     bad = () if run.column("malicious").any() else ("adversary.fraction=0.2",)
     if run.resolved.get("classes"):
         return again(run, "attacked", *bad, "corruption=auto")
-    # without labels to falsify
+    # a regression has no classes, so labels cannot be swapped
     return again(run, "attacked", *bad, "corruption=none", "attack=sign_flip")

@@ -1,4 +1,4 @@
-"""Runs in a browser while they train: a read-only server for this machine."""
+"""Show runs in a browser while they train, by a read-only server on this machine."""
 
 from troth.reports.live.server import Server
 

@@ -1,4 +1,4 @@
-"""List the runs in a folder, with progress and results; fast for many runs."""
+"""List the runs in a folder with their progress and results, fast for many runs."""
 
 import json
 import math
@@ -12,17 +12,17 @@ from troth import files
 from troth.files import METRICS
 from troth.runs.compare import number
 
-_DEPTH = 3  # levels of folders
+_DEPTH = 3  # levels of folders that are searched
 _SAYS = re.compile(r'^\[(\w+)\]\nname = ("(?:[^"\\\n]|\\.)*")$', re.M)
 _ROUNDS = re.compile(r"^\[train\]\n(?:[^\[\n].*\n)*?rounds = (\d+)$", re.M)
 _SENSELESS = (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration)
-"""Errors of files that are not ours."""
+"""Errors that reading a file raises if Troth did not write the file."""
 PARTS = ("personalizer", "attack", "aggregator")
 NUMBERS = ("mean", "std", "worst10", "shared")
 
 
 class Entry(NamedTuple):
-    """A row of the list: texts."""
+    """A row of the list; all fields are text."""
 
     id: str  # path below the folder
     label: str
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
 
 class Growing:
-    """The journal of one run so far: its rounds and evaluations."""
+    """The rounds and evaluations of one run so far, from its `rounds.jsonl`."""
 
     def __init__(self, place: Path) -> None:
         self._file = place / files.ROUNDS
@@ -48,7 +48,7 @@ class Growing:
         self.points: list[list[Any]] = []  # round, personal mean, shared mean
 
     def look(self) -> None:
-        """Read what is new; start over if the journal was cut back by a resume."""
+        """Read new lines; if a resume shortened the file, read it from the start."""
         try:
             size = self._file.stat().st_size
             if size < self._at:
@@ -72,20 +72,20 @@ class Growing:
             both = [kind.get(f"{self.metric}_mean") for kind in (own, shared)]
             self.points.append([self.rounds, *both])
         except _SENSELESS:
-            return  # no evaluation, or not our line
+            return  # a line without an evaluation, or not written by Troth
 
 
 class Listing:
-    """The runs in a folder, without links; unchanged files are not read again."""
+    """The runs in a folder. Links are not followed; only changed files are reread."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self._known: dict[Path, tuple[Any, Any]] = {}
         self._growing: dict[Path, Growing] = {}
-        self._alone = threading.Lock()  # one thread reads a journal
+        self._alone = threading.Lock()  # one thread at a time reads `rounds.jsonl`
 
     def paths(self) -> dict[str, Path]:
-        """Return the folder of every run by id."""
+        """Return the folder of every run, by the run's id."""
         found: dict[str, Path] = {}
         ahead = [(self.root, 0)]
         while ahead:
@@ -97,11 +97,11 @@ class Listing:
         return dict(sorted(found.items()))
 
     def entries(self) -> list[Entry]:
-        """Return all runs."""
+        """Return the rows of all runs."""
         return [self.entry(id_, place) for id_, place in self.paths().items()]
 
     def entry(self, id_: str, place: Path) -> Entry:
-        """Return one run."""
+        """Return the row of one run."""
         settings = self._read(place / files.EXPERIMENT, _parts)
         summary = self._read(place / files.SUMMARY, _summary)
         parts = [str(settings.get(kind, "–")) for kind in PARTS]
@@ -114,14 +114,14 @@ class Listing:
         return Entry(id_, place.name, state, rounds, *numbers, *parts)
 
     def growing(self, place: Path) -> Growing:
-        """Return the evaluations of a run by now."""
+        """Return the rounds and evaluations of a run so far."""
         with self._alone:
             growing = self._growing.setdefault(place, Growing(place))
             growing.look()
         return growing
 
     def _read(self, file: Path, read: Any) -> Any:
-        """Read a file; {} if it is missing or unreadable."""
+        """Return the content of a file, or {} if it is missing or unreadable."""
         try:
             now = file.stat()
             stamp = now.st_mtime_ns, now.st_size, now.st_ino
@@ -134,7 +134,7 @@ class Listing:
 
 
 def _folders(place: Path) -> list[Path]:
-    """Return the folders inside one, without links, which may lead anywhere."""
+    """Return the folders inside a folder, without hidden ones and links."""
     try:
         with os.scandir(place) as inside:
             found = [e for e in inside if e.is_dir(follow_symlinks=False)]
@@ -144,7 +144,10 @@ def _folders(place: Path) -> list[Path]:
 
 
 def _parts(file: Path) -> dict[str, str]:
-    """Find names of parts without parsing the TOML, which is slow for many runs."""
+    """Find the names of methods in an experiment file, and the number of rounds.
+
+    The TOML is not parsed, because this is slow for many runs.
+    """
     text = file.read_text("utf-8")
     found = {kind: str(json.loads(name)) for kind, name in _SAYS.findall(text)}
     rounds = _ROUNDS.search(text)

@@ -1,4 +1,4 @@
-"""The pages of the server: the list of runs, and reports that follow progress."""
+"""Make the pages of the server: the list of runs, and reports that show progress."""
 
 import json
 import threading
@@ -14,16 +14,16 @@ from troth.runs import inspect
 from troth.runs.compare import number, short
 
 MOST = 100
-"""Runs on one page, at most."""
-_KEPT = 8  # reports kept in memory
+"""Largest number of runs on one page."""
+_KEPT = 8  # reports kept in memory, at most
 
 
 class Unknown(Exception):
-    """The address names nothing that is here."""
+    """The address names no page or run of this server."""
 
 
 class Pages:
-    """Pages about the runs in a folder; they change no files."""
+    """Pages about the runs in a folder. No file is changed."""
 
     def __init__(self, root: Path) -> None:
         self._root, self.listing = root, Listing(root)
@@ -38,11 +38,11 @@ class Pages:
         return page.rendered("list.html.j2", content, ("live.js", "script.js"))
 
     def runs(self) -> list[dict[str, str]]:
-        """Return the list for the page's script."""
+        """Return the rows of the list for the page's script."""
         return [entry._asdict() for entry in self.listing.entries()]
 
     def report(self, ids: list[str]) -> str:
-        """Return the report of some runs, with live curves of those in progress."""
+        """Return the report of some runs, with live curves if one is in progress."""
         places = self._places(ids)
         key = tuple((id_, _stamp(place)) for id_, place in places.items())
         with self._alone:
@@ -60,7 +60,7 @@ class Pages:
         found = [self._live(id_, place) for id_, place in self._places(ids).items()]
         kinds = [one.pop("personalizer") for one in found]
         for one, place in zip(found, places(kinds), strict=True):
-            one["place"] = place  # the color that the report uses
+            one["place"] = place  # gives the run the same color as in the report
         return found
 
     def _live(self, id_: str, place: Path) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Pages:
         return found | {"words": _words(entry, growing)}
 
     def _places(self, ids: list[str]) -> dict[str, Path]:
-        """Find runs by their ids in the list; nothing else can be read."""
+        """Find runs by their ids in the list, so that no other folder can be read."""
         known = self.listing.paths()
         if not ids or len({*ids}) > MOST:
             raise Unknown(f"give 1 to {MOST} runs")
@@ -92,7 +92,7 @@ COLUMNS = {name: name for name in ("label", *Entry._fields[2:], "id")} | {
     "shared": "shared mean",
     "id": "folder",
 }
-"""Fields of an entry and their headings."""
+"""Columns of the list: field of an entry → heading."""
 
 
 def _words(entry: Entry, growing: Growing) -> str:
@@ -106,7 +106,7 @@ def _words(entry: Entry, growing: Growing) -> str:
 
 
 def _stamp(place: Path) -> Any:
-    """Return a value that changes when a file of a run does."""
+    """Return a value that changes if a file of the run changes."""
     names = (files.EXPERIMENT, files.ROUNDS, files.SUMMARY, files.CLIENTS)
     found = []
     for file in (*names, files.CERTIFICATES, files.AUDIT):

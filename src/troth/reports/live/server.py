@@ -1,4 +1,4 @@
-"""A small read-only web server, for this machine or for those who have the token."""
+"""A small read-only web server, for this machine or for users who have the token."""
 
 import errno
 import hmac
@@ -25,10 +25,10 @@ _JSON = "application/json"
 
 
 class Server(ThreadingHTTPServer):
-    """Shows the runs in a folder.
+    """Web server that shows the runs in a folder.
 
-    On a loopback address everyone on this machine may read; on any other address every
-    request needs the token.
+    On a loopback address, everyone on this machine may read the pages. On any other
+    address, every request needs the token.
 
     Args:
         root: Folder with runs.
@@ -61,14 +61,14 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Return the address to open in a browser."""
+        """The address to open in a browser, with the token if one is needed."""
         host, port = str(self.server_address[0]), self.server_address[1]
         host = socket.gethostname() if host in ("0.0.0.0", "::") else host
         host = f"[{host}]" if ":" in host else host
         return f"http://{host}:{port}/" + (f"?token={self.token}" if self.token else "")
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore browsers that close the connection."""
+        """Ignore errors of connections that a browser closed."""
 
 
 def _loopback(host: str) -> bool:
@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 30
 
     def do_GET(self) -> None:
-        """Answer a request; an error is one line of text."""
+        """Answer a request. An error is answered by one line of text."""
         try:
             code, kind, text, more = self._answer()
         except Unknown as unknown:
@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
         query = urllib.parse.parse_qs(asked.query)
         if not self._may(query.get("token", [""])[0]):
             return 403, _TEXT, "This needs the token that troth ui printed.\n", {}
-        if "token" in query and asked.path == "/":  # from the address into a cookie
+        if "token" in query and asked.path == "/":  # moves to a cookie
             cookie = f"{_COOKIE}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
             return 303, _TEXT, "", {"Location": "/", "Set-Cookie": cookie}
         pages, ids = self.server.pages, query.get("run", [])
@@ -125,7 +125,11 @@ class _Handler(BaseHTTPRequestHandler):
         raise Unknown("there is no such page; the runs are at /")
 
     def _may(self, given: str) -> bool:
-        """Check the token, or on loopback the `Host`, against DNS rebinding."""
+        """Return whether a request may be answered.
+
+        A server with a token requires it. On a loopback address, the `Host` header must
+        name a loopback address, which prevents DNS rebinding.
+        """
         if self.server.token:
             wanted = self.server.token.encode()
             return any(

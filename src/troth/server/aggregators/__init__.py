@@ -1,1 +1,1 @@
-"""Messages → one update (`[aggregator]`)."""
+"""Aggregators: combine the clients' messages into one update (`[aggregator]`)."""

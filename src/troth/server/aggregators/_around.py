@@ -1,4 +1,4 @@
-"""Values around a center, a block of columns at a time."""
+"""Averages of values around a center, computed in blocks of columns."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from troth import numerics
 
 
 def median(rows: Tensor, kept: int) -> Tensor:
-    """Average, in every column [d], the `kept` values closest to its median."""
+    """Return, for every column, the mean of the `kept` values closest to its median."""
     mean = torch.empty_like(rows[0])
     for block, column in numerics.sorted_blocks(rows):
         mean[block] = _closest(column, kept)
@@ -17,11 +17,13 @@ def median(rows: Tensor, kept: int) -> Tensor:
 
 
 def _closest(column: Tensor, kept: int) -> Tensor:
-    """Average the middle values of a sorted [n, columns], which it overwrites.
+    """Average the `kept` values closest to the median of each sorted column.
 
-    Those in the middle are among the closest, and of each pair (i-th lowest, i-th after
-    the first `kept`) the closer one, or half of each. Distances are from the lower and
-    the upper of the middle two: exact where values are nearly equal.
+    `column` is [n, columns] and is overwritten. The values in the middle are always
+    among the closest. The others are compared in pairs: the i-th lowest value, and the
+    i-th value after the first `kept`. The closer value of each pair is taken, or the
+    mean of both if they are equally close. Distances are from the lower and from the
+    upper of the middle two values. This is exact even if values are nearly equal.
     """
     edge = max(0, (len(column) - 2 * kept + 1) // 2)  # never among the closest
     column = column[edge : len(column) - edge]
@@ -36,17 +38,17 @@ def _closest(column: Tensor, kept: int) -> Tensor:
 
 
 def blocks(rows: Tensor, center: Tensor) -> Iterator[Tensor]:
-    """Yield rows − center, [n, columns], block by block, in the wider type of both."""
+    """Yield rows − center [n, columns] in blocks, in the wider dtype of the two."""
     for block in numerics.blocks(rows):
         yield rows[:, block] - center[block]
 
 
 def moved(center: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
-    """Return center + Σ_i weight_i·(rows_i − center), by sums in float64."""
+    """Return center + Σ_i weight_i·(rows_i − center), with sums in float64."""
     middle = center.double()
     weight = weight.to(middle)
     result = rows.new_empty(rows.shape[1])
-    for block in numerics.blocks(rows):  # a list of parts would scatter the memory
+    for block in numerics.blocks(rows):  # a list of parts would fragment the memory
         away = rows[:, block] - middle[block]
         result[block] = (middle[block] + weight @ away).to(rows.dtype)
     return result

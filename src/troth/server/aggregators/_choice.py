@@ -1,4 +1,4 @@
-"""Shared by rules that choose rows: the order of ties, distances, Krum's scores."""
+"""Shared by aggregators that choose updates: tie-breaking, distances, Krum's scores."""
 
 from typing import Literal
 
@@ -10,36 +10,36 @@ from troth.server.rules import Note
 from troth.types import Messages
 
 Ties = Literal["id", "first"]
-"""Which of equal rows is taken: that of the lowest client id, or the one that comes
-first, which in a simulation is the one that was drawn first."""
+"""Which of two updates with equal scores comes first: "id" takes the lower client id,
+"first" the earlier row of the messages (in a simulation, the client drawn earlier)."""
 
 Neighbors = Literal["blanchard", "byzfl"]
-"""How many of the nearest others a score adds up: n − f − 2 (the paper, and the Ditto
-authors' code) or n − f − 1 (the package byzfl)."""
+"""How many nearest updates a score sums over: "blanchard" takes n − f − 2 (the paper
+and the Ditto authors' code), "byzfl" takes n − f − 1 (the package byzfl)."""
 
 _FEWER = {"blanchard": 2, "byzfl": 1}
 
 
 def ordered(messages: Messages, ties: Ties = "id") -> Tensor:
-    """Return [n] rows in the order that breaks ties: by client id, or as they come."""
+    """Return the indices [n] of the updates in the order that breaks ties."""
     if ties == "first":
         return torch.arange(len(messages.client), device=messages.client.device)
     return messages.client.argsort(stable=True)
 
 
 def distances(messages: Messages, order: Tensor) -> Tensor:
-    """Return [n, n] squared distances between rows in this order, on the CPU."""
+    """Return squared distances [n, n] between the updates in this order, on the CPU."""
     between = numerics.square_distances(messages.update)
     return between[order][:, order].cpu().double()
 
 
 def taken(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Tensor:
-    """Average the rows at these places of an order, and note that they were chosen."""
+    """Average the updates at these places of an order; note that they were chosen."""
     return numerics.average(messages.update[chosen(messages, order, places, note)])
 
 
 def chosen(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Tensor:
-    """Return the rows at these places of an order, and note that they were chosen."""
+    """Return the indices of the updates at these places; note that they were chosen."""
     rows = order[places.sort().values.to(order.device)]
     mask = torch.zeros_like(messages.client, dtype=torch.bool)
     mask[rows] = True
@@ -50,7 +50,7 @@ def chosen(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Ten
 def krum(
     messages: Messages, note: Note, f: int, m: int, neighbors: Neighbors, ties: Ties
 ) -> Tensor:
-    """Average the m rows with Krum's lowest scores; break ties by `ties`."""
+    """Average the m updates with Krum's lowest scores; break ties by `ties`."""
     order = ordered(messages, ties)
     near, _ = nearest(distances(messages, order))
     rated = scores(near, len(near) - f - _FEWER[neighbors])
@@ -58,12 +58,16 @@ def krum(
 
 
 def nearest(between: Tensor) -> tuple[Tensor, Tensor]:
-    """Sort each row's distances to all rows, itself last, and to whom: [n, n]."""
+    """Sort each update's distances to all updates, with its own last.
+
+    Returns the sorted distances [n, n], and the index of the other update of each
+    distance [n, n].
+    """
     apart = between.clone().fill_diagonal_(torch.inf)
     return torch.sort(apart, dim=1, stable=True)
 
 
 def scores(near: Tensor, others: int) -> Tensor:
-    """Sum each row's distances to its nearest others [n]; 0 if none of them counts."""
+    """Sum each update's distances to its nearest `others`, [n]; 0 if `others` ≤ 0."""
     count = max(0, min(others, near.shape[1] - 1))
     return numerics.level(near[:, :count].sum(dim=1))

@@ -1,15 +1,15 @@
-"""Reported losses, made fit to compute with."""
+"""Losses that clients send, made finite."""
 
 import torch
 from torch import Tensor
 
 
 def numbers(loss: Tensor) -> Tensor:
-    """Make losses [n] finite, in float64 on the CPU.
+    """Return the losses [n] as finite numbers, in float64 on the CPU.
 
-    An infinite loss counts as the largest (or smallest) number. NaN (a client without
-    examples) counts as the mean of the losses that are numbers; without any, all are
-    equal.
+    An infinite loss becomes the largest (or smallest) float64 number. NaN (a client
+    without examples) becomes the mean of the losses that are numbers. If all losses are
+    NaN, all become equal.
     """
     wide = loss.detach().cpu().double()
     known = ~wide.isnan()

@@ -1,11 +1,11 @@
-"""The shortest combination of vectors with weights in a box: a small quadratic program.
+"""The shortest combination of vectors with bounded weights: a small quadratic program.
 
 minimize ½·λᵀGλ  subject to  Σλ = 1,  low ≤ λ_i ≤ high.
 
-Projected gradient steps show which weights lie at an edge of the box. An active-set
-method in float64 then finds the solution to rounding: it solves the equations of the
-free weights, holds one that would leave the box at its edge, and frees two where moving
-weight from one to the other would help.
+Projected gradient steps find which weights lie at a bound. An active-set method in
+float64 then finds the solution up to rounding. It solves the equations of the free
+weights. A weight that would exceed a bound is held there. Two weights are freed if
+moving weight from one to the other would lower the objective.
 """
 
 import numpy as np
@@ -14,28 +14,28 @@ from scipy import linalg
 
 from troth import numerics
 
-STEPS, FEW = 100, 50  # of projected gradient, for more than a few weights: for speed
+STEPS, FEW = 100, 50  # projected gradient steps, only for more than FEW weights
 
 
 def solve(g: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Return [n] the weights; equal ones if no others are better by more than rounding.
+    """Return the weights [n]; equal weights unless others are better beyond rounding.
 
     Args:
-        g: [n, n] the products of n vectors of length at most 1.
-        low: at most 1/n.
-        high: at least 1/n.
+        g: [n, n] inner products of n vectors of length at most 1.
+        low: Lower bound of each weight, at most 1/n.
+        high: Upper bound of each weight, at least 1/n.
     """
     n = len(g)
     slack, lam = 1e-13 * n, np.full(n, 1 / n)
     if violation(g @ lam, lam, low, high) <= slack:
         return lam
-    # About the mean: what all vectors share is a constant (Σλ = 1), which would drown
-    # differences between vectors that are nearly equal.
+    # Centered at the mean: what all vectors share only adds a constant (as Σλ = 1), but
+    # would swamp the differences between nearly equal vectors.
     mean = g.mean(axis=1)
     c = mean - mean.mean()
     h = g - mean - c[:, None]
-    # A constant again where H is 0, and a pull to equal weights that makes the solution
-    # unique, and H definite beyond what rounding can undo.
+    # `trace / n**2` adds a constant again. `pull` draws towards equal weights. It makes
+    # the solution unique, and H definite by more than rounding errors.
     trace = float(np.trace(h))
     pull = 1e-11 + 4 * np.finfo(float).eps * n * trace
     h, c = h + trace / n**2 + pull * np.eye(n), c - pull / n
@@ -56,11 +56,11 @@ def solve(g: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def violation(slope: np.ndarray, lam: np.ndarray, low: float, high: float) -> float:
-    """Measure how far weights are from the optimality (KKT) conditions; 0 if they hold.
+    """Return how far weights are from the optimality (KKT) conditions; 0 if they hold.
 
-    At the optimum one price ν has slope_i ≥ ν where λ_i cannot fall, slope_i ≤ ν where
-    it cannot rise, and both in between: no weight that can fall has a larger slope than
-    one that can rise.
+    At the optimum there is a number ν with slope_i ≥ ν where λ_i cannot fall, slope_i ≤
+    ν where λ_i cannot rise, and slope_i = ν in between. So no weight that can fall has
+    a larger slope than one that can rise.
     """
     fall, rise = _pair(slope, lam, low, high)
     can = lam[fall] > low and lam[rise] < high
@@ -70,23 +70,23 @@ def violation(slope: np.ndarray, lam: np.ndarray, low: float, high: float) -> fl
 def _pair(
     slope: np.ndarray, lam: np.ndarray, low: float, high: float
 ) -> tuple[int, int]:
-    """Return the steepest weight that can fall, and the least steep that can rise."""
+    """Return the steepest weight that can fall and the least steep that can rise."""
     fall = np.where(lam > low, slope, -np.inf).argmax()
     rise = np.where(lam < high, slope, np.inf).argmin()
     return int(fall), int(rise)
 
 
 def _descended(h: np.ndarray, c: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Come near the solution by accelerated projected gradient from equal weights."""
+    """Return weights near the solution, by accelerated projected gradient steps."""
     n = len(c)
     steepest = linalg.eigvalsh(h, subset_by_index=(n - 1, n - 1))[0]
-    length = max(float(steepest), float(np.ptp(c)))  # c: to stay near the box
+    length = max(float(steepest), float(np.ptp(c)))  # c keeps steps near the bounds
     lam = ahead = np.full(n, 1 / n)
     momentum = 1.0
     for _ in range(STEPS if n > FEW else 0):
         point = torch.from_numpy(ahead - (h @ ahead + c) / length)
         new = numerics.capped_simplex(point, low, high).numpy()
-        if (ahead - new) @ (new - lam) > 0:  # uphill
+        if (ahead - new) @ (new - lam) > 0:  # uphill: restart the momentum
             momentum = 1.0
         grown = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
         ahead = new + (momentum - 1) / grown * (new - lam)
@@ -97,7 +97,7 @@ def _descended(h: np.ndarray, c: np.ndarray, low: float, high: float) -> np.ndar
 def _best(
     h: np.ndarray, slope: np.ndarray, lam: np.ndarray, free: np.ndarray
 ) -> np.ndarray:
-    """Minimize over the free weights alone; keep all others and the sum."""
+    """Minimize over the free weights; keep all other weights and the sum."""
     if free.sum() < 2:
         return lam
     steep = slope[free] - slope[free].mean()
@@ -112,7 +112,7 @@ def _best(
 def _stopped(
     best: np.ndarray, lam: np.ndarray, free: np.ndarray, low: float, high: float
 ) -> np.ndarray:
-    """Move from lam towards best as far as the box allows; hold what stops it."""
+    """Move from `lam` towards `best` up to the first bound; hold the weight there."""
     step = np.where(free, best - lam, 0.0)
     room = np.where(step > 0, high - lam, low - lam)
     share = np.divide(room, step, out=np.full(len(lam), np.inf), where=step != 0)

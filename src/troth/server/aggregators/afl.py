@@ -1,4 +1,4 @@
-"""Agnostic federated learning: weights that play against the shared model.
+"""Agnostic federated learning: weights that are adversarial to the shared model.
 
 References: mohri2019agnostic.
 """
@@ -25,34 +25,37 @@ def afl(
 ) -> tuple[Tensor, Tensor]:
     """Average with weights λ that rise with the losses: min_w max_λ Σ λ_k·F_k.
 
-    Stochastic-AFL (Section 4): the step is Σ λ_k·u_k, and then λ becomes the point of
-    the simplex nearest to λ + lr·F(w). λ starts equal and is remembered by client id.
-    With all clients in every round this is the paper's algorithm. With a part of them:
+    Stochastic-AFL (Section 4): the step is Σ λ_k·u_k. Then λ becomes the point of the
+    simplex nearest to λ + lr·F(w). The weights start equal and are remembered by client
+    id. With all clients in every round this is the paper's algorithm. If only some
+    clients take part in a round:
 
-    - The simplex is that of the clients seen so far. A new client gets the share 1/K of
-      then K, and the others shrink in proportion: all stay equal at first.
-    - The step divides by the sum of λ of those present (equal if all are 0).
-    - The loss of an absent client counts as the mean of those present. A constant on
-      all losses does not move λ, so absence neither helps nor harms.
+    - The simplex is that of the K clients seen so far. A new client gets the weight
+      1/K, and the others shrink in proportion. So all weights are equal at first.
+    - The step is divided by the sum of λ over the clients present. If all these λ are
+      0, the clients weigh the same.
+    - The loss of an absent client counts as the mean of those present. A constant added
+      to all losses does not change λ, so absence neither raises nor lowers a weight.
 
-    Guarantee: for convex losses and small steps, the average of w over the rounds nears
-    the minimax value (Section 4); the last w may circle around it.
+    Guarantee: for convex losses and small steps, the average of w over the rounds
+    approaches the minimax value (Section 4). The last w may circle around it.
 
-    No robustness: λ follows reported losses. A client that always reports a large one
-    ends with λ = 1, and its update is the step whenever it is present.
+    No robustness: λ follows the losses that clients send. A client that always sends a
+    large loss ends with λ = 1, and its update is the step whenever it is present.
 
-    Departs: several local steps for one gradient; the three rules above; w is not
-    projected. A NaN loss counts as the mean of the others, infinity as the largest
-    number.
+    Departs: an update results from several local steps instead of one gradient. The
+    three rules above are added. w is not projected. A NaN loss counts as the mean of
+    the others, and an infinite loss as the largest number.
 
     Args:
         messages: One update per client.
-        loss: [n] reported loss of w on each client's training data.
-        memory: [K, 2] float64: id (below 2^53) and λ of every client seen; empty at
-            first.
-        note: Receives the weights.
-        lr: Learning rate of λ; 0 keeps λ equal, the mean. Weights are about 1/K: if
-            losses differ by about 1, lr above 1/K leaves few clients any weight.
+        loss: [n] losses of w on each client's training data, as the clients send them.
+        memory: [K, 2] float64: id (below 2^53) and λ of every client seen so far; empty
+            at first.
+        note: Receives the weights of the clients.
+        lr: Learning rate of the weights λ. 0 keeps all weights equal, which gives the
+            mean. Weights are about 1/K for K clients. If losses differ by about 1, a
+            learning rate above 1/K leaves few clients any weight.
 
     Returns:
         The step of the shared model [d], and the memory.
@@ -76,7 +79,7 @@ def afl(
 
 
 def _joined(memory: Tensor, client: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ids, ascending, and λ of all clients seen, the present ones included."""
+    """Return the ids of all clients seen, ascending, and their λ; add new clients."""
     here: Tensor = torch.unique(client)
     old, lam = memory.unbind(dim=1)
     new = here[~torch.isin(here, old)]
@@ -86,15 +89,15 @@ def _joined(memory: Tensor, client: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _shares(lam: Tensor) -> Tensor:
-    """Scale λ of those present to sum to 1; equal if they have none."""
+    """Scale the λ of the clients present to sum to 1; equal weights if all are 0."""
     most = lam.max()
     some = torch.where(most > 0, lam / torch.where(most > 0, most, 1.0), 1.0)
-    return some / some.sum()  # of the largest: λ may be as small as numbers go
+    return some / some.sum()  # relative to the largest, as λ may be extremely small
 
 
 def _rise(loss: Tensor, row: Tensor, known: int, lr: float) -> Tensor:
-    """Return [known] lr·loss less its largest, the mean for those absent."""
+    """Return lr·(loss − largest loss) per known client; the mean if absent."""
     below = (loss - loss.max()).clamp(min=-torch.finfo(torch.float64).max)
-    rise = lr * below  # 1 below the largest has no weight after projection, as λ ≤ 1
+    rise = lr * below  # clamped: what is 1 below the largest gets weight 0, as λ ≤ 1
     absent = rise.mean().clamp(min=-2).expand(known)
     return absent.scatter(0, row, rise.clamp(min=-2))

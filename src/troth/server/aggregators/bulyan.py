@@ -1,4 +1,4 @@
-r"""Krum again and again, then the values around every coordinate's median.
+r"""Bulyan: repeated Krum, then the mean of the values around every median.
 
 References: elmhamdi2018hidden.
 """
@@ -18,25 +18,29 @@ def bulyan(
     f: Count = "auto",
     strict: bool = True,
 ) -> Tensor:
-    """Average the values around the median of the rows that Krum chooses (Section 4).
+    """Average the values around the median of the updates chosen by Krum (Section 4).
 
-    1. Krum chooses θ = n − 2f times a row, which leaves the others to the next time.
-    2. Of every coordinate's θ values, average the β = θ − 2f closest to their median.
+    1. Krum chooses one update at a time and removes it, until θ = n − 2f are chosen.
+    2. In every coordinate, average the β = θ − 2f values closest to the median.
 
-    Guarantee: for n ≥ 4f + 3, in every coordinate each value that counts is no farther
-    from the median than a benign row's is, and the median lies among benign ones.
+    Guarantee: for n ≥ 4f + 3, the median of every coordinate lies within the range of
+    the benign values. No averaged value is farther from the median than some benign
+    value is.
 
-    Departs: implementations differ on the neighbors that Krum counts while rows are
-    taken out. As the paper calls Krum anew on the n' rows left, here they are n' − f −
-    2 of those; at the last of its calls f − 1. Equal scores go to the lowest client id;
-    of two values as far from the median, half of each counts.
+    Departs: implementations differ on how many neighbors Krum counts once updates are
+    removed. The paper calls Krum anew on the n' updates left, so here a score counts
+    the n' − f − 2 nearest of them (f − 1 in the last call). Equal scores go to the
+    lowest client id. If two values are equally far from the median and only one is
+    needed, their mean is taken.
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the rows that Krum chose.
-        f: Number of rows that may be malicious; 0 is the mean.
-        strict: Whether n < 4f + 3 is refused. Otherwise Krum chooses at least one row,
-            and at least the middle one or two values of a coordinate count.
+        note: Receives a mask of the updates that Krum chose.
+        f: Number of malicious updates to withstand; 0 gives the mean. "auto": the
+            number of malicious clients expected in a cohort, rounded down.
+        strict: Whether to refuse n < 4f + 3. If false, there is no guarantee for such
+            n. Krum then chooses at least one update, and at least the middle one or two
+            values of a coordinate are averaged.
 
     Returns:
         The step of the shared model [d].
@@ -60,7 +64,7 @@ def bulyan(
 
 
 def _chosen(between: Tensor, f: int, theta: int) -> Tensor:
-    """Return [theta] the rows that Krum chooses; each leaves the others' lists."""
+    """Return the indices [theta] that Krum chooses, one at a time."""
     near, whose = _choice.nearest(between)
     left, chosen = torch.arange(len(between)), []
     for _ in range(theta):

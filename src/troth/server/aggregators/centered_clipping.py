@@ -1,4 +1,4 @@
-"""What clients say, clipped around where the last round ended.
+"""Centered clipping: updates are clipped around the result of the last round.
 
 References: karimireddy2021learning.
 """
@@ -28,25 +28,31 @@ def centered_clipping(
 ) -> tuple[Tensor, Tensor]:
     """Clip around the last result: v ← v + mean_i (u_i − v)·min(1, τ/‖u_i − v‖).
 
-    The paper's centered clipping with history. The first round starts at 0, and so does
-    one whose updates have another width.
+    This is the paper's centered clipping with history. v starts at 0 in the first
+    round, and whenever the updates have another length than in the round before.
 
-    Guarantee: a row adds at most τ/n to v per iteration. So with f rows v is at most
-    iterations·τ·f/n from where it would be if they added nothing, and at most
-    iterations·τ from its start. It comes near the benign mean if few are malicious (2f
-    < n is the least) and τ fits their spread (the paper).
+    Guarantee: one update adds at most τ/n to v per iteration. So f updates move v by at
+    most iterations·τ·f/n, compared with f updates that add nothing. v moves by at most
+    iterations·τ in all. v comes near the benign mean if few updates are malicious (at
+    least 2f < n) and τ fits the spread of the benign ones (the paper).
 
-    Departs: the paper clips momenta that workers keep; here it is what clients send.
+    Departs: the paper clips momenta that clients keep. Here the clients' updates are
+    clipped.
 
     Args:
         messages: One update per client.
         memory: Result of the last round; empty at first.
-        note: Receives a mask of the clipped rows.
-        tau: Radius τ > 0 of the clipping around v; large values give the mean.
-        iterations: Number of clipping steps; with more, v comes nearer to the rows.
-        remember: Whether to start at the last round's result; false always starts at 0.
-        f: Number of rows that may be malicious; the result does not depend on f.
-        strict: Whether 2f ≥ n is refused; false goes on without the guarantee.
+        note: Receives a mask of the clipped updates.
+        tau: Clipping radius τ > 0 around v. Large values give the mean.
+        iterations: Number of clipping steps per round. With more steps, v comes nearer
+            to the updates.
+        remember: Whether v starts at the result of the last round. If false, v starts
+            at 0 in every round.
+        f: Number of malicious updates that the guarantee covers. The result does not
+            depend on f. "auto": the number of malicious clients expected in a cohort,
+            rounded down.
+        strict: Whether to refuse 2f ≥ n. If false, such n are accepted, without a
+            guarantee.
 
     Returns:
         The step of the shared model [d], and the memory.
@@ -75,18 +81,18 @@ def centered_clipping(
 
 
 def _distances(rows: Tensor, v: Tensor, tau: float) -> Tensor:
-    """Return [n] distances in float64, exact from about tau on."""
+    """Return the distances ‖rows − v‖ [n] in float64, exact from about tau upwards."""
     parts = [torch.linalg.vector_norm(b, dim=1) for b in _around.blocks(rows, v)]
     lengths = numerics.norms(torch.stack(parts, dim=1))
-    if tau > 1e-15 and float(lengths.max()) < 1e15:  # in range of the rows' own type
+    if tau > 1e-15 and float(lengths.max()) < 1e15:  # in the range of the rows' dtype
         return lengths
     parts = [numerics.norms(b) for b in _around.blocks(rows, v)]
-    # NaN: beyond what float64 holds; finite rows have no other
+    # Finite updates give NaN only beyond the range of float64.
     return numerics.norms(torch.stack(parts, dim=1)).nan_to_num(torch.inf, torch.inf)
 
 
 def _moved(v: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
     """Return v + Σ_i weight_i·(rows_i − v)."""
     if rows.dtype.itemsize < 8 and float(weight.min()) < 1e-30:
-        return _around.moved(v, weight, rows)  # float32 hardly holds such weights
+        return _around.moved(v, weight, rows)  # too small for float32
     return (1 - weight.sum()).to(v) * v + numerics.combine(weight, rows)

@@ -1,4 +1,4 @@
-"""FedMGDA+: the shortest mixture of updates of unit length.
+"""FedMGDA+: the shortest mixture of the normalized updates.
 
 References: hu2022federated.
 """
@@ -14,7 +14,7 @@ from troth.server.aggregators import _min_norm
 from troth.server.rules import Note, silent
 from troth.types import Messages, Refusal
 
-ACCURACY = 1e-6  # of the optimality conditions, for rows of length 1
+ACCURACY = 1e-6  # of the optimality conditions, for updates of length 1
 
 
 def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Tensor:
@@ -22,27 +22,29 @@ def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Ten
 
     min ‖Σ λ_i·g_i‖² over Σλ = 1, λ ≥ 0, |λ_i − 1/n| ≤ eps, where g_i = u_i/‖u_i‖.
 
-    FedMGDA+ (Algorithm 1); updates of zeros stay so. At eps = 1 the product of the step
-    with every g_i is at least its own squared length, so a small step is worse for none
-    of the clients. Its length is at most 1: the server's lr sets the length of the
-    step.
+    FedMGDA+ (Algorithm 1). An update of zeros stays 0. At eps = 1, the inner product of
+    the step with every g_i is at least the squared length of the step. So a small
+    enough step makes no client worse off. The length of the result is at most 1: the
+    server's learning rate sets the length of the step.
 
-    The weights solve the quadratic program to KKT conditions of 1e-6, or the rule
-    refuses. The step is unique; of several weights that give it, those near equal ones
-    are taken.
+    The weights meet the KKT conditions of the quadratic program to 1e-6, or the rule
+    refuses. The step is unique. If several weight vectors give it, one near equal
+    weights is taken.
 
-    No robustness: length does not count, but direction does. A row opposite to the
-    others, or a row of zeros, takes weight up to 1/n + eps; at large eps it brings the
-    step to nothing, and w stands still. At eps = 0 a row moves the result by 2/n at
-    most.
+    No robustness: the length of an update does not matter, but its direction does. An
+    update opposite to the others, or an update of zeros, takes a weight of up to 1/n +
+    eps. At large eps it reduces the step to almost 0, and w stands still. At eps = 0,
+    one update moves the result by at most 2/n.
 
-    Departs: displacements after several local steps for gradients, as the paper does.
+    Departs: updates result from several local steps instead of one gradient, as also in
+    the paper.
 
     Args:
         messages: One update per client.
         note: Receives the weights.
-        eps: Largest distance of a weight from 1/n, in [0, 1]. 0 is the mean of the unit
-            rows; from 1 − 1/n on, the shortest vector of their convex hull.
+        eps: Largest distance of a weight from 1/n, in [0, 1]. 0 gives the mean of the
+            unit updates. From 1 − 1/n on, all mixtures are allowed, and the result is
+            the shortest vector of their convex hull.
 
     Returns:
         The step of the shared model [d].
@@ -70,7 +72,7 @@ def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Ten
 
 
 def _weights(products: Tensor, eps: float) -> Tensor:
-    """Return λ, [n] float64, from the products of the unit rows."""
+    """Return the weights λ [n], float64, from inner products of the unit updates."""
     n = len(products)
     if eps == 0 or n == 1:
         return torch.full_like(products[0], 1 / n)
@@ -87,7 +89,10 @@ def _weights(products: Tensor, eps: float) -> Tensor:
 
 
 def _largest(rows: Tensor) -> Tensor:
-    """Return [n] each row's largest number: squares may leave the range of float64."""
+    """Return each update's largest absolute entry, [n].
+
+    The updates are divided by it, because squares may exceed the range of float64.
+    """
     largest = rows.new_zeros(len(rows))
     for _, wide in _blocks(rows, None):
         largest = torch.maximum(largest, wide.abs().amax(dim=1))
@@ -99,7 +104,7 @@ def _or_one(scale: Tensor) -> Tensor:
 
 
 def _blocks(rows: Tensor, over: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
-    """Yield columns in float64, a block at a time: no copy of the whole matrix."""
+    """Yield columns in float64, in blocks, to avoid a copy of the whole matrix."""
     for block in numerics.blocks(rows):
         wide = rows[:, block].double()
         yield block, wide if over is None else wide / over[:, None]

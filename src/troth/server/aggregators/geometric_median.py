@@ -1,4 +1,4 @@
-"""The point with the least sum of distances from the updates.
+"""The geometric median: the point with the least sum of distances to the updates.
 
 References: pillutla2022robust.
 """
@@ -14,7 +14,7 @@ from troth.server.aggregators import _around
 from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages, Refusal
 
-_FAR = 1e100  # distances beyond it (nearest half = 1): only the direction counts
+_FAR = 1e100  # beyond this distance only the direction counts (unit: see `scale`)
 
 
 def geometric_median(
@@ -29,30 +29,33 @@ def geometric_median(
 ) -> Tensor:
     """Minimize Σ_i √(‖z − u_i‖² + ν²) over z, by smoothed Weiszfeld steps.
 
-    The paper's step goes to the mean of the rows with weights β_i = 1/√(‖z − u_i‖² +
-    ν²); where that is slow, it goes as far as Weiszfeld's or Newton's direction lowers
-    the sum most. It ends where the gradient of the mean distance, which is 1 far away,
-    is no longer than the tolerance. Iterations work on as many coordinates as there are
-    rows.
+    The paper's step goes to the mean of the updates with weights β_i = 1/√(‖z − u_i‖² +
+    ν²). If that is slow, the step goes along Weiszfeld's or Newton's direction, by the
+    length that lowers the sum most. The iteration ends when the gradient of the mean
+    distance is no longer than the tolerance (far away, that gradient has length 1). It
+    works with at most as many coordinates as there are updates.
 
-    Guarantee: with 2f < n and at most f malicious rows, it is within 2(n − f)/(n −
-    2f)·R of any point whose distance from every benign row is at most R (up to ν and
-    the tolerance).
+    Guarantee: suppose that 2f < n, at most f updates are malicious, and a point has a
+    distance of at most R from every benign update. Then the result is within 2(n −
+    f)/(n − 2f)·R of that point (up to ν and the tolerance).
 
-    Departs: all rows weigh the same, not by reported sizes. ν is in units of the
-    distance that the nearer half of the rows keeps from their coordinate-wise median,
-    so the result scales with the updates. √(‖·‖² + ν²) stands for max(ν, ‖·‖), so that
-    Newton's steps converge. It goes to the optimum, not for three steps.
+    Departs: all updates weigh the same, instead of by the sizes that clients send. The
+    unit of ν is the median distance of the updates from their coordinate-wise median,
+    so the result scales with the updates. √(‖·‖² + ν²) replaces max(ν, ‖·‖), so that
+    Newton's steps converge. The iteration runs to the optimum, instead of three steps.
 
     Args:
         messages: One update per client.
-        note: Receives the weights; the result is the rows' mean under them.
-        nu: Smoothing ν > 0 of the distances; large values lead to the mean.
+        note: Receives the weights. The result is the weighted mean of the updates.
+        nu: Smoothing ν > 0 of the distances. Small values approach the geometric
+            median, large values the mean.
         tolerance: Length of the gradient, above 0, at which the iteration stops.
         iterations: Largest number of steps.
-        f: Number of rows that may be malicious; the result does not depend on f.
-        strict: Whether 2f ≥ n and a missed tolerance are refused; false takes the last
-            point.
+        f: Number of malicious updates that the guarantee covers. The result does not
+            depend on f. "auto": the number of malicious clients expected in a cohort,
+            rounded down.
+        strict: Whether to refuse 2f ≥ n, and to refuse if the tolerance is not reached.
+            If false, the last point of the iteration is taken, without a guarantee.
 
     Returns:
         The step of the shared model [d].
@@ -72,19 +75,19 @@ def geometric_median(
     center = numerics.median(rows)
     unit, length = _directions(rows, center)
     scale = length.sort().values[(n - 1) // 2]
-    if scale == 0:  # half of the rows lie there: nothing is nearer to all
+    if scale == 0:  # at least half of the updates lie there: this is the minimum
         weight = (length == 0).double()
     else:
         ratio = length / scale
         points = unit * ratio.clamp(max=_FAR)[:, None]
-        nu = min(max(nu, 1 / _FAR), _FAR)  # the square of what is beyond is 0 or inf
+        nu = min(max(nu, 1 / _FAR), _FAR)  # beyond, its square would be 0 or infinite
         weight, steep = _weights(points, nu, tolerance, iterations)
-        weight = weight * (_FAR / ratio).clamp(max=1)  # as far as they really are
+        weight = weight * (_FAR / ratio).clamp(max=1)  # undo the clamp of `points`
         if strict and steep > tolerance:
             raise Refusal(
                 f"geometric_median came to a gradient of {steep:.1e} in iterations = "
                 f"{iterations}, and tolerance is {tolerance:g}; raise either, or set "
-                "strict = false and take what it came to"
+                "strict = false to take the last point"
             )
     weight = weight / weight.sum()
     note(weight=weight)
@@ -92,10 +95,12 @@ def geometric_median(
 
 
 def _directions(rows: Tensor, center: Tensor) -> tuple[Tensor, Tensor]:
-    """Return unit vectors [n, p] from a center (0 at it) and lengths [n], on the CPU.
+    """Return unit vectors [n, p] from a center, and lengths [n], on the CPU.
 
-    More coordinates than rows become as many, from the rows' inner products. Each row
-    has a unit of its own: far ones do not drown the others, and nothing overflows.
+    The unit vector of an update at the center is 0. If there are more coordinates than
+    updates, p ≤ n coordinates are computed from the updates' inner products. Each
+    update is scaled by a unit of its own. So far updates do not swamp the others, and
+    nothing overflows.
     """
     n, d = rows.shape
     unit = torch.linalg.vector_norm(rows, math.inf, dim=1).double()
@@ -126,7 +131,7 @@ def _coordinates(product: Tensor) -> Tensor:
 def _weights(
     points: Tensor, nu: float, tolerance: float, iterations: int
 ) -> tuple[Tensor, float]:
-    """Return β_i at the geometric median of [n, p], and the gradient's length."""
+    """Return the weights β_i at the geometric median, and the gradient's length."""
     z, last = torch.zeros_like(points[0]), math.inf
     for step in range(iterations + 1):
         gap = z - points
@@ -153,7 +158,7 @@ def _far(gap: Tensor, beta: Tensor, slope: Tensor, move: Tensor, nu: float) -> T
     newton = -torch.linalg.solve(bend, slope)
     power = 4.0 ** torch.arange(8, dtype=slope.dtype)
     moves = torch.cat([power.outer(move), (1 / power).outer(newton)])
-    falls = [  # from differences of squares: exact if moves are small
+    falls = [  # from differences of squares, which are exact for small moves
         ((gap + m / 2) @ m / (_smooth(gap + m, nu) + 1 / beta)).mean() for m in moves
     ]
     best: Tensor = moves[torch.stack(falls).argmin()]

@@ -1,4 +1,4 @@
-"""The row of the client with the largest loss that is still believed.
+"""k-loss: the update with the (f + 1)-th largest loss.
 
 References: li2021ditto.
 """
@@ -21,20 +21,22 @@ def k_loss(
 ) -> Tensor:
     """Take the update with the (f + 1)-th largest loss (a baseline of Li et al.).
 
-    The loss is that of the shared model, as it was sent, on all the client's training
-    data (the Ditto authors' code).
+    The loss is that of the broadcast shared model on all of the client's training data,
+    as in the Ditto authors' code.
 
-    No robustness: it reads the losses that clients report, and a malicious one that
-    reports the right number is chosen.
+    No robustness: the rule reads the losses that clients send. A malicious client that
+    sends the right number is chosen.
 
-    Departs: equal losses go from the lowest client id on.
+    Departs: among equal losses, lower client ids come first.
 
     Args:
         messages: One update per client.
-        loss: [n] reported losses; NaN counts as infinite.
-        note: Receives a mask of the chosen row.
-        f: Number of larger losses to pass over; 0 takes the largest loss.
-        strict: Whether f ≥ n is refused. Otherwise the smallest loss is taken there.
+        loss: [n] losses that the clients send; NaN counts as infinite.
+        note: Receives a mask of the chosen update.
+        f: Number of largest losses to skip; 0 takes the update with the largest loss.
+            "auto": the number of malicious clients expected in a cohort, rounded down.
+        strict: Whether to refuse f ≥ n. If false, the update with the smallest loss is
+            taken for such f.
 
     Returns:
         The step of the shared model [d].

@@ -1,4 +1,4 @@
-"""The mean without the longest rows.
+"""k-norm: the mean without the longest updates.
 
 References: li2021ditto.
 """
@@ -18,18 +18,19 @@ def k_norm(
     f: Count = "auto",
     strict: bool = True,
 ) -> Tensor:
-    """Average all updates but the f longest (a baseline of Li et al.).
+    """Average all updates except for the f longest (a baseline of Li et al.).
 
-    No robustness but against length: each of f malicious rows counts only if it is no
-    longer than some benign one, but may point anywhere.
+    No robustness except against length: if f updates are malicious, each counts only if
+    it is no longer than some benign update. It may point in any direction.
 
-    Departs: of equally long rows the lowest client ids are kept.
+    Departs: among equally long updates, those of the lowest client ids are kept.
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the rows kept.
-        f: Number of rows to drop; 0 is the mean.
-        strict: Whether f ≥ n is refused. Otherwise the shortest row is always kept.
+        note: Receives a mask of the updates kept.
+        f: Number of longest updates to drop; 0 gives the mean. "auto": the number of
+            malicious clients expected in a cohort, rounded down.
+        strict: Whether to refuse f ≥ n. If false, the shortest update is always kept.
 
     Returns:
         The step of the shared model [d].

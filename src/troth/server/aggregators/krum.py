@@ -1,4 +1,4 @@
-"""The row that lies closest to its neighbors.
+"""Krum: the update that lies closest to its neighbors.
 
 References: blanchard2017machine.
 """
@@ -21,27 +21,30 @@ def krum(
 ) -> Tensor:
     """Take the one update with the lowest score (Blanchard et al., Section 4).
 
-    score(i) = Σ ‖u_i − u_j‖² over the n − f − 2 nearest others j. Scores that agree to
-    nine digits are equal; where a score counts one neighbor, the nearest two always
-    tie.
+    score(i) = Σ ‖u_i − u_j‖² over the n − f − 2 updates j nearest to i. Scores that
+    agree to nine digits count as equal. If a score counts a single neighbor, the two
+    updates nearest to each other always tie.
 
-    Guarantee: for n ≥ 2f + 3, (α, f)-Byzantine resilience where the benign rows are
-    independent draws of one distribution whose spread is small beside its mean.
-    A malicious row is never chosen if its distance to every benign row exceeds
-    √((n − f − 2)/(n − 2f − 1)) times the diameter of the benign rows.
+    Guarantee: for n ≥ 2f + 3, Krum is (α, f)-Byzantine resilient if the benign updates
+    are independent draws from one distribution whose spread is small compared with its
+    mean. A malicious update is never chosen if its distance to every benign update
+    exceeds √((n − f − 2)/(n − 2f − 1)) times the diameter of the benign updates.
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the chosen row.
-        f: Number of rows that may be malicious; with 0, one row is still chosen.
-        neighbors: Number of nearest rows in a score. "blanchard": n − f − 2 (so do the
-            Ditto authors, who add the row itself, at distance 0); "byzfl": n − f − 1
-            (as that package does).
-        ties: Row taken among equal scores. "id": that of the lowest client id (the
-            paper); "first": the row that comes first (the Ditto authors; the client
-            drawn first, if `train.sampling` keeps that order).
-        strict: Whether n < 2f + 3 is refused. If not, and no neighbor is left to count,
-            all scores are 0.
+        note: Receives a mask of the chosen update.
+        f: Number of malicious updates to withstand. Even with 0, a single update is
+            chosen. "auto": the number of malicious clients expected in a cohort,
+            rounded down.
+        neighbors: Number of nearest updates that a score counts. "blanchard": n − f −
+            2, as in the paper and the Ditto authors' code (which also adds the update
+            itself, at distance 0). "byzfl": n − f − 1, as in the package byzfl.
+        ties: Update chosen among equal scores. "id": that of the lowest client id, as
+            in the paper. "first": the first in the messages, as in the Ditto authors'
+            code. This is the client drawn first if `train.sampling` keeps the order of
+            the draws.
+        strict: Whether to refuse n < 2f + 3. If false, such n are accepted without a
+            guarantee; if a score counts no neighbor, all scores are 0.
 
     Returns:
         The step of the shared model [d].

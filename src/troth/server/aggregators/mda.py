@@ -1,4 +1,4 @@
-r"""The mean of the rows that lie closest together.
+r"""Minimum-diameter averaging: the mean of the updates that lie closest together.
 
 References: rousseeuw1985multivariate, elmhamdi2022genuinely.
 """
@@ -27,27 +27,31 @@ def mda(
 ) -> Tensor:
     """Average the n − f updates that lie closest together: minimum-diameter averaging.
 
-    Of all subsets of n − f rows, take one whose largest distance between two rows is
-    smallest (El-Mhamdi et al.). The search is exact: rows farther apart than a
-    threshold are in conflict; if f rows take part in all conflicts, the others'
-    diameter is within it. The threshold comes from bisection, the f rows from branch
-    and bound.
+    Among all subsets of n − f updates, take one with the smallest diameter, which is
+    the largest distance between two of its updates (El-Mhamdi et al.). The search is
+    exact. Two updates are in conflict if they are farther apart than a threshold. If
+    removing f updates leaves no conflict, the diameter of the others is at most the
+    threshold. Bisection finds the smallest such threshold, and branch and bound finds
+    the f updates.
 
-    Guarantee: for n ≥ 2f + 1, the chosen rows lie no farther apart than the benign
-    ones, and at least one is benign; so every chosen row, and their mean, lies within
-    the benign rows' diameter of a benign row.
+    Guarantee: for n ≥ 2f + 1, the chosen updates lie no farther apart than the benign
+    ones, and at least one of them is benign. So every chosen update, and their mean,
+    lies within the benign diameter of some benign update.
 
-    Departs: of several subsets with the smallest diameter, to nine digits, that with
-    the lowest client ids in order.
+    Departs: among several subsets whose diameters agree to nine digits, the subset with
+    the lowest client ids is taken.
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the chosen rows.
-        f: Number of rows that may be malicious; 0 is the mean.
+        note: Receives a mask of the chosen updates.
+        f: Number of malicious updates to withstand; 0 gives the mean. "auto": the
+            number of malicious clients expected in a cohort, rounded down.
         limit: Largest number of search steps; a longer search is refused. A step takes
-            some 40 µs at n = 100. Up to a million subsets need far fewer than the
-            default; with more, an adversary may send rows that make the search long.
-        strict: Whether n < 2f + 1 is refused. Otherwise at least one row is taken.
+            about 40 µs at n = 100. Up to a million subsets need far fewer steps than
+            the default. With more subsets, an adversary may send updates that make the
+            search long.
+        strict: Whether to refuse n < 2f + 1. If false, such n are accepted without a
+            guarantee, and at least one update is taken.
 
     Returns:
         The step of the shared model [d].
@@ -80,7 +84,7 @@ def _steps(limit: int, n: int, f: int) -> Iterator[int]:
 
 
 def _closest(between: np.ndarray, f: int, steps: Iterator[int]) -> int:
-    """Return the n − f rows with the smallest diameter, the first such, as bits."""
+    """Return the first n − f updates with the smallest diameter, as bits."""
     n = len(between)
     everyone = (1 << n) - 1
     diameters = np.unique(between)
@@ -96,7 +100,7 @@ def _closest(between: np.ndarray, f: int, steps: Iterator[int]) -> int:
 
 
 def _conflicts(between: np.ndarray, diameter: float) -> list[int]:
-    """Return for every row those farther from it than this, as bits."""
+    """Return, for every update, those farther from it than `diameter`, as bits."""
     bits = np.packbits(between > diameter, axis=1, bitorder="little")
     return [int.from_bytes(row.tobytes(), "little") for row in bits]
 
@@ -112,10 +116,10 @@ def _bits(rows: int) -> Iterator[int]:
 def _peaceful(
     conflicts: list[int], rows: int, spare: int, steps: Iterator[int]
 ) -> int | None:
-    """Return `rows` less at most `spare`, without conflicts; None if impossible.
+    """Remove at most `spare` of `rows` so that no conflict is left; None if impossible.
 
-    Rows without conflicts stay. Each step takes the row with most conflicts: either it
-    goes, or all it is in conflict with do.
+    Updates without conflicts stay. Each step branches on the update with the most
+    conflicts: either that update is removed, or all updates in conflict with it are.
     """
     ahead = [(rows, spare)]
     while ahead:
@@ -126,20 +130,23 @@ def _peaceful(
         if degree[worst] == 0:
             return rows
         down = sorted(degree.values(), reverse=True)
-        if 2 * sum(down[:spare]) < sum(down):  # so few rows cannot cover all conflicts
+        if 2 * sum(down[:spare]) < sum(down):  # removing `spare` cannot be enough
             continue
         leaf = next((v for v, conflict in degree.items() if conflict == 1), None)
-        if leaf is not None:  # no worse than to take the leaf away
+        if leaf is not None:  # removing its only conflict is as good as removing it
             ahead.append((rows & ~conflicts[leaf], spare - 1))
             continue
-        if 2 < degree[worst] <= spare:  # where all have two, they are in circles
+        if 2 < degree[worst] <= spare:  # if all have two conflicts, they form cycles
             ahead.append((rows & ~conflicts[worst], spare - degree[worst]))
         ahead.append((rows ^ (1 << worst), spare - 1))
     return None
 
 
 def _first(conflicts: list[int], peaceful: int, f: int, steps: Iterator[int]) -> int:
-    """Return the first n − f rows without a conflict; `peaceful`: some such rows."""
+    """Return the first n − f updates without a conflict, as bits.
+
+    `peaceful` are some n − f updates without a conflict.
+    """
     n = len(conflicts)
     rows, spare, kept = (1 << n) - 1, f, 0
     for v in range(n):

@@ -1,4 +1,4 @@
-"""The mean around the median.
+"""Mean around the median.
 
 References: xie2018generalized.
 """
@@ -14,20 +14,22 @@ from troth.types import Messages
 def meamed(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Tensor:
     """Average, in every coordinate, the n − f values closest to its median.
 
-    On even counts the median is the mean of the middle two. Where one place is left and
-    two values are equally far from the median, half of each is taken: so neither the
-    order of the rows nor the sign of a coordinate matters.
+    If n is even, the median is the mean of the middle two values. If two values are
+    equally far from the median and only one is needed, their mean is taken. So the
+    result depends neither on the order of the updates nor on the sign of a coordinate.
 
-    Guarantee: with 2f < n and at most f malicious rows, no value farther from the
-    median than the farthest benign one counts, and the median lies within the benign
-    range.
+    Guarantee: if 2f < n and at most f updates are malicious, the median lies within the
+    range of the benign values. No averaged value is farther from the median than the
+    farthest benign value.
 
-    Departs: the paper leaves such ties open.
+    Departs: the paper leaves open what happens with equally distant values.
 
     Args:
         messages: One update per client.
-        f: Number of rows that may be malicious; 0 is the mean.
-        strict: Whether 2f ≥ n is refused; false keeps at least the one closest value.
+        f: Number of malicious updates to withstand; 0 gives the mean. "auto": the
+            number of malicious clients expected in a cohort, rounded down.
+        strict: Whether to refuse 2f ≥ n. If false, such n are accepted without a
+            guarantee, and at least the closest value is kept.
 
     Returns:
         The step of the shared model [d].

@@ -14,8 +14,9 @@ from troth.types import Messages
 def mean(messages: Messages) -> Tensor:
     """Average the updates, each with the same weight (Ditto's Algorithm 2, line 8).
 
-    Where clients are drawn in proportion to their sizes, this is the weighted
-    objective. No robustness: one message moves it anywhere.
+    If clients are sampled in proportion to their sizes, this optimizes the objective in
+    which clients are weighted by size. No robustness: a single message can move the
+    result anywhere.
 
     Args:
         messages: One update per client.
@@ -32,5 +33,5 @@ def mean(messages: Messages) -> Tensor:
 
 
 def known() -> dict[str, Any]:
-    """Return what an attack may know of it: the shared model reveals the mean."""
+    """Return what attacks may assume: the shared model reveals the mean update."""
     return {"over": "mean", "infers": True}

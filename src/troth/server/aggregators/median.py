@@ -11,15 +11,20 @@ from troth.types import Messages
 
 
 def median(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Tensor:
-    """Take the median of every coordinate (Definition 1); even counts average two.
+    """Take the median of every coordinate (Definition 1).
 
-    Guarantee: with fewer than half of the rows malicious (2f < n), every coordinate
-    lies within the range of the benign ones.
+    If n is even, this is the mean of the middle two values.
+
+    Guarantee: if fewer than half of the updates are malicious (2f < n), every
+    coordinate lies within the range of the benign values.
 
     Args:
         messages: One update per client.
-        f: Number of rows that may be malicious; only the guarantee depends on f.
-        strict: Whether 2f ≥ n is refused; false goes on without the guarantee.
+        f: Number of malicious updates that the guarantee covers. The result does not
+            depend on f. "auto": the number of malicious clients expected in a cohort,
+            rounded down.
+        strict: Whether to refuse 2f ≥ n. If false, such n are accepted, without a
+            guarantee.
 
     Returns:
         The step of the shared model [d].

@@ -1,4 +1,4 @@
-"""The mean of the rows that lie closest to their neighbors.
+"""Multi-Krum: the mean of the updates that lie closest to their neighbors.
 
 References: blanchard2017machine.
 """
@@ -23,19 +23,25 @@ def multi_krum(
 ) -> Tensor:
     """Average the m updates with the lowest Krum scores (Blanchard et al., Section 5).
 
-    Guarantee: for n ≥ 2f + 3 and m ≤ n − f, malicious rows as far from the benign ones
-    as `krum` says come after all of these, and so count for nothing.
+    Guarantee: for n ≥ 2f + 3 and m ≤ n − f, a malicious update as far from the benign
+    ones as `krum` requires has a higher score than all of them. So it is not averaged.
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the chosen rows.
-        f: Number of rows that may be malicious; 0 with m = 0 is the mean.
-        m: Number of rows to average; 1: Krum; 0: n − f (the Ditto authors' code).
-        neighbors: Number of nearest rows in a score, as for `krum`.
-        ties: Order of equal scores, as for `krum`. With n = 10 and f = 8 no neighbor
-            counts, and the Ditto authors' code takes the two clients drawn first.
-        strict: Whether n < 2f + 3 and m > n − f are refused. Otherwise at least one row
-            and at most all are taken; with no neighbor left to count, all scores are 0.
+        note: Receives a mask of the chosen updates.
+        f: Number of malicious updates to withstand. With f = 0 and m = 0 the result is
+            the mean. "auto": the number of malicious clients expected in a cohort,
+            rounded down.
+        m: Number of updates to average. 1 gives Krum; 0 means n − f, as in the Ditto
+            authors' code.
+        neighbors: Number of nearest updates that a score counts. "blanchard": n − f −
+            2, as in the paper. "byzfl": n − f − 1, as in the package byzfl.
+        ties: Order of updates with equal scores. "id": by client id. "first": as they
+            stand in the messages. With n = 10 and f = 8 no neighbor counts, and the
+            Ditto authors' code takes the two clients drawn first.
+        strict: Whether to refuse n < 2f + 3 and m > n − f. If false, these are accepted
+            without a guarantee: at least one and at most all updates are averaged, and
+            if a score counts no neighbor, all scores are 0.
 
     Returns:
         The step of the shared model [d].

@@ -1,4 +1,4 @@
-"""q-fair averaging: clients weigh by a power of their losses.
+"""q-FedAvg: clients are weighted by a power of their losses.
 
 References: li2020fair.
 """
@@ -15,7 +15,7 @@ from troth.server.aggregators.mean import mean
 from troth.server.rules import Note, silent
 from troth.types import Messages
 
-LEAST = 1e-10  # loss that counts, as in the authors' code: F^(q−1) is infinite at 0
+LEAST = 1e-10  # least loss, as in the authors' code, as F^(q−1) is infinite at 0
 
 
 def qffl(
@@ -28,31 +28,33 @@ def qffl(
 ) -> Tensor:
     """Average with weights loss^q, and shorten the step as q-FedAvg does (Algorithm 2).
 
-    It descends on Σ_k F_k^(q+1) / (q+1). With u_k the updates, F_k the losses of w and
-    L = 1/lr, Algorithm 2's Δw_k = −L·u_k, Δ_k = F_k^q·Δw_k and
-    h_k = q·F_k^(q−1)·‖Δw_k‖² + L·F_k^q give
+    The rule descends on Σ_k F_k^(q+1) / (q+1). Let u_k be the updates, F_k the losses
+    of w, and L = 1/lr. With Algorithm 2's Δw_k = −L·u_k, Δ_k = F_k^q·Δw_k and h_k =
+    q·F_k^(q−1)·‖Δw_k‖² + L·F_k^q, the step is
 
         −Σ Δ_k / Σ h_k  =  Σ F_k^q·u_k / Σ F_k^q·(1 + q·‖u_k‖²/(lr·F_k)),
 
-    a mean with weights F_k^q, shortened by the curvature that the power adds.
+    a mean with weights F_k^q, shortened because the power adds curvature.
 
-    No robustness: a client that reports a large loss dominates the step (for q = 1 a
-    thousandfold loss has a thousandfold weight), and one long update, or for q < 1 a
-    loss near 0, shortens the step to nothing, so that w stands still.
+    No robustness: a client that sends a large loss dominates the step. For q = 1, a
+    loss that is a thousand times as large has a thousand times the weight. One very
+    long update shortens the step to almost 0, so that w stands still. For q < 1, so
+    does a loss near 0.
 
-    Departs: losses below 1e-10, negative ones too, count as 1e-10 (the authors add it
-    to all). A NaN loss counts as the mean of the others, infinity as the largest
-    number.
+    Departs: losses below 1e-10, including negative ones, count as 1e-10 (the authors
+    add 1e-10 to every loss). A NaN loss counts as the mean of the others, and an
+    infinite loss as the largest number.
 
     Args:
         messages: One update per client.
-        loss: [n] reported loss of w on each client's training data.
+        loss: [n] losses of w on each client's training data, as the clients send them.
         note: Receives the weights F_k^q / Σ_j F_j^q.
-        q: Exponent of the losses; 0 is the mean; q → ∞ weighs the worst client alone.
+        q: Exponent of the losses. 0 gives the mean. For q → ∞, only the client with the
+            largest loss counts.
         lr: Learning rate of the clients (`train.lr`). Its inverse is the paper's
-            estimate L of the curvature. A larger one lengthens the steps, towards the
-            weighted mean; a smaller one shortens them, towards none. No effect if q =
-            0.
+            estimate L of the curvature. A larger value lengthens the step, up to the
+            weighted mean. A smaller value shortens the step, down to 0. No effect if q
+            = 0.
 
     Returns:
         The step of the shared model [d].
@@ -72,7 +74,7 @@ def qffl(
         note(weight=torch.full_like(known, 1 / len(known)))
         return mean(messages)
     level = known.clamp(min=LEAST).log()
-    power = q * (level - level.max())  # log F^q, up to a constant: F^q may overflow
+    power = q * (level - level.max())  # log F^q up to a constant, as F^q may overflow
     weight = torch.softmax(power, dim=0)
     note(weight=weight)
     length = numerics.norms(messages.update).cpu().double().log()

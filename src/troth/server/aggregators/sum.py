@@ -1,4 +1,4 @@
-r"""The sum.
+r"""The sum of the updates.
 
 References: farhadkhani2022equivalence.
 """
@@ -14,8 +14,8 @@ from troth.types import Messages
 def sum(messages: Messages) -> Tensor:
     """Add up the updates: ρ ← ρ + lr·Σ u (Section 2.2, with u = −g).
 
-    As `mean`, with a learning rate that is not divided by how many answered. No
-    robustness: one message moves it anywhere.
+    Here ρ is the shared model. The rule is `mean` times the number of clients that
+    answer. No robustness: a single message can move the result anywhere.
 
     Args:
         messages: One update per client.
@@ -33,5 +33,5 @@ def sum(messages: Messages) -> Tensor:
 
 
 def known() -> dict[str, Any]:
-    """Return what an attack may know of it: the shared model reveals the sum."""
+    """Return what attacks may assume: the shared model reveals the sum of updates."""
     return {"over": "sum", "infers": True}

@@ -1,4 +1,4 @@
-"""Tilted averaging: clients weigh by the exponential of their losses.
+"""TERM, tilted averaging: clients are weighted by the exponential of their losses.
 
 References: li2021tilted.
 """
@@ -21,24 +21,27 @@ def term(
 ) -> Tensor:
     """Average with the weights exp(t·loss_k) / Σ_j exp(t·loss_j): TERM's tilt.
 
-    By Lemma 1 this is the gradient of 1/t·log(mean of exp(t·loss_k)), each client a
-    group that is not tilted within; here with updates for gradients, and the loss of w
-    on all of a client's training data, as the Ditto authors' "fair" baseline has it.
+    By Lemma 1 this is the gradient of 1/t·log(mean of exp(t·loss_k)), where each client
+    is a group without tilt inside. Updates take the place of gradients. The loss is
+    that of w on all of a client's training data, as in the Ditto authors' "fair"
+    baseline.
 
-    No robustness: the client that reports the largest loss has the largest weight,
-    nearly all once t·loss is a few above that of the others; with t < 0, the smallest
-    loss. The updates themselves do not matter.
+    No robustness: the client that sends the largest loss has the largest weight. It has
+    nearly all of the weight once its t·loss exceeds those of the others by a few units.
+    With t < 0 the same holds for the smallest loss. The updates do not affect the
+    weights.
 
-    Departs: the weights are those of one round's messages, without the running average
-    of exp(t·loss) that TERM's stochastic solver keeps. A NaN loss counts as the mean of
-    the others, infinity as the largest number.
+    Departs: the weights depend only on the messages of one round. TERM's stochastic
+    solver keeps a running average of exp(t·loss) instead. A NaN loss counts as the mean
+    of the others, and an infinite loss as the largest number.
 
     Args:
         messages: One update per client.
-        loss: [n] reported loss of w on each client's training data.
+        loss: [n] losses of w on each client's training data, as the clients send them.
         note: Receives the weights.
-        t: Tilt t. 0 is the mean; positive favors large losses, towards the worst client
-            alone; negative favors small ones.
+        t: Tilt t. 0 gives the mean. Positive values favor clients with large losses;
+            for t → ∞ only the largest loss counts. Negative values favor clients with
+            small losses.
 
     Returns:
         The step of the shared model [d].

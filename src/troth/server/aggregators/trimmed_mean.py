@@ -1,4 +1,4 @@
-"""The mean of every coordinate without its lowest and highest values.
+"""Trimmed mean: every coordinate's mean without its lowest and highest values.
 
 References: yin2018byzantine.
 """
@@ -17,15 +17,16 @@ def trimmed_mean(
 ) -> Tensor:
     """Average every coordinate without its f lowest and f highest values.
 
-    Definition 2 with β = f/n. Ties need no rule: equal values are the same to a mean.
+    Definition 2 with β = f/n. The result does not depend on how ties are broken.
 
-    Guarantee: with 2f < n and at most f malicious rows, every coordinate lies within
-    the range of the benign ones.
+    Guarantee: if 2f < n and at most f updates are malicious, every coordinate lies
+    within the range of the benign values.
 
     Args:
         messages: One update per client.
-        f: Number of rows that may be malicious; 0 is the mean.
-        strict: Whether 2f ≥ n is refused; false takes the median there.
+        f: Number of malicious updates to withstand; 0 gives the mean. "auto": the
+            number of malicious clients expected in a cohort, rounded down.
+        strict: Whether to refuse 2f ≥ n. If false, the median is taken for such f.
 
     Returns:
         The step of the shared model [d].

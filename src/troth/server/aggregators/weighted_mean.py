@@ -1,4 +1,4 @@
-r"""The average weighted by the clients' sizes.
+r"""The mean of the updates, weighted by the clients' numbers of examples.
 
 References: mcmahan2017communication.
 """
@@ -12,16 +12,17 @@ from troth.types import Messages
 
 
 def weighted_mean(messages: Messages, note: Note = silent) -> Tensor:
-    """Average the updates, weighted by reported numbers of examples: Σ (n_k/n)·u_k.
+    """Average the updates, weighted by the clients' numbers of examples: Σ (n_k/n)·u_k.
 
-    Algorithm 1. Sizes below 0 count as 0; if all are 0, it is the plain mean. Where
-    clients are drawn in proportion to their sizes, `mean` is this already.
+    Algorithm 1. The numbers of examples are those that the clients send. Negative
+    numbers count as 0. If all are 0, the result is the plain mean. If clients are
+    sampled in proportion to their sizes, `mean` already weights them so.
 
-    No robustness: one message moves it anywhere, and a client that reports a huge size
-    decides alone.
+    No robustness: a single message can move the result anywhere, and a client that
+    sends a huge size determines the result alone.
 
     Args:
-        messages: One update per client, and the reported sizes.
+        messages: One update and one size per client.
         note: Receives the weights.
 
     Returns:

@@ -1,5 +1,5 @@
-"""What malicious clients do to their messages (`[attack]`).
+"""Attacks: malicious clients replace the messages that they send (`[attack]`).
 
-An attack that knows "all benign updates of the round" takes the malicious clients' own
-updates for these in a round without benign clients.
+An attack that knows "all benign updates of the round" uses the malicious clients' own
+updates instead if no benign client takes part in the round.
 """

@@ -1,10 +1,10 @@
-"""Shared by attacks: what an adversary sees of the round, and how its rows go out.
+"""Shared by attacks: the updates that an adversary knows, and how to replace its own.
 
-It sees the benign clients' rows, less those that are not finite (the server drops
-these); in a round of malicious clients alone, their own rows, which they computed as
-any client does. Rows stand in the order of client ids, so that their order in the
-matrix changes not one bit. Sums are in float64, a block of columns at a time, so that
-the matrix is never copied whole.
+The adversary knows the benign updates that are finite, because the server drops the
+others. If a round has only malicious clients, the adversary uses their own updates,
+which they computed like any client. Updates are ordered by client id, so the result
+does not depend on their order in the matrix, down to the last bit. Sums are in float64
+and over blocks of columns, so the matrix is never copied as a whole.
 """
 
 import math
@@ -21,14 +21,17 @@ from troth.types import Messages
 
 
 class Crowd(NamedTuple):
-    """The rows that an adversary takes for the benign ones."""
+    """The updates that an adversary takes for the benign ones."""
 
-    update: Tensor  # [n, d] of all
-    rows: Tensor  # [k] int64: which of them, by client id; k ≥ 1
+    update: Tensor  # [n, d] updates of all clients
+    rows: Tensor  # [k] int64 indices of the benign updates, by client id; k ≥ 1
 
 
 def seen(messages: Messages, hostile: Tensor) -> Crowd | None:
-    """Return the adversary's view; None if it has no row, or sees nothing finite."""
+    """Return the updates that the adversary knows.
+
+    Return None if there is no malicious client, or no finite update.
+    """
     if not bool(hostile.any()):
         return None
     finite = numerics.finite(messages.update)
@@ -40,19 +43,19 @@ def seen(messages: Messages, hostile: Tensor) -> Crowd | None:
 
 
 def blocks(crowd: Crowd) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the crowd's numbers in float64, [k, columns], free to overwrite."""
+    """Yield the crowd's updates in blocks [k, columns], float64, free to overwrite."""
     for block in numerics.blocks(crowd.update, len(crowd.rows)):
         yield block, crowd.update[:, block].index_select(0, crowd.rows).double()
 
 
 def moments(crowd: Crowd) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation (population: 1/k) of each column, float64."""
+    """Return mean and population standard deviation (1/k) of each column, float64."""
     parts = []
     for _, x in blocks(crowd):
         unit = power_of_two(torch.maximum(x.amax(dim=0), -x.amin(dim=0)))
-        x /= unit  # so that nothing overflows; less the first: equal rows are exact
+        x /= unit  # so that nothing overflows
         first = x[0].clone()
-        x -= first
+        x -= first  # so that equal updates give exact results
         center = x.mean(dim=0)
         x -= center
         std = x.square_().mean(dim=0).sqrt()
@@ -62,20 +65,20 @@ def moments(crowd: Crowd) -> tuple[Tensor, Tensor]:
 
 
 def power_of_two(size: Tensor) -> Tensor:
-    """Return the power of two at or below each size; 1 for 0: an exact divisor."""
+    """Return the largest power of two ≤ each size, an exact divisor; 1 for size 0."""
     half = torch.frexp(size).mantissa
     return torch.where(size > 0, size / (2 * half), 1.0)
 
 
 def direction(vector: Tensor) -> Tensor:
-    """Return the unit vector along a float64 one, of any length; of zeros, zeros."""
+    """Return the unit vector along a float64 vector of any length; zeros for zeros."""
     scaled = vector / power_of_two(vector.abs().max())
     length = torch.linalg.vector_norm(scaled)
     return scaled / torch.where(length > 0, length, 1.0)
 
 
 def away(rows: Tensor, mean: Tensor, unit: Tensor) -> Tensor:
-    """Return (rows − mean)/unit, by halves, which do not overflow."""
+    """Return (rows − mean)/unit; the difference of halves cannot overflow."""
     return (rows / 2 - mean / 2) / unit * 2
 
 
@@ -90,7 +93,7 @@ def gram(crowd: Crowd, mean: Tensor, unit: Tensor, first: Tensor) -> Tensor:
 
 
 def narrow(vector: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert to the precision of the updates; clamp what is beyond its range."""
+    """Convert to the dtype of the updates; clamp values beyond its range."""
     limit = torch.finfo(dtype).max
     return vector.clamp(-limit, limit).to(dtype)
 
@@ -98,13 +101,13 @@ def narrow(vector: Tensor, dtype: torch.dtype) -> Tensor:
 def replaced(
     messages: Messages, hostile: Tensor, vector: Callable[[Tensor, Tensor], Tensor]
 ) -> Messages:
-    """Replace malicious rows by a vector made of the crowd's mean and deviation."""
+    """Replace malicious updates by `vector(mean, std)` of the crowd's updates."""
     crowd = seen(messages, hostile)
     return sent(messages, hostile, vector(*moments(crowd))) if crowd else messages
 
 
 def sent(messages: Messages, hostile: Tensor, vector: Tensor) -> Messages:
-    """Replace all malicious rows by one vector [d]; the others stay bit for bit."""
+    """Replace all malicious updates by one vector [d]; keep the others bit for bit."""
     same = narrow(vector, messages.update.dtype)
     return messages._replace(
         update=torch.where(hostile[:, None], same, messages.update)
@@ -114,9 +117,10 @@ def sent(messages: Messages, hostile: Tensor, vector: Tensor) -> Messages:
 def noise(
     messages: Messages, rows: Tensor, key: Tensor, mean: float, std: Tensor
 ) -> Messages:
-    """Replace some rows [f] by draws from N(mean, std²), each number drawn for itself.
+    """Replace the updates at `rows` [f] by draws from N(mean, std²), entry by entry.
 
-    A client's draws come from its id alone, in the memory of one row. `std` is [f].
+    A client's draws depend only on its id and the key. They need the memory of one
+    update at a time. `std` is [f].
     """
     if len(rows) == 0:
         return messages
@@ -138,7 +142,7 @@ def noise(
 def finite(
     attack: str, option: str, value: float, least: float = -math.inf, means: str = ""
 ) -> None:
-    """Refuse an option that is no finite number, or below `least`."""
+    """Refuse an option that is not a finite number, or is below `least`."""
     bound = "" if least == -math.inf else f" of at least {least:g}"
     must = f"a finite number{bound}" + (f"; {means}" if means else "")
     fits = math.isfinite(value) and value >= least

@@ -1,4 +1,4 @@
-"""The strength at which an attack does most harm to a known defence."""
+"""Search for the strength at which an attack does most harm to a known defense."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,11 @@ from troth.server.attacks import _crowd
 from troth.types import Messages
 
 Defence = Callable[[Messages], Tensor]
-"""Messages → the step [d] that the server would take, rehearsed; zeros: w stays."""
+"""Messages → the step [d] that the server would take; zeros if w would stay."""
 
 _GOLDEN = (5**0.5 - 1) / 2
-_CLOSE = 1e-6  # of the strength: no use in looking closer
-_POWERS = 20  # of two, around 1: from about 10⁻³ to 10³
+_CLOSE = 1e-6  # relative width of the interval at which the search ends
+_POWERS = 20  # powers of two tried around 1: from about 10⁻³ to 10³
 _CEILING = 2.0**60
 
 
@@ -28,9 +28,11 @@ def worst(
     plain: float,
     row: Callable[[Tensor, Tensor, float], Tensor],
 ) -> Messages:
-    """Replace all malicious rows by what does most harm, ‖defence(attacked) − mean‖.
+    """Replace all malicious updates by the one that does most harm to the defense.
 
-    `row` makes it of mean, deviation and strength, from the strength `plain` on.
+    The harm is ‖defence(attacked) − mean‖, where the mean is that of the benign
+    updates. `row` makes an update from the benign mean, the benign standard deviation
+    and a strength. The strength `plain` is tried first.
     """
     must = "at least 1 (the plain attack alone); 20 find a strength up to 32 to 2 %"
     expect(evaluations > 0, f"{attack}'s evaluations", evaluations, must)
@@ -39,7 +41,7 @@ def worst(
         def harm(strength: float) -> float:
             sent = _crowd.sent(messages, hostile, row(mean, std, strength))
             step = defence(sent).double()
-            step = torch.where(step.isfinite().all(), step, 0.0)  # else w stays
+            step = torch.where(step.isfinite().all(), step, 0.0)  # otherwise w stays
             return float(numerics.norms((step - mean)[None])[0])
 
         return row(mean, std, strongest(harm, plain, evaluations))
@@ -48,13 +50,17 @@ def worst(
 
 
 def strongest(harm: Callable[[float], float], plain: float, evaluations: int) -> float:
-    """Return the strength that does most harm of those tried; of equal ones the first.
+    """Return the strength that does most harm among those tried, the first if equal.
 
-    First the plain one, then powers of two around 1 with half of the evaluations (20 at
-    most); if the largest is the best, it is doubled while the harm grows; the rest
-    narrows the interval between the neighbors of the best by golden section, which
-    finds the maximum if there is one (harm that grows and then breaks off, when a
-    defence sees through it, included). Strengths have the sign of the plain one.
+    1. Try the strength `plain`.
+    2. Try powers of two around 1, at most 20, with half of the evaluations.
+    3. If the largest strength is the best so far, double it as long as the harm grows.
+    4. Use the other evaluations for a golden-section search between the two neighbors
+       of the best strength.
+
+    The golden-section search finds the maximum if there is only one. This includes harm
+    that grows and then drops because the defense detects the attack. All strengths have
+    the sign of `plain`.
     """
     side = -1.0 if plain < 0 else 1.0
     tried: dict[float, float] = {}
@@ -87,7 +93,7 @@ def _narrow(
         look(right)
         if left not in tried or right not in tried:
             return
-        if tried[left] >= tried[right]:  # equal: both may be where the defence sees it
+        if tried[left] >= tried[right]:  # equal: the defense may detect both
             high, right = right, left
             left = high - _GOLDEN * (high - low)
         else:

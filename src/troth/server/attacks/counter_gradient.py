@@ -1,4 +1,4 @@
-r"""The counter-gradient attack.
+r"""The counter-gradient attack: steer the shared model to a target.
 
 References: farhadkhani2022equivalence.
 """
@@ -34,52 +34,63 @@ def counter_gradient(
     infers: bool | Auto = "auto",
     pace: float = 1.0,
 ) -> tuple[Messages, Tensor]:
-    """Move the shared model to a target, if the others repeat themselves (Sec. 5.1).
+    """Move the shared model to a target if the others repeat themselves (Sec. 5.1).
 
-    From two consecutive shared models and its own last message it infers what all
-    others sent, ĝ = (ρ' − ρ)/η − g' (Eq. 6), and sends the plausible gradient that
-    leads nearest to the target (Eq. 7): h = (ρ − θ†)/η − ĝ, shortened to the radius of
-    GRAD(ρ) (Proposition 2). In its first round ĝ = 0. Here updates are u = −g. Several
-    attackers send equal parts of it. With aim = "local" the mean of the others' own
-    models is to reach the target (Section 5.4), which takes h − ĝ/(λ·H·η) for H benign
-    clients.
+    Let ρ be the shared model, ρ' and g' the shared model and the attacker's message of
+    the round before, η the server's learning rate and θ† the target. The attacker
+    infers what all others sent, ĝ = (ρ' − ρ)/η − g' (Eq. 6). It assumes that they will
+    send ĝ again. So it sends the plausible gradient that brings ρ nearest to the target
+    (Eq. 7): h = (ρ − θ†)/η − ĝ, shortened to the radius of GRAD(ρ), the set of
+    gradients that an honest client can send (Proposition 2). In its first round, ĝ = 0.
+    Updates here are u = −g. Several malicious clients send equal parts of h. With aim =
+    "local", the mean of the others' own models is to reach the target (Section 5.4).
+    Then the attacker sends h − ĝ/(λ·H·η), for H benign clients.
 
     Theorem 4: with regularizer `l2sq`, personalizer `coupled` solved exactly,
     aggregator `sum` (or `mean`), server `sgd`, convex losses and η ≤ 1/(3L), ρ reaches
-    the target. With another server, another rule, or after rounds in which no attacker
-    was asked, it goes by its last estimate, and no theorem covers it.
+    the target. With another server step or aggregator, or after a round in which no
+    malicious client was asked, the attack uses its last estimate of ĝ, and no theorem
+    covers it.
 
-    Departs: the authors' code reads the others' gradients of the round before instead
-    of inferring them, which its Adam server would not allow: knows = "others".
+    Departs: the authors' code does not infer the others' gradients of the round before,
+    because Eq. 6 does not hold for its Adam server. It reads them, as knows = "others"
+    does here.
 
     Threat model: knows the shared models that it was sent, how many clients take part
-    and the server's learning rate, and nothing of the others' messages (unless knows =
-    "others": then those of the round before); controls the messages of all malicious
-    clients, which act as one.
+    and the server's learning rate, but not the others' messages (with knows = "others":
+    those of the round before); controls the messages of all malicious clients, which
+    act as one.
 
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
         broadcast: Broadcast of the server to the clients.
         round_: Number of the round.
-        memory: ρ', its last message, its estimate, η then, the round; empty at first.
-            With knows = "others" the estimate is what those sent.
-        target: File with the wanted model, as one vector: .npy, or .npz with an array
-            `target`.
-        aim: Model that is to reach the target: the shared one or the clients' own.
-        eta: Learning rate of the server; "auto": from the experiment.
-        over: Whether the server adds messages up or takes their mean. "auto": from the
-            experiment (any rule but `sum` counts as a mean).
-        radius: Length of the longest plausible message. "auto": from `coupled` and its
-            regularizer, and with any other personalizer inf, which shortens nothing.
-        lam: Weight λ of the coupling, for aim = "local"; "auto": from `coupled`.
-        knows: Source of the estimate: Eq. 6 ("history"), or what the others really sent
-            in the round before.
-        infers: Whether ρ − ρ' reveals the sum of all messages (Eq. 6); else the
-            estimate keeps its value, at first 0. "auto": with server `sgd` without
-            momentum and aggregator `sum` or `mean`.
-        pace: Share of the way that ρ goes in a round; 1 is Eq. 7. With aim = "local" a
-            smaller pace keeps ρ from overshooting while the others' own models follow.
+        memory: Of the round before: ρ', the attacker's message, the estimate, η and the
+            number of the round; empty at first. With knows = "others", the estimate is
+            what the others sent.
+        target: File with the model that the attacker wants, as one vector: .npy, or
+            .npz with an array `target`.
+        aim: Model that is to reach the target: "shared" for the shared model, "local"
+            for the mean of the benign clients' own models.
+        eta: Learning rate η of the server. "auto": that of the experiment.
+        over: Whether the server adds up the messages ("sum") or averages them ("mean").
+            "auto": as the experiment's aggregator does; every aggregator except for
+            `sum` counts as a mean.
+        radius: Length of the longest plausible message; inf shortens nothing. "auto":
+            with personalizer `coupled` the radius that follows from its regularizer,
+            otherwise inf.
+        lam: Weight λ of the coupling, used for aim = "local". "auto": that of the
+            personalizer `coupled`.
+        knows: Source of the estimate of the others' messages. "history" infers them
+            from the shared models (Eq. 6). "others" reads what they sent in the round
+            before.
+        infers: Whether two consecutive shared models reveal the sum of all messages
+            (Eq. 6). If false, the estimate keeps its value, at first 0. "auto": true
+            with server `sgd` without momentum and aggregator `sum` or `mean`.
+        pace: Share of the way to the target that ρ moves in a round; 1 is Eq. 7. With
+            aim = "local", a smaller pace keeps ρ from overshooting while the benign
+            clients' own models follow.
 
     Returns:
         The messages, with attacked updates, and the memory.
@@ -93,7 +104,7 @@ def counter_gradient(
         >>> counter_gradient(*given, target=file, over="sum")[0].update.tolist()
         [[1.0], [5.0]]
     """
-    eta = 1.0 if eta == "auto" else eta  # of a server that adds the step
+    eta = 1.0 if eta == "auto" else eta  # that of a server that adds the whole step
     radius = math.inf if radius == "auto" else radius
     lam = 1.0 if lam == "auto" and aim == "shared" else lam
     lam = coupled("counter_gradient's lam", lam)
@@ -123,7 +134,7 @@ def counter_gradient(
 def _estimate(
     memory: Tensor, w: Tensor, round_: int, knows: bool, infers: bool
 ) -> Tensor:
-    """Estimate what the others will send: Eq. 6, if the last round was its own."""
+    """Estimate what the others will send, if possible by Eq. 6 from the last round."""
     if memory.numel() == 0:
         return torch.zeros_like(w)
     d = len(w)

@@ -1,4 +1,4 @@
-"""Noise of a given size.
+"""Gaussian noise with a given mean and standard deviation.
 
 References: blanchard2017machine.
 """
@@ -20,20 +20,20 @@ def gaussian(
 ) -> Messages:
     """Replace malicious updates by normal draws: u_i ~ N(mean, std² I).
 
-    Every client draws its own vector, by its id and the round.
+    Every client draws its own vector. The draws depend on its id and the round.
 
     Threat model: knows nothing; controls its own message.
 
-    Departs: the paper's experiments take std = 200 for gradients; the default here is
-    1, that of the byzfl package, which however sends one draw from all malicious
-    clients.
+    Departs: the paper's experiments use std = 200 for gradients. The default here is 1,
+    as in the package byzfl. In byzfl, however, all malicious clients send the same
+    draw.
 
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
         key: Key of the round's random draws.
-        mean: Mean of every number.
-        std: Standard deviation of every number; 0 sends `mean` everywhere.
+        mean: Mean of every entry of the update.
+        std: Standard deviation of every entry of the update; 0 sends `mean` everywhere.
 
     Returns:
         The messages, with attacked updates.

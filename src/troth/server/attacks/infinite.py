@@ -1,4 +1,4 @@
-"""Messages that are no numbers: a test of the server's first check."""
+"""Messages with infinite or undefined entries: a test of the server's first check."""
 
 from typing import Literal
 
@@ -16,16 +16,16 @@ def infinite(
 ) -> Messages:
     """Replace malicious updates by infinity, or NaN, in every coordinate.
 
-    One such row ruins a mean for good; here the filter `drop_invalid`, which always
-    stands first, removes it and names the client, so the round goes on as if malicious
-    clients had not answered.
+    A single such update would make the mean infinite or NaN for good. Here the filter
+    `drop_invalid`, which always comes first, removes the update and names the client.
+    So the round goes on as if malicious clients had not answered.
 
     Threat model: knows nothing; controls its own message.
 
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
-        value: Value of every number.
+        value: Value of every entry of the update.
 
     Returns:
         The messages, with attacked updates.

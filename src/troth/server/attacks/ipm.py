@@ -1,4 +1,4 @@
-"""Inner product manipulation.
+"""Inner product manipulation (IPM): a reversed and scaled benign mean.
 
 References: xie2020fall.
 """
@@ -14,10 +14,10 @@ EPSILON = 0.5
 def ipm(messages: Messages, hostile: Tensor, *, epsilon: float = EPSILON) -> Messages:
     """Send −epsilon times the mean of the benign updates from all malicious clients.
 
-    u = −ε·(1/k)·Σ u_j over the k benign rows. A small ε keeps the row near the others,
-    so that a rule that looks at distances may choose it: the step then has a negative
-    inner product with the true one. Against the mean of n rows of which f are
-    malicious, that takes ε > (n−f)/f.
+    u = −ε·(1/k)·Σ u_j over the k benign updates. A small ε keeps u near the benign
+    updates, so an aggregator based on distances may choose u. Its step then has a
+    negative inner product with the benign mean. Against the mean of n updates of which
+    f are malicious, this takes ε > (n−f)/f.
 
     Threat model: knows all benign updates of the round; controls the messages of all
     malicious clients, which act as one.
@@ -25,7 +25,8 @@ def ipm(messages: Messages, hostile: Tensor, *, epsilon: float = EPSILON) -> Mes
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
-        epsilon: Factor on the reversed mean; 0 sends zeros, 1 the opposite of the mean.
+        epsilon: Factor ε on the reversed mean. 0 sends zeros, 1 the opposite of the
+            mean.
 
     Returns:
         The messages, with attacked updates.

@@ -1,4 +1,4 @@
-"""Copies of one benign client.
+"""Mimic: all malicious clients copy one benign client.
 
 References: karimireddy2022byzantine.
 """
@@ -16,27 +16,30 @@ def mimic(
 ) -> tuple[Messages, Tensor]:
     """Copy one benign update from all malicious clients, so that it counts f + 1 times.
 
-    No copy is an outlier, yet the others' data lose their weight. By default the
-    adversary copies the row that lies farthest out along z, the direction in which
-    benign updates vary most over the rounds so far: z = argmax_{‖z‖=1} zᵀ(Σ_t Σ_i c_i
-    c_iᵀ)z with c_i = u_i − μ of round t. In the first round that is the row of the
-    largest |z·u_i|; then z keeps its sense, and it is the row of the largest z·u_i (as
-    in the authors' code), so that the copies always pull to one side.
+    No copy is an outlier, but the data of the other clients lose weight. By default the
+    adversary copies the update that lies farthest out along z, the direction in which
+    benign updates have varied most over the rounds so far: z = argmax_{‖z‖=1} zᵀ(Σ_t
+    Σ_i c_i c_iᵀ)z with c_i = u_i − μ of round t. In the first round, this is the update
+    with the largest |z·u_i|. Afterwards z keeps its sign, and the update with the
+    largest z·u_i is copied (as in the authors' code). So the copies always pull to the
+    same side.
 
     Threat model: knows all benign updates of all rounds in which it took part; controls
     the messages of all malicious clients, which act as one.
 
-    Departs: the paper estimates z by Oja's rule from a random start and fixes one
-    client after a first phase. Here z is the first singular vector of the earlier one,
-    times its singular value, above the c_i (exact in the first round); and, as not
-    every client is in every round, the row is chosen anew each time.
+    Departs: the paper estimates z by Oja's rule from a random start, and copies a fixed
+    client after a first phase. Here z is the first singular vector of a matrix: its
+    rows are the z of the round before, times its singular value, and the c_i of this
+    round. This is exact in the first round. The client to copy is chosen anew in each
+    round, because not every client takes part in every round.
 
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
         memory: Direction z times its singular value [d]; empty at first.
-        client: Client id to copy; −1 chooses as above. If the client is not in the
-            round, or its row is not finite, the lowest benign id is copied.
+        client: Id of the client to copy. −1 copies the client whose update lies
+            farthest out. If the given client is not in the round, or its update is not
+            finite, the benign client with the lowest id is copied.
 
     Returns:
         The messages, with attacked updates, and the memory.
@@ -47,7 +50,7 @@ def mimic(
         >>> mimic(sent, sent.client == 2, torch.zeros(0))[0].update.tolist()
         [[1.0], [3.0], [3.0]]
     """
-    must = "the id of a client, from 0 on, or -1, which takes the one farthest out"
+    must = "the id of a client, from 0 on, or -1, which takes the client farthest out"
     expect(client >= -1, "mimic's client", client, must)
     crowd = _crowd.seen(messages, hostile)
     if crowd is None:
@@ -56,18 +59,18 @@ def mimic(
         outside, memory = _farthest_out(crowd, memory)
     else:
         outside = messages.client[crowd.rows] == client
-    row = crowd.rows[outside.long().argmax()]  # the first: rows stand by client id
+    row = crowd.rows[outside.long().argmax()]  # the first has the lowest client id
     u = messages.update
     copied = torch.where(hostile[:, None], u[row], u)
     return messages._replace(update=copied), memory
 
 
 def _farthest_out(crowd: _crowd.Crowd, memory: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a mask of the row that lies farthest along z, and z for the next round.
+    """Return a mask of the update farthest out along z, and z for the next round.
 
-    With A the rows [memory; c_i] and a the first eigenvector of AAᵀ, the new memory is
-    Aᵀa, and c_i·z is proportional to a_i: the products alone decide, in two passes over
-    the columns.
+    A is the matrix with rows [memory; c_i], and a is the first eigenvector of AAᵀ. The
+    new memory is Aᵀa, and c_i·z is proportional to a_i. So the inner products suffice,
+    in two passes over the columns.
     """
     mean, std = _crowd.moments(crowd)
     old = memory.double() if len(memory) else torch.zeros_like(mean)
@@ -80,7 +83,7 @@ def _farthest_out(crowd: _crowd.Crowd, memory: Tensor) -> tuple[Tensor, Tensor]:
         for block, x in _crowd.blocks(crowd)
     ]
     z = torch.cat(new)
-    # z·u_i is z·mean + z·c_i, and z·c_i the eigenvalue times a_i
+    # z·u_i is z·mean + z·c_i, and z·c_i is the eigenvalue times a_i.
     along = values[-1].to(mean.device) * a[1:]
     ends = along + z @ (mean / unit)
     larger = torch.where(ends.max() >= -ends.min(), 1.0, -1.0).to(ends)

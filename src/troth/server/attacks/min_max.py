@@ -1,4 +1,4 @@
-"""The attack that is no farther from a benign row than two of these from each other.
+"""Min-Max: no farther from any benign update than two of these are from each other.
 
 References: shejwalkar2021manipulating.
 """
@@ -15,8 +15,9 @@ from troth.types import Messages
 Direction = Literal["std", "unit", "sign"]
 
 Limit = Callable[[Tensor, Tensor], Tensor]
-"""The largest length t of a step along a unit vector e from the mean, given the inner
-products of the deviations c_i = u_i − mean with each other [k, k] and with e [k]."""
+"""Function that returns the largest allowed length t of a step from the mean along a
+unit vector e. Its arguments are the inner products of the deviations c_i = u_i − mean
+with each other [k, k], and with e [k]."""
 
 
 def min_max(
@@ -24,24 +25,26 @@ def min_max(
 ) -> Messages:
     """Send the farthest vector that is no outlier by distance.
 
-    u = μ + γ·p (the paper's Min-Max attack, which knows no aggregator), where μ is the
-    mean of the k benign rows, p a direction, and γ ≥ 0 the largest with
+    u = μ + γ·p is the paper's Min-Max attack for an unknown aggregator. μ is the mean
+    of the k benign updates, p a direction, and γ ≥ 0 the largest number with
 
         max_i ‖u − u_i‖ ≤ max_ij ‖u_i − u_j‖.
 
-    A single benign row is sent as it is.
+    A single benign update is sent unchanged.
 
     Threat model: knows all benign updates of the round, not the defense; controls the
     messages of all malicious clients, which act as one.
 
-    Departs: the paper halves its way to γ; each condition is a quadratic in γ, solved
-    here: with c_i = u_i − μ, e = p/‖p‖ and D the right side, γ‖p‖ = min_i { e·c_i +
-    √((e·c_i)² + D² − ‖c_i‖²) }.
+    Departs: the paper finds γ by bisection. Here each condition is solved exactly, as a
+    quadratic equation in γ. With c_i = u_i − μ, e = p/‖p‖ and D the right side, γ‖p‖ =
+    min_i { e·c_i + √((e·c_i)² + D² − ‖c_i‖²) }.
 
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
-        direction: Direction p: "std" is −σ, "unit" −μ/‖μ‖, "sign" −sign(μ).
+        direction: Direction p in which the vector leaves the benign mean μ. "std" is −σ
+            (σ the standard deviation of every coordinate), "unit" is −μ/‖μ‖, "sign" is
+            −sign(μ).
 
     Returns:
         The messages, with attacked updates.
@@ -56,7 +59,7 @@ def min_max(
 
 
 def _limit(products: Tensor, along: Tensor) -> Tensor:
-    """Solve for γ‖p‖; centered rows keep D² = max (c_i² + c_j² − 2c_i·c_j) precise."""
+    """Return γ‖p‖; centered updates keep D² = max (c_i² + c_j² − 2c_i·c_j) precise."""
     squares = products.diagonal()
     widest = (squares[:, None] + squares - 2 * products).max()
     room = (widest - squares).clamp(min=0)
@@ -66,10 +69,11 @@ def _limit(products: Tensor, along: Tensor) -> Tensor:
 def farthest(
     messages: Messages, hostile: Tensor, towards: Direction, limit: Limit
 ) -> Messages:
-    """Replace malicious rows by mean + t·e, with e the unit vector of the direction.
+    """Replace malicious updates by mean + t·e, with e the unit vector of the direction.
 
-    t is γ·‖p‖ of the paper's mean + γ·p. All numbers are in units of the largest
-    spread. A direction of zero, or rows that do not differ, leave the mean.
+    t is γ·‖p‖ for the paper's mean + γ·p. All lengths are in units of the largest
+    standard deviation. If the direction is 0 or all updates are equal, the mean is
+    sent.
     """
     crowd = _crowd.seen(messages, hostile)
     if crowd is None:

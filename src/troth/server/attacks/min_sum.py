@@ -1,4 +1,4 @@
-"""The attack whose distances to the benign rows sum to no more than one of theirs.
+"""Min-Sum: a sum of squared distances no larger than that of some benign update.
 
 References: shejwalkar2021manipulating.
 """
@@ -14,24 +14,27 @@ def min_sum(
 ) -> Messages:
     """Send the farthest vector that is no outlier by its sum of squared distances.
 
-    u = μ + γ·p (the paper's Min-Sum attack, which knows no aggregator), where μ is the
-    mean of the k benign rows, p a direction, and γ ≥ 0 the largest with
+    u = μ + γ·p is the paper's Min-Sum attack for an unknown aggregator. μ is the mean
+    of the k benign updates, p a direction, and γ ≥ 0 the largest number with
 
         Σ_i ‖u − u_i‖² ≤ max_i Σ_j ‖u_i − u_j‖².
 
-    A single benign row is sent as it is.
+    A single benign update is sent unchanged.
 
     Threat model: knows all benign updates of the round, not the defense; controls the
     messages of all malicious clients, which act as one.
 
-    Departs: the paper halves its way to γ. With c_i = u_i − μ, whose sum is 0, the left
-    side is k·γ²‖p‖² + Σ‖c_i‖² and the right one k·max‖c_i‖² + Σ‖c_i‖², so γ‖p‖ = max_i
-    ‖c_i‖: as far from the mean as the farthest benign row, in any direction.
+    Departs: the paper finds γ by bisection. Here γ has a closed form. Let c_i = u_i −
+    μ, whose sum is 0. The left side is k·γ²‖p‖² + Σ‖c_i‖², and the right side is
+    k·max‖c_i‖² + Σ‖c_i‖². So γ‖p‖ = max_i ‖c_i‖: in any direction, u is as far from the
+    mean as the farthest benign update.
 
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
-        direction: Direction p: "std" is −σ, "unit" −μ/‖μ‖, "sign" −sign(μ).
+        direction: Direction p in which the vector leaves the benign mean μ. "std" is −σ
+            (σ the standard deviation of every coordinate), "unit" is −μ/‖μ‖, "sign" is
+            −sign(μ).
 
     Returns:
         The messages, with attacked updates.

@@ -1,4 +1,4 @@
-"""Scaled updates: the model replacement A3 of the Ditto paper.
+"""Model replacement by scaled updates: A3 of the Ditto paper.
 
 References: bagdasaryan2020backdoor.
 """
@@ -13,9 +13,9 @@ from troth.types import Messages
 def model_replacement(
     messages: Messages, hostile: Tensor, *, factor: float = 0.0
 ) -> Messages:
-    """Multiply malicious updates by the number of clients, so that one outvotes all.
+    """Multiply malicious updates by the number of clients, so that one outweighs all.
 
-    As in the authors' code it acts on top of the corruption of the client's data
+    As in the authors' code, the attack is applied to updates trained on corrupted data
     (random labels by default).
 
     Threat model: knows how many clients take part; controls its own message.
@@ -23,7 +23,8 @@ def model_replacement(
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
-        factor: Factor on the updates; 0: the number of messages, 1: no attack.
+        factor: Factor on the updates. 0 means the number of clients in the round; 1 is
+            no attack.
 
     Returns:
         The messages, with attacked updates.
@@ -37,7 +38,7 @@ def model_replacement(
     means = "0 means the number of clients in the round"
     _crowd.finite("model_replacement", "factor", factor, 0, means)
     u = messages.update
-    most = torch.finfo(u.dtype).max  # where more would be infinite, and be dropped
+    most = torch.finfo(u.dtype).max  # infinite updates would be dropped
     times = min(factor or float(u.shape[0]), most)
     larger = (u * times).clamp(-most, most)
     return messages._replace(update=torch.where(hostile[:, None], larger, u))

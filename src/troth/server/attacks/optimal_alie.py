@@ -1,4 +1,4 @@
-"""A little is enough, with the strength that hurts the defense in use most.
+"""ALIE with the strength that does most harm to the defense in use.
 
 References: baruch2019little, shejwalkar2021manipulating, allouah2023fixing.
 """
@@ -19,23 +19,26 @@ def optimal_alie(
 ) -> Messages:
     """Send mean − z·std of the benign updates, with the worst z for the defense.
 
-    As `alie`, with the z that maximizes ‖defence(attacked) − mean‖ over those tried:
-    its own z first, so it never does less harm than `alie` by that measure, then a
-    search on the same side of the mean (`_search.strongest`).
+    As `alie`, but z maximizes ‖defence(attacked) − mean‖ among the values tried. The
+    first value is that of `alie`, so by this measure the attack never does less harm
+    than `alie`. The other values are on the same side of the mean
+    (`_search.strongest`).
 
     Threat model: knows all benign updates of the round, how many clients take part, and
     the filters and the aggregator with their memories and random draws of this round,
     which it tries out; controls the messages of all malicious clients, which act as
     one.
 
-    Departs: the line search of byzfl, whose attack this is (it steps by 10 first), may
-    end below the plain attack; Shejwalkar & Houmansadr search their own directions so.
+    Departs: the attack is that of the package byzfl. Its line search, which starts with
+    steps of 10, may end with less harm than the plain attack. Shejwalkar & Houmansadr
+    search along other directions in this way.
 
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
         defence: Function from messages to the step that the server would take.
-        evaluations: Number of trials of the defense in a round; 1 is `alie`.
+        evaluations: Number of values of z that are tried on the defense in a round; 1
+            gives `alie`.
 
     Returns:
         The messages, with attacked updates.

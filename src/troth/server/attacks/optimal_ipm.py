@@ -1,4 +1,4 @@
-"""Inner product manipulation, with the strength that hurts the defense in use most.
+"""Inner product manipulation with the strength that does most harm to the defense.
 
 References: xie2020fall, shejwalkar2021manipulating, allouah2023fixing.
 """
@@ -19,22 +19,24 @@ def optimal_ipm(
 ) -> Messages:
     """Send −epsilon times the benign mean, with the worst epsilon for the defense.
 
-    As `ipm`, with the ε that maximizes ‖defence(attacked) − mean‖ over those tried: the
-    default of `ipm` first, so it never does less harm than that by this measure, then a
-    search among ε > 0 (`_search.strongest`).
+    As `ipm`, but ε maximizes ‖defence(attacked) − mean‖ among the values tried. The
+    first value is the default of `ipm`, so by this measure the attack never does less
+    harm than that default. The other values are positive as well (`_search.strongest`).
 
     Threat model: knows all benign updates of the round, and the filters and the
     aggregator with their memories and random draws of this round, which it tries out;
     controls the messages of all malicious clients, which act as one.
 
-    Departs: the line search of byzfl, whose attack this is (it steps by 10 first), may
-    end below the plain attack; Shejwalkar & Houmansadr search their own directions so.
+    Departs: the attack is that of the package byzfl. Its line search, which starts with
+    steps of 10, may end with less harm than the plain attack. Shejwalkar & Houmansadr
+    search along other directions in this way.
 
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
         defence: Function from messages to the step that the server would take.
-        evaluations: Number of trials of the defense in a round; 1 is `ipm`.
+        evaluations: Number of values of ε that are tried on the defense in a round; 1
+            gives `ipm`.
 
     Returns:
         The messages, with attacked updates.

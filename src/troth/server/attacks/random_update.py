@@ -1,4 +1,4 @@
-"""Noise as strong as an update: A2 of the Ditto paper.
+"""Noise with the standard deviation of an update: A2 of the Ditto paper.
 
 References: li2021ditto.
 """
@@ -22,12 +22,12 @@ def random_update(
 ) -> Messages:
     """Replace malicious updates by noise of their own standard deviation (A2).
 
-    As in the paper's code (Section 2), u_i ~ N(0, s_i² I), where s_i is the standard
-    deviation over the d numbers of client i's own update (population, 1/d, as numpy's).
-    Like the authors it acts on top of the corruption of the client's data (random
-    labels by default). A client draws by its id and the round. If d = 1 there is no
-    spread, and it sends 0. An own update that is not finite goes out as it is, and the
-    server drops it.
+    As in the paper's code (Section 2), u_i ~ N(0, s_i² I). s_i is the population
+    standard deviation (1/d, as in numpy) over the d entries of client i's own update.
+    As in the authors' code, that update is trained on corrupted data (random labels by
+    default). A client's draws depend on its id and the round. If d = 1, the standard
+    deviation is 0, and the client sends 0. An own update that is not finite is sent
+    unchanged, and the server drops it.
 
     Threat model: knows its own update; controls its own message.
 
@@ -36,8 +36,8 @@ def random_update(
         hostile: [n] mask of malicious clients.
         key: Key of the round's random draws.
         scale: Factor on the standard deviation; 0 sends zeros.
-        std: Fixed standard deviation in place of s_i; 0 means the client's own s_i. The
-            authors' StackOverflow code has 1.
+        std: Fixed standard deviation of the noise. 0 means the standard deviation of
+            the client's own update. The authors' StackOverflow code uses 1.
 
     Returns:
         The messages, with attacked updates.
@@ -62,7 +62,7 @@ def random_update(
 
 
 def _spreads(update: Tensor, rows: Tensor) -> Tensor:
-    """Return the standard deviations of the numbers of some rows, in float64."""
+    """Return the standard deviations of the entries of some updates, in float64."""
     if kernels.ready(update) and update.shape[1]:
         from troth.networks.kernels import rows as by_rows
 
@@ -73,7 +73,7 @@ def _spreads(update: Tensor, rows: Tensor) -> Tensor:
 
 
 def _spread(update: Tensor) -> Tensor:
-    """Return the standard deviation of the numbers of one update, in float64."""
+    """Return the standard deviation of the entries of one update, in float64."""
     wide = update.double()
     unit = _crowd.power_of_two(wide.abs().max())
     return (wide / unit).std(correction=0) * unit

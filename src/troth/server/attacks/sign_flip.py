@@ -1,4 +1,4 @@
-"""Updates of the opposite sign.
+"""Updates with the opposite sign.
 
 References: allenzhu2021byzantine.
 """
@@ -19,11 +19,11 @@ def sign_flip(
     factor: float = 1.0,
     of: Literal["own", "benign"] = "own",
 ) -> Messages:
-    """Reverse malicious updates: −factor times their own, or times the benign mean.
+    """Send −factor times the client's own update, or −factor times the benign mean.
 
-    With "own" client i sends −factor·u_i (an own update that is not finite goes out as
-    it is); with "benign" all send −factor·(1/k)·Σ u_j over the k benign rows, as in the
-    byzfl package, which is `ipm` with epsilon = factor.
+    With "own", client i sends −factor·u_i. An own update that is not finite is sent
+    unchanged. With "benign", all malicious clients send −factor·(1/k)·Σ u_j over the k
+    benign updates, as in the package byzfl. This is `ipm` with epsilon = factor.
 
     Threat model: knows its own update ("own") or all benign updates of the round
     ("benign"); controls its own message.
@@ -31,9 +31,10 @@ def sign_flip(
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
-        factor: Factor on the reversed update; 0: zeros. Overflow stops at the largest
-            number.
-        of: Update that is reversed: the client's "own", or the "benign" mean.
+        factor: Factor on the reversed update; 0 sends zeros. Entries that would
+            overflow are clamped to the largest finite number.
+        of: Update that is reversed: the client's "own" update, or the mean of the
+            "benign" updates.
 
     Returns:
         The messages, with attacked updates.
@@ -44,11 +45,11 @@ def sign_flip(
         >>> sign_flip(sent, sent.client == 2).update.tolist()
         [[1.0], [3.0], [-9.0]]
     """
-    _crowd.finite("sign_flip", "factor", factor, 0, "1 turns the update, 0 sends 0")
+    _crowd.finite("sign_flip", "factor", factor, 0, "1 reverses the update, 0 sends 0")
     if of == "benign":
         return _crowd.replaced(messages, hostile, lambda mean, _: -factor * mean)
     rows = (hostile & numerics.finite(messages.update)).nonzero().flatten()
     update = messages.update.clone()
-    for row in rows.tolist():  # in float64 a factor may be larger than float32 holds
+    for row in rows.tolist():  # in float64, because the factor may exceed float32
         update[row] = _crowd.narrow(-factor * update[row].double(), update.dtype)
     return messages._replace(update=update)

@@ -1,1 +1,1 @@
-"""Messages → messages, before they are aggregated (`[[filter]]`)."""
+"""Filters: drop or change messages before they are aggregated (`[[filter]]`)."""

@@ -1,4 +1,4 @@
-"""Updates are averaged in small groups drawn by lot.
+"""Bucketing: updates are averaged in small random groups.
 
 References: karimireddy2022byzantine.
 """
@@ -17,22 +17,24 @@ from troth.types import Messages
 def bucketing(
     messages: Messages, key: Tensor, note: Note = silent, *, s: int = 2
 ) -> Messages:
-    """Average every s rows of a random order into one (Algorithm 1).
+    """Average every s updates of a random order into one (Algorithm 1).
 
-    `extra` and `loss` are averaged too, sizes added up, and a bucket bears the lowest
-    of its client ids. Buckets depend on the round and the ids, not on the order of the
-    rows.
+    `extra` and `loss` are averaged too, and sizes are added up. A bucket gets the
+    lowest of its client ids. Buckets depend on the round and the client ids, not on the
+    order of the messages.
 
-    Guarantee: at most f of ⌈n/s⌉ buckets hold a malicious row: a rule behind it
-    withstands f of n rows if it withstands f of ⌈n/s⌉, and benign rows differ less.
+    Guarantee: at most f of the ⌈n/s⌉ buckets contain a malicious update. So if an
+    aggregator withstands f malicious updates of ⌈n/s⌉, it withstands f of n after this
+    filter. Benign buckets differ less than benign updates.
 
-    Departs: a last bucket of fewer rows is their mean, not their sum over s.
+    Departs: a last bucket with fewer than s updates is their mean, not their sum
+    divided by s.
 
     Args:
         messages: One update per client.
         key: Key of the round's random draws.
-        note: Receives the client whose bucket each row went into.
-        s: Number of rows in a bucket; 1 only changes their order.
+        note: Receives, for each update, the client id of its bucket.
+        s: Number of updates in a bucket. 1 merges nothing and only changes their order.
 
     Returns:
         The messages, one per bucket.
@@ -73,7 +75,7 @@ def _each(
 
 
 def _means(rows: Tensor, order: Tensor, s: int) -> Tensor:
-    """Average buckets of rows, in double precision lest they overflow."""
+    """Average buckets of rows, in double precision to avoid overflow."""
     means = rows.new_empty(-(-len(order) // s), rows.shape[1])
     for block in numerics.blocks(rows):
         mean = _each(rows[:, block], order, s, lambda x: x.mean(1, dtype=torch.float64))
@@ -82,6 +84,6 @@ def _means(rows: Tensor, order: Tensor, s: int) -> Tensor:
 
 
 def _sums(sizes: Tensor) -> Tensor:
-    """Add up sizes; absurd ones stay below where whole numbers overflow."""
+    """Add up sizes; clamp absurd sizes so that the sum does not overflow."""
     limit = (2**63 - 1) // sizes.shape[1]
     return sizes.clamp(-limit, limit).sum(dim=1)

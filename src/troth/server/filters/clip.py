@@ -1,4 +1,4 @@
-"""Long updates are shortened.
+"""Clipping: long updates are shortened.
 
 References: sun2019can.
 """
@@ -15,20 +15,21 @@ from troth.types import Messages
 
 
 def clip(messages: Messages, note: Note = silent, *, radius: float = 0.0) -> Messages:
-    """Shorten updates longer than the radius to it: u·min(1, radius/‖u‖).
+    """Shorten updates that are longer than the radius: u·min(1, radius/‖u‖).
 
-    By default the radius is the median length of the cohort's updates (on even counts
-    the mean of the middle two), as in Ditto's experiments (Appendix G.6). What travels
-    beside the updates (`extra`: control variates, running statistics) stays.
+    By default the radius is the median length of the cohort's updates, as in Ditto's
+    experiments (Appendix G.6). For an even number of updates, this is the mean of the
+    middle two lengths. `extra` (control variates, running statistics) is not changed.
 
-    Guarantee: with a radius, a row adds to the mean no more than radius/n; with the
-    median length, if fewer than half of the rows are malicious, no row is longer than
-    the longest benign one.
+    Guarantee: with a given radius, an update adds at most radius/n to the mean. With
+    the median length, if fewer than half of the updates are malicious, no update is
+    longer than the longest benign one.
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the shortened rows.
-        radius: Length of the longest allowed update; 0: the median length.
+        note: Receives a mask of the shortened updates.
+        radius: Length of the longest allowed update. 0 means the median length of the
+            round's updates.
 
     Returns:
         The messages, with shortened updates.
@@ -53,7 +54,7 @@ def clip(messages: Messages, note: Note = silent, *, radius: float = 0.0) -> Mes
 
 
 def scaled(factor: Tensor, rows: Tensor) -> Tensor:
-    """Return [n, d]: row i times factor_i; a factor of 1 keeps its row bit for bit."""
+    """Multiply row i by factor_i; a factor of 1 keeps the row bit for bit."""
     result = torch.empty_like(rows)
     for block in numerics.blocks(rows):
         result[:, block] = rows[:, block] * factor[:, None]

@@ -1,4 +1,4 @@
-"""Removal of messages with invalid numbers or lengths."""
+"""Removal of messages with invalid numbers or a wrong length."""
 
 import torch
 
@@ -7,14 +7,15 @@ from troth.types import Broadcast, Messages
 
 
 def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
-    """Drop rows that hold NaN or infinity, or have the wrong length.
+    """Drop updates that contain NaN or infinity, or have the wrong length.
 
-    Always the first filter; the round names and counts what it removed.
+    This is always the first filter. The record of the round counts and names the
+    clients that were dropped.
 
-    Guarantee: every row that is left is finite and as long as w.
+    Guarantee: every update that is left is finite and as long as w.
 
     Args:
-        broadcast: Broadcast of the server to the clients, for its lengths.
+        broadcast: Broadcast of the server to the clients, which has the right lengths.
         messages: One update per client.
 
     Returns:
@@ -36,9 +37,11 @@ def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
 
 
 def all_finite(broadcast: Broadcast, messages: Messages) -> torch.Tensor:
-    """Return whether all rows are finite: [1], on the device; [0]: of another length.
+    """Return whether all messages are finite: [1] on the device, or [0] if unknown.
 
-    A server that knows it skips the filter. It stands first because of this function.
+    The result is [0] if messages have the wrong length. A server that knows that all
+    messages are finite skips this filter. Because the module has this function, the
+    filter comes first.
     """
     if not _fits(broadcast, messages):
         return broadcast.w.new_zeros(0, dtype=torch.bool)
@@ -46,7 +49,7 @@ def all_finite(broadcast: Broadcast, messages: Messages) -> torch.Tensor:
 
 
 def _fits(broadcast: Broadcast, messages: Messages) -> bool:
-    """Return whether rows are as long as what was sent."""
+    """Return whether updates and extras are as long as those of the broadcast."""
     pairs = zip(messages[:2], broadcast[:2], strict=True)
     return all(rows.shape[1:] == sent.shape for rows, sent in pairs)
 

@@ -1,4 +1,4 @@
-"""Every update becomes the mean of those nearest to it.
+"""Nearest-neighbor mixing: every update becomes the mean of its nearest updates.
 
 References: allouah2023fixing.
 """
@@ -14,19 +14,23 @@ from troth.types import Messages
 def nnm(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Messages:
     """Replace each update by the mean of its n − f nearest: nearest-neighbor mixing.
 
-    A row counts among its own nearest; of equally near ones the lower client id is
-    taken. What travels beside the updates (`extra`) is mixed by the same neighbors.
+    An update counts among its own nearest. Among equally near updates, the lower client
+    id is taken. `extra` is mixed with the same neighbors.
 
-    Guarantee: for 2f < n, a rule behind it that is (f, κ)-robust (`median`, `krum`,
-    `geometric_median`, `trimmed_mean`) becomes (f, κ')-robust with κ' ≤ 8f/(n − f)·(κ +
-    1): the squared distance of the result from the mean of any n − f rows is at most κ'
-    times their variance (Lemma 1). Where f/n stays below a half, so that κ is bounded,
-    no rule does better but for a constant. Alone it promises nothing.
+    Guarantee: for 2f < n, an (f, κ)-robust aggregator (`median`, `krum`,
+    `geometric_median`, `trimmed_mean`) becomes (f, κ')-robust after this filter, with
+    κ' ≤ 8f/(n − f)·(κ + 1). That is, the squared distance of the result from the mean
+    of any n − f updates is at most κ' times their variance (Lemma 1). If f/n stays
+    below one half, so that κ is bounded, this is optimal up to a constant. The filter
+    alone gives no guarantee.
 
     Args:
         messages: One update per client.
-        f: Number of rows that may be malicious; 0 makes every row the mean.
-        strict: Whether 2f ≥ n is refused; false leaves a row alone where f ≥ n − 1.
+        f: Number of malicious updates to withstand. 0 replaces every update by the mean
+            of all. "auto": the number of malicious clients expected in a cohort,
+            rounded down.
+        strict: Whether to refuse 2f ≥ n. If false, such n are accepted without a
+            guarantee; updates are not changed if f ≥ n − 1.
 
     Returns:
         The messages, with mixed updates and extras.
@@ -48,8 +52,12 @@ def nnm(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Messag
 
 
 def _nearest(messages: Messages, k: int) -> Tensor:
-    """Return [n, n]: 1/k for the k rows nearest to a row, itself first; otherwise 0."""
-    distance = numerics.level(numerics.square_distances(messages.update))  # ties by id
+    """Return weights [n, n]: 1/k for the k updates nearest to each one, otherwise 0.
+
+    An update is the first of its own nearest.
+    """
+    # `level` makes nearly equal distances equal, so that client ids decide.
+    distance = numerics.level(numerics.square_distances(messages.update))
     distance.fill_diagonal_(-1.0)
     order = messages.client.argsort(stable=True)
     near = distance[:, order].argsort(dim=1, stable=True)[:, :k]
@@ -57,7 +65,7 @@ def _nearest(messages: Messages, k: int) -> Tensor:
 
 
 def _mixed(weight: Tensor, rows: Tensor) -> Tensor:
-    """Return [m, d]: Σ_j weight_ij·rows_j for weights [m, n], in float64."""
+    """Return [m, d]: Σ_j weight_ij·rows_j for weights [m, n], with sums in float64."""
     result = rows.new_empty(len(weight), rows.shape[1])
     for block in numerics.blocks(rows):
         result[:, block] = weight @ rows[:, block].double()

@@ -1,4 +1,4 @@
-"""All updates become equally long.
+"""Normalization: all updates get the same length.
 
 References: hu2022federated.
 """
@@ -16,10 +16,10 @@ from troth.types import Messages
 def normalize(messages: Messages, *, length: float = 1.0) -> Messages:
     """Scale every update to the same length, up or down: u·length/‖u‖.
 
-    An update of zeros stays. What travels beside the updates (`extra`: control
-    variates, running statistics) stays too.
+    An update of zeros stays 0. `extra` (control variates, running statistics) is not
+    changed.
 
-    Guarantee: a row adds to the mean no more than length/n.
+    Guarantee: an update adds at most length/n to the mean.
 
     Args:
         messages: One update per client.

@@ -1,4 +1,4 @@
-"""Messages that no honest client can send are dropped.
+"""Removal of updates that no honest client can send.
 
 References: farhadkhani2022equivalence.
 """
@@ -19,17 +19,20 @@ def plausible(
 ) -> Messages:
     """Drop updates outside GRAD(ρ), which no honest client can send (Section 2.2).
 
-    GRAD(ρ) holds all gradients −∇_ρR(ρ, θ) that some θ gives: for `l2` and `smooth_l2`
-    the ball of radius λ, for `l2sq` everything. A client of personalizer `coupled` that
-    computes what it should is never outside. The record names who was dropped.
+    GRAD(ρ) is the set of all gradients −∇_ρR(ρ, θ) over all personal models θ, where ρ
+    is the shared model and R the regularizer. For `l2` and `smooth_l2` it is the ball
+    of radius λ. For `l2sq` it contains every vector. An honest client of the
+    personalizer `coupled` is never outside. The record of the round names the clients
+    that were dropped.
 
-    Guarantee: no row that is left is longer than radius·(1 + slack).
+    Guarantee: no update that is left is longer than radius·(1 + slack).
 
     Args:
         messages: One update per client.
-        radius: Radius of the ball. "auto": λ times the regularizer's longest gradient,
-            from the experiment's personalizer `coupled` and its regularizer.
-        slack: Share by which a row may exceed the radius, for rounding.
+        radius: Radius of the ball of plausible updates. "auto": λ times the length of
+            the regularizer's longest gradient, with λ of the experiment's personalizer
+            `coupled`.
+        slack: Relative excess over the radius that is tolerated because of rounding.
 
     Returns:
         The messages that are left.

@@ -1,1 +1,1 @@
-"""Update → next shared model (`[server]`); `server.server` runs the whole step."""
+"""Server steps: move the shared model by the aggregated update (`[server]`)."""

@@ -1,4 +1,4 @@
-"""Shared by server steps: the step itself, and the moments that adapt it."""
+"""Shared by server steps: the step itself, and the moments of adaptive steps."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from troth.config.checks import expect
 
 
 def moved(w: Tensor, step: Tensor, lr: float) -> Tensor:
-    """Return the next model, w + lr·step; w itself if lr is 0."""
+    """Return the next model w + lr·step, or w itself if lr is 0."""
     must = "a finite number of at least 0; 1 takes the whole step, 0 none"
     expect(0 <= lr <= torch.finfo(w.dtype).max, "server.lr", lr, must)
     return w.add(step, alpha=lr) if lr else w
@@ -26,21 +26,22 @@ def adapted(
     beta1: float,
     beta2: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Step as Algorithm 2: m ← β₁m + (1 − β₁)Δ, w ← w + lr·m/(√v + τ).
+    """Step as in Algorithm 2: m ← β₁m + (1 − β₁)Δ, w ← w + lr·m/(√v + τ).
 
-    `second` makes the next √v from √v and |Δ|.
+    `second` returns the next √v from √v and |Δ|.
 
-    √v is kept, not v: squares of large steps would overflow, and a v that is infinite
-    once stops its coordinate for good. The memory is m and √v [2, d]; empty: zeros.
+    √v is stored instead of v. The squares of large steps would overflow, and a v that
+    is infinite once would stop its coordinate for good. The memory is [2, d], m and √v.
+    An empty memory means zeros.
     """
     must = "a finite number above 0; the paper tries powers of ten from 1e-5 to 0.1"
     expect(0 < tau < float("inf"), "server.tau", tau, must)
     for name, beta in (("beta1", beta1), ("beta2", beta2)):
-        must = "in [0, 1]; 0 keeps nothing of the rounds before, 1 nothing of this one"
+        must = "in [0, 1]; 0 uses only the present round, 1 only the rounds before"
         expect(0 <= beta <= 1, f"server.{name}", beta, must)
     limits = torch.finfo(w.dtype)
     m, root = memory if memory.numel() else torch.zeros_like(torch.stack([w, w]))
     m = beta1 * m + (1 - beta1) * step
     root = second(root, step.abs()).clamp(max=limits.max)
-    size = (root + tau).clamp(min=limits.tiny)  # τ may vanish in the type of w
+    size = (root + tau).clamp(min=limits.tiny)  # τ may round to 0 in the dtype of w
     return moved(w, m / size, lr), torch.stack([m, root])

@@ -21,17 +21,18 @@ def adagrad(
 ) -> tuple[Tensor, Tensor]:
     """Take a FedAdagrad step: v ← v + Δ², w ← w + lr·m/(√v + τ), m as in `adam`.
 
-    Algorithm 2 of the paper: steps shrink for coordinates that have moved much.
+    Algorithm 2 of the paper. Steps shrink for coordinates that have moved much.
 
-    Departs: v starts at 0 (the paper: at τ² or above).
+    Departs: v starts at 0 (in the paper at τ² or above).
 
     Args:
-        broadcast: Broadcast that the round began with.
+        broadcast: Broadcast at the beginning of the round.
         step: Aggregated update Δ.
         memory: [2, d] m and √v; empty at first.
         lr: Learning rate of the server.
-        beta1: Decay rate β₁ of the first moment; 0: no memory, 1: w never moves.
-        tau: Adaptivity τ > 0: w moves by lr·m/τ where v is small compared with τ².
+        beta1: Decay rate β₁ of the first moment m. 0 uses only the present round. 1
+            keeps m at 0, so that w never moves.
+        tau: Adaptivity τ > 0. Where v is small compared with τ², w moves by lr·m/τ.
 
     Returns:
         The next shared model [d], and the memory.

@@ -22,21 +22,22 @@ def adam(
 ) -> tuple[Tensor, Tensor]:
     """Take a FedAdam step: w ← w + lr·m/(√v + τ).
 
-    m ← β₁m + (1−β₁)Δ and v ← β₂v + (1−β₂)Δ², as Algorithm 2 of the paper, without bias
-    correction, as there. With both moments off
-    (beta1 = 0, beta2 = 1, tau = 1) it is exactly `sgd`. Running statistics of batch
-    normalization are not adapted.
+    m ← β₁m + (1−β₁)Δ and v ← β₂v + (1−β₂)Δ². As in Algorithm 2 of the paper, there is
+    no bias correction. With both moments off (beta1 = 0, beta2 = 1, tau = 1) it is
+    exactly `sgd`. Running statistics of batch normalization are not adapted.
 
-    Departs: v starts at 0 (the paper: at τ² or above).
+    Departs: v starts at 0 (in the paper at τ² or above).
 
     Args:
-        broadcast: Broadcast that the round began with.
+        broadcast: Broadcast at the beginning of the round.
         step: Aggregated update Δ.
         memory: [2, d] m and √v; empty at first.
         lr: Learning rate of the server.
-        beta1: Decay rate β₁ of the first moment; 0: no memory, 1: w never moves.
-        beta2: Decay rate β₂ of the second moment v; 1 never changes v from 0.
-        tau: Adaptivity τ > 0: w moves by lr·m/τ where v is small compared with τ².
+        beta1: Decay rate β₁ of the first moment m. 0 uses only the present round. 1
+            keeps m at 0, so that w never moves.
+        beta2: Decay rate β₂ of the second moment v. 0 uses only the present round. 1
+            keeps v at 0.
+        tau: Adaptivity τ > 0. Where v is small compared with τ², w moves by lr·m/τ.
 
     Returns:
         The next shared model [d], and the memory.

@@ -1,4 +1,4 @@
-"""The server's plain step."""
+"""The plain server step, optionally with momentum."""
 
 from typing import Any
 
@@ -23,11 +23,12 @@ def sgd(
     arXiv 1909.06335, Section 4.3).
 
     Args:
-        broadcast: Broadcast that the round began with.
+        broadcast: Broadcast at the beginning of the round.
         step: Aggregated update.
         memory: Momentum m; empty at first.
-        lr: Learning rate of the server: 1 takes the whole step, 0 none.
-        momentum: Share of the earlier steps that is kept, below 1; 0: none.
+        lr: Learning rate of the server. 1 takes the whole step, 0 takes none.
+        momentum: Factor on the earlier momentum in each round, in [0, 1). 0 is a step
+            without momentum.
 
     Returns:
         The next shared model [d], and the memory.
@@ -40,7 +41,7 @@ def sgd(
         >>> w.tolist()
         [2.0, 0.0]
     """
-    must = "at least 0 and below 1; 0 keeps none"
+    must = "at least 0 and below 1; 0 takes steps without momentum"
     expect(0 <= momentum < 1, "server.momentum", momentum, must)
     if momentum:
         step = momentum * memory + step if memory.numel() else step.clone()
@@ -49,5 +50,5 @@ def sgd(
 
 
 def known(options: Options) -> dict[str, Any]:
-    """Return what an attack may know of it: whether w moves by the step alone."""
+    """Return what attacks may assume: without momentum, w reveals the last step."""
     return {"infers": not options["momentum"]}

@@ -22,19 +22,21 @@ def yogi(
 ) -> tuple[Tensor, Tensor]:
     """Take a FedYogi step: v ← v − (1−β₂)·Δ²·sign(v − Δ²), the rest as `adam`.
 
-    Algorithm 2 of the paper: the second moment moves by steps of the size of Δ², so it
-    forgets large updates more slowly than Adam does.
+    Algorithm 2 of the paper. The second moment v moves by steps proportional to Δ², so
+    it forgets large updates more slowly than Adam does.
 
-    Departs: v starts at 0 (the paper: at τ² or above).
+    Departs: v starts at 0 (in the paper at τ² or above).
 
     Args:
-        broadcast: Broadcast that the round began with.
+        broadcast: Broadcast at the beginning of the round.
         step: Aggregated update Δ.
         memory: [2, d] m and √v; empty at first.
         lr: Learning rate of the server.
-        beta1: Decay rate β₁ of the first moment; 0: no memory, 1: w never moves.
-        beta2: Decay rate β₂ of the second moment v; 1 never changes v from 0.
-        tau: Adaptivity τ > 0: w moves by lr·m/τ where v is small compared with τ².
+        beta1: Decay rate β₁ of the first moment m. 0 uses only the present round. 1
+            keeps m at 0, so that w never moves.
+        beta2: Decay rate β₂ of the second moment v. 0 moves v by the whole of Δ². 1
+            keeps v at 0.
+        tau: Adaptivity τ > 0. Where v is small compared with τ², w moves by lr·m/τ.
 
     Returns:
         The next shared model [d], and the memory.
