@@ -41,8 +41,8 @@ def upweight(
         groups: Groups of the training examples.
         keep: Model that is kept: the "last", or a candidate chosen by the client's
             validation data. "best" has the lowest loss, "accurate" the highest accuracy
-            and, of equal accuracies, the lowest loss. Of candidates that are still equal
-            the latest is kept. The shared model w* is a candidate that loses every tie.
+            and, of equal accuracies, the lowest loss. Of candidates still equal, the
+            latest is kept. The shared model w* is a candidate that loses every tie.
             Groups have their natural shares in the validation data.
         select: Candidates of `keep`: the models after every "epoch" of the client's
             data, or after every "step". w* and the last model are always candidates.
