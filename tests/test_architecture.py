@@ -56,7 +56,9 @@ MAY_DRAW = {
     "networks.validate": r"torch\.random\.fork_rng",  # a trial leaves no trace
     "data.partitions.classes": r"np\.random\.RandomState",  # the Ditto authors' recipe
     "reproduce.rows": r"np\.random\.RandomState",  # the Ditto authors' malicious ids
-    "federation.samplers.ditto": r"np\.random\.RandomState",  # and their cohorts
+    # and their cohorts
+    "federation.samplers.ditto": r"np\.random\.RandomState",
+    "federation.samplers.ditto_fixed": r"np\.random\.RandomState",
     "seeding": ".*",
 }
 

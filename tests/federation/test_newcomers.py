@@ -428,7 +428,7 @@ def test_what_people_are_told(run):
     text = "ours: accuracy {:.3f} for 3 newcomers, with the shared model {:.3f}"
     assert display.newcomers(run, "ours") == text.format(*both)
     title = display.results([run], ["ours"]).renderables[0]
-    assert str(title).endswith("over the 4 benign of 8 clients, newcomers aside")
+    assert str(title).endswith("over the 4 benign of 8 clients, without newcomers")
 
 
 def test_a_sample_of_clients_has_no_newcomer(data, tmp_path):
