@@ -25,6 +25,7 @@ from reading import (
     partial,
     rank,
 )
+from inputs import RATES
 from tune import HALVES
 
 PAPER = {  # Table 1: Acc_B, Acc_BC
@@ -111,16 +112,17 @@ def main_table(problem: str) -> str:
 
 
 def inputs() -> str:
-    """Fine-tuning of one seed, by how inputs are scaled, network, clients and rate."""
-    shared, lines = load("inputs_shared"), []
-    for label, (row,) in load("inputs").items():
-        variant, _, rest = label.rpartition(", ")
-        rate, steps, keep = (part.partition("=")[2] for part in rest.split())
-        pairs = both(shared[variant][0], "shared"), both(row)
-        numbers = [f"{value:.3f}" for pair in pairs for value in pair]
-        lines.append([*variant.split(", "), rate, steps, keep, *numbers])
-    head = ["inputs", "network", "pictures of a client", "rate", "steps", "kept"]
-    head += ["shared Acc_B", "shared Acc_BC", "Acc_B", "Acc_BC"]
+    """Shared and fine-tuned models by how inputs are scaled, network and clients."""
+    tuned, lines = load("inputs"), []
+    for label, (row,) in load("inputs_shared").items():
+        pairs = [both(row, "shared")]
+        pairs += [
+            both(run) for lr in RATES for run in tuned.get(f"{label}, lr={lr}", [])
+        ]
+        cells = [f"{one:.3f} / {two:.3f}" for one, two in pairs]
+        lines.append([*label.split(", "), *cells, *["–"] * (4 - len(cells))])
+    head = ["inputs", "network", "pictures of a client", "shared"]
+    head += [f"fine-tuned, rate {rate:g}" for rate in RATES]
     return markdown(head, lines)
 
 
