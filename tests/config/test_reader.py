@@ -78,7 +78,7 @@ def test_defaults_are_filled_in():
     assert list(tree["train"]) == [f.name for f in dataclasses.fields(Train)]
     assert tree["train"]["schedule"] == {"name": "constant"}
     own = tree["personalizer"]
-    assert list(own)[:4] == ["name", "steps", "epochs", "lam"]  # its options after
+    assert list(own)[:5] == ["name", "steps", "epochs", "count", "lam"]
     assert (own["name"], own["steps"], own["lam"]) == ("ditto", 0, 1.0)
     assert own["candidates"] == [0.1, 1.0, 2.0]
     assert tree["adversary"] == {"fraction": 0.0}

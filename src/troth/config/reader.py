@@ -39,6 +39,7 @@ ADDED: dict[tuple[str, str], dict[str, Any]] = {
     ("model", "mean"): {"mean": []},
     ("model", "std"): {"std": []},
     ("partition", "size"): {"size": 0},
+    ("personalizer", "count"): {"count": "batches"},
     ("personalizer", "select"): {"keep": "last"},
 }
 """(section, key added since 0.1.0) → values of the section with which the results are
