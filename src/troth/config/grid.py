@@ -92,7 +92,7 @@ def _at(tree: Any, path: list[str]) -> Any:
 
 
 def _remove(table: dict[str, Any], path: list[str]) -> None:
-    """Remove the value at a path, and tables that are empty then; keys may be dotted."""
+    """Remove the value at a path and tables left empty; keys may be dotted."""
     for name, value in [*table.items()]:
         here = _path(name)
         if here == path:
