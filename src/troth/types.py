@@ -215,6 +215,7 @@ class Budget(NamedTuple):
 
     steps: int = 0
     epochs: int = 0
+    examples: bool = False  # whether epochs count examples, not batches: `Feed.steps`
 
     def in_steps(self, per_epoch: Tensor) -> Tensor:
         """Return the total number of steps, given the number of steps per epoch."""
