@@ -263,6 +263,33 @@ def test_fingerprint_tells_what_decides_the_numbers():
         assert reader.fingerprint(from_dict(another)) != base
 
 
+def test_added_keys_leave_the_fingerprints_of_earlier_versions(monkeypatch):
+    """The numbers are those of 0.1.0, except where a choice among models changed."""
+    finetune = {"name": "finetune", "keep": "last"}
+    classes = {"name": "classes", "clients": 7}
+    for tree, known in (
+        ({}, "50c9812ea9f3"),
+        ({"personalizer": finetune}, "d387ec2f641c"),
+        ({"personalizer": {**finetune, "select": "step"}}, "d387ec2f641c"),
+        ({"partition": {**classes, "size": 0}}, "9b7a2cccfafe"),
+    ):
+        assert reader.fingerprint(from_dict(tree)) == known
+    for tree, before in (
+        ({"personalizer": {**finetune, "keep": "best"}}, "85fce0f44b9e"),
+        ({"personalizer": "transfer"}, "4b0b0bf142ca"),
+        ({"partition": {**classes, "size": 3}}, "9b7a2cccfafe"),
+        ({"model": {"normalize": "fixed", "mean": [0.5], "std": [2]}}, "50c9812ea9f3"),
+    ):
+        assert reader.fingerprint(from_dict(tree)) != before
+
+    def part(*, keep: str = "last", select: str = "a") -> None:
+        """Have options of one's own with the names of added keys."""
+
+    monkeypatch.setitem(sys.modules, "other", types.SimpleNamespace(part=part))
+    own = [{"name": "other:part", "select": s} for s in "ab"]
+    assert len({reader.fingerprint(from_dict({"personalizer": p})) for p in own}) == 2
+
+
 def test_citations_each_once_and_in_order(monkeypatch):
     text = "\n".join(reader.citations(from_dict({"personalizer": "ditto"})))
     assert "Ditto" in text and text.count("@") >= 2

@@ -35,6 +35,14 @@ RENAMED = {
     ("aggregator", "neighbours"): "neighbors",
 }
 """(section, earlier name of a key) → its name today."""
+ADDED: dict[tuple[str, str], dict[str, Any]] = {
+    ("model", "mean"): {"mean": []},
+    ("model", "std"): {"std": []},
+    ("partition", "size"): {"size": 0},
+    ("personalizer", "select"): {"keep": "last"},
+}
+"""(section, key added since 0.1.0) → values of the section with which the results are
+those of 0.1.0. Such a section is hashed without the key; any other is a new setting."""
 
 
 def from_dict(tree: dict[str, Any]) -> Experiment:
@@ -216,11 +224,15 @@ def _plain(value: Any) -> Any:
 def fingerprint(experiment: Experiment) -> str:
     """Return twelve hex digits of a hash of all settings that decide a run's numbers.
 
-    The name, the engine, checkpoints, outputs and the deployment are not hashed.
-    Renamed keys are hashed by their earlier names, so that old runs keep their
-    fingerprints.
+    The name, the engine, checkpoints, outputs and the deployment are not hashed. Runs
+    of earlier versions keep their fingerprints: renamed keys are hashed by their
+    earlier names (`RENAMED`), and added keys only if they change results (`ADDED`).
     """
     tree = {k: v for k, v in to_dict(experiment).items() if k not in _ASIDE}
+    for (section, key), same in ADDED.items():
+        table = tree[section]
+        if ":" not in table["name"] and same.items() <= table.items():
+            table.pop(key, None)
     for (section, old), new in RENAMED.items():
         if new in tree.get(section, {}):
             tree[section][old] = tree[section].pop(new)
