@@ -19,7 +19,7 @@ data csv path label owner='' group='' split='' kind='auto' drop=[] categorical=[
   missing=['', '?', 'NA', 'NaN', 'nan', 'null', 'None'] delimiter=',' columns=[]
 data digits [alpaydin1998digits]
 data fashion_mnist [xiao2017fashion]
-data femnist [caldas2018leaf] [cohen2017emnist]
+data femnist writers=0 [caldas2018leaf] [cohen2017emnist]
 data heart_disease label='presence' encode=True zeros_missing=True [janosi1988heart]
 data linear_regression clients=10 examples=100 dim=5 sigma=1.0 tau=0.5 orthogonal=False
   test=0.2 hostile=0 tau_a=5.0 [li2021ditto]
