@@ -144,9 +144,11 @@ def _make_room(
 
 def _options(kind: str, name: Any) -> set[str]:
     """Return the names of a member's options; none if there is no such member."""
+    if not isinstance(name, str):
+        return set()
     try:
         return {*lookup.options(lookup.find(kind, name))}
-    except (Refusal, TypeError):  # "none", or a name that is refused later
+    except Refusal:  # "none", or a name that is refused later
         return set()
 
 

@@ -185,6 +185,8 @@ def _options(
                 f"{kind} that it belongs to: {', '.join(lookup.names(kind))}"
             )
         return {}
+    if lookup.lost(name):
+        return dict(given)
     try:
         known = lookup.options(lookup.find(kind, name))
     except Refusal as refusal:
@@ -222,12 +224,16 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def fingerprint(experiment: Experiment) -> str:
-    """Return twelve hex digits of a hash of all settings that decide a run's numbers.
+def fingerprint(experiment: Experiment, data: str = "") -> str:
+    """Return twelve hex digits of a hash of all that decides a run's numbers.
 
     The name, the engine, checkpoints, outputs and the deployment are not hashed. Runs
     of earlier versions keep their fingerprints: renamed keys are hashed by their
     earlier names (`RENAMED`), and added keys only if they change results (`ADDED`).
+
+    Args:
+        experiment: all settings.
+        data: digest of the user's own data; "" for a data set that comes with Troth.
     """
     tree = {k: v for k, v in to_dict(experiment).items() if k not in _ASIDE}
     for (section, key), same in ADDED.items():
@@ -237,7 +243,7 @@ def fingerprint(experiment: Experiment) -> str:
     for (section, old), new in RENAMED.items():
         if new in tree.get(section, {}):
             tree[section][old] = tree[section].pop(new)
-    text = json.dumps(tree, sort_keys=True, default=str)
+    text = json.dumps(tree, sort_keys=True, default=str) + data
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
