@@ -17,6 +17,7 @@ from troth.config import reader
 from troth.config.schema import Experiment
 from troth.engine import plan as plans
 from troth.engine.local_training import Plan
+from troth.runs import track as tracking
 from troth.runs import train, train_many
 from troth.runs.load import Run, read_experiment
 from troth.runs.train import Watch
@@ -94,20 +95,21 @@ def run(
     planned = plan(sections, device)
     root = Path(out) if out is not None else fresh(experiment)
     files.check_free(root)
-    if not sections.get("grid"):
-        train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
-        return [Run(root)]
-    for one in planned:  # refuse any invalid run before the first one trains
-        built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
-        place = root / one.label
-        state = plans.file(place, one.experiment.engine.state_dir)
-        train.check_room(built, state, place)
-    facts = {"device": device, "data_dir": data_dir}
-    sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
-    files.create(root, files.GRID, reader.dumps(sections))
-    every = [(one.experiment, root / one.label) for one in planned]
-    train_many.grid(every, apart, watch=watch, data_dir=data_dir)
-    return _each(planned, root, data_dir, watch)
+    with tracking.live(planned[0].experiment.track, root):
+        if not sections.get("grid"):
+            train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
+            return [Run(root)]
+        for one in planned:  # refuse any invalid run before the first one trains
+            built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
+            place = root / one.label
+            state = plans.file(place, one.experiment.engine.state_dir)
+            train.check_room(built, state, place)
+        facts = {"device": device, "data_dir": data_dir}
+        sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
+        files.create(root, files.GRID, reader.dumps(sections))
+        every = [(one.experiment, root / one.label) for one in planned]
+        train_many.grid(every, apart, watch=watch, data_dir=data_dir)
+        return _each(planned, root, data_dir, watch)
 
 
 def _each(
@@ -162,12 +164,16 @@ def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
     """
     root = Path(path)
     if not (root / files.GRID).exists():
-        train.resume(root, watch=watch)
+        trackers = read_experiment(root).track
+        with tracking.live([] if finished(root) else trackers, root):
+            train.resume(root, watch=watch)
         return [Run(root)]
     sections = reader.read(root / files.GRID)
     facts = sections.get("resolved", {})
     planned = plan(sections, facts.get("device"))
-    return _each(planned, root, facts.get("data_dir"), watch)
+    trackers = [] if finished(root) else planned[0].experiment.track
+    with tracking.live(trackers, root):
+        return _each(planned, root, facts.get("data_dir"), watch)
 
 
 def finished(path: str | Path) -> bool:
