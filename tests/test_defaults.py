@@ -190,6 +190,9 @@ metric mean [li2021ditto]
 metric std [li2021ditto]
 metric weighted
 metric worst10 [li2020fair]
+tracker mlflow uri='' experiment='troth'
+tracker tensorboard folder=''
+tracker wandb project='troth' entity='' mode='' folder=''
 """
 
 MEMBERS = [(kind, name) for kind in lookup.FOLDERS for name in lookup.names(kind)]
