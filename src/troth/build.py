@@ -181,7 +181,7 @@ def build(
         seen = arrays.x[np.unique(np.concatenate(theirs))]
     shape = arrays.x.shape[1:]
     net = networks.network(e, shape, arrays.classes, seen, arrays.scale)
-    net = net.to(where, dtype)
+    net, facts = net.to(where, dtype), facts | networks.identity(e.model, net)
     how = corrupt.corruption(e.corruption, arrays, hostile)
     aim = corrupt.aim(e.corruption, arrays)
     raw = preprocess.Raw(arrays, shards, dtype, where, hostile, how, e.seed)

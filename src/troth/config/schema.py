@@ -457,6 +457,7 @@ class Experiment:
         engine: How the computation is run; it does not change the results.
         checkpoint: How often a run is saved.
         output: What a run writes to its folder in addition to the tables.
+        track: Trackers that show the run while it trains, such as TensorBoard.
         deployment: Sites of a real federation.
         resolved: Values that a run recorded about itself; ignored when read.
     """
@@ -487,6 +488,7 @@ class Experiment:
     engine: Engine = field(default_factory=Engine)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     output: Output = field(default_factory=Output)
+    track: list[Part] = field(default_factory=list, metadata={"kind": "tracker"})
     deployment: Deployment = field(default_factory=Deployment)
     resolved: dict[str, Any] = field(default_factory=dict, compare=False)
 

@@ -216,8 +216,13 @@ class Feed:
 
     def gather(self, slots: Tensor, split: Split) -> tuple[Tensor, Tensor]:
         """Gather inputs and labels at slots of any shape."""
-        slots = slots.to(self.data.x.device)
-        return self.data.x[split.row[slots]], split.y[slots]
+        x, slots = self.data.x, slots.to(self.data.x.device)
+        rows = split.row[slots]
+        if x.device.type != "cpu":
+            return x[rows], split.y[slots]
+        # Copies whole examples: a third of the time of indexing on a CPU.
+        flat = x.index_select(0, rows.reshape(-1))
+        return flat.view(*rows.shape, *x.shape[1:]), split.y[slots]
 
     def whole(self, ids: np.ndarray, split: Split, few_shapes: bool = False) -> Batch:
         """Return a whole split of each client as a padded batch, [clients, longest, …].
