@@ -131,7 +131,8 @@ personalizer upweight keep='last' select='epoch' without='refuse'
 attack alie z=0.0 [baruch2019little]
 attack counter_gradient target aim='shared' eta='auto' over='auto' radius='auto'
   lam='auto' knows='history' infers='auto' pace=1.0 [farhadkhani2022equivalence]
-attack frozen_model target lam='auto' regularizer='auto' [farhadkhani2022equivalence]
+attack frozen_model target lam='auto' regularizer='auto' delta='auto'
+  [farhadkhani2022equivalence]
 attack gaussian mean=0.0 std=1.0 [blanchard2017machine]
 attack infinite value='inf'
 attack ipm epsilon=0.5 [xie2020fall]
@@ -189,6 +190,9 @@ metric mean [li2021ditto]
 metric std [li2021ditto]
 metric weighted
 metric worst10 [li2020fair]
+tracker mlflow uri='' experiment='troth'
+tracker tensorboard folder=''
+tracker wandb project='troth' entity='' mode='' folder=''
 """
 
 MEMBERS = [(kind, name) for kind in lookup.FOLDERS for name in lookup.names(kind)]
