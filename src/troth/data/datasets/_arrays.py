@@ -1,21 +1,22 @@
-"""Arrays of a user's own .npz file: reading, and a check of each array."""
+"""A user's own arrays: reading an .npz file, and checking each array."""
 
+import math
 import zipfile
 import zlib
 
 import numpy as np
 
 from troth.data.datasets import _files
-from troth.types import TEST, TRAIN, VALID, Refusal
+from troth.types import TEST, TRAIN, VALID, Arrays, Refusal
 
-_KEYS = ("x", "y", "owner", "group", "split")
+KEYS = ("x", "y", "owner", "group", "split")
 _PARTS = {"train": TRAIN, "valid": VALID, "test": TEST}
 _BROKEN = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile)
 _LOCKED = (NotImplementedError, RuntimeError)  # unknown compression, or a password
 
 
 def read(
-    path: str, option: str = "data.path", keys: tuple[str, ...] = _KEYS
+    path: str, option: str = "data.path", keys: tuple[str, ...] = KEYS
 ) -> dict[str, np.ndarray]:
     """Read the named arrays of an .npz file; never unpickle anything."""
     remedy = f"set {option} to an .npz file written by np.savez(path, x=…, y=…)"
@@ -51,6 +52,70 @@ def read(
     return content
 
 
+def assembled(path: str, content: dict[str, np.ndarray], scale: float) -> Arrays:
+    """Return arrays x, y (and owner, group, split) as a data set, checked.
+
+    Args:
+        path: name of the file, for error messages.
+        content: the arrays by name.
+        scale: value of x that is scaled to 1; 0 means 255 for bytes and 1 otherwise.
+    """
+    x = inputs(path, content["x"])
+    check_length(path, content, len(x))
+    y, classes = _targets(path, content["y"])
+    if not (scale >= 0 and math.isfinite(scale)):
+        raise Refusal(
+            f"data.scale = {scale} must be the value of x that is scaled to 1, such as "
+            "255, or 0 for automatic"
+        )
+    return Arrays(
+        x,
+        y,
+        classes,
+        scale=scale or (255.0 if x.dtype == np.uint8 else 1.0),
+        owner=codes(path, "owner", content),
+        group=codes(path, "group", content),
+        split=divided(path, content),
+    )
+
+
+def _targets(path: str, y: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return y as labels with the number of classes, or as targets with 0."""
+    if y.ndim == 2:
+        return _several(path, y)
+    if y.dtype.kind == "f":
+        finite(path, "y", y)
+        return y.astype(np.float64 if y.dtype.itemsize >= 8 else np.float32), 0
+    if y.dtype.kind not in "biu":
+        raise Refusal(
+            f"{path}: y is {y.dtype}; it must be whole numbers (labels) or fractional "
+            "ones (targets): relabel with np.unique(y, return_inverse=True)[1]"
+        )
+    labels = np.unique(y)
+    if labels.tolist() == [-1, 1]:
+        return (y > 0).astype(np.int64), 2
+    if len(labels) < 2 or labels[0] != 0 or labels[-1] != len(labels) - 1:
+        some = ", ".join(str(int(label)) for label in labels[:8])
+        raise Refusal(
+            f"{path}: y holds the labels {some}{' …' if len(labels) > 8 else ''}; they "
+            "must be 0 to C-1 with none left out, C at least 2 (or -1 and 1): relabel "
+            "with np.unique(y, return_inverse=True)[1], or store targets of a "
+            "regression as float32"
+        )
+    return y.astype(np.int64), len(labels)
+
+
+def _several(path: str, y: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return y as several labels per example, and the number of labels."""
+    if y.dtype.kind not in "biu" or not np.isin(y, (0, 1)).all():
+        raise Refusal(
+            f"{path}: y has shape {y.shape} and type {y.dtype}; several values an "
+            "example must be whole numbers 0 and 1, a column a label, and a regression "
+            f"has one target an example, shape ({len(y)},)"
+        )
+    return y.astype(np.int64), y.shape[1]
+
+
 def inputs(path: str, x: np.ndarray) -> np.ndarray:
     """Check the inputs `x`, and convert their dtype; images get channels first."""
     if x.dtype.kind not in "biuf":
@@ -77,7 +142,7 @@ def check_length(path: str, content: dict[str, np.ndarray], m: int) -> None:
 
     `y` may have several labels per example.
     """
-    for key in [key for key in _KEYS[1:] if key in content]:
+    for key in [key for key in KEYS[1:] if key in content]:
         shape = content[key].shape
         several = key == "y" and len(shape) == 2 and shape[1] > 1
         if shape != (m, *shape[1:2]) if several else shape != (m,):
