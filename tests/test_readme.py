@@ -235,8 +235,8 @@ def defaults(value):
     found = {}
     for field in dataclasses.fields(schema.Experiment):
         default = made(field)
-        if field.name == "filter":
-            found["filter.name"] = ""
+        if field.name in ("filter", "track"):
+            found[f"{field.name}.name"] = ""
         elif dataclasses.is_dataclass(default):
             keys = {f.name: made(f) for f in dataclasses.fields(default)}
             keys |= {"name": default.name} if isinstance(default, schema.Part) else {}

@@ -18,6 +18,7 @@ from troth.config.schema import Experiment
 from troth.engine import plan as plans
 from troth.engine.local_training import Plan
 from troth.runs import given, train, train_many
+from troth.runs import track as tracking
 from troth.runs.load import Run, read_experiment
 from troth.runs.train import Watch
 from troth.server import rules
@@ -117,20 +118,21 @@ def run(
     given.check_used(objects, [one.experiment for one in planned])
     root = Path(out) if out is not None else fresh(experiment)
     files.check_free(root)
-    if not sections.get("grid"):
-        train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
-        return [Run(root)]
-    for one in planned:  # refuse any invalid run before the first one trains
-        built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
-        place = root / one.label
-        state = plans.file(place, one.experiment.engine.state_dir)
-        train.check_room(built, state, place)
-    facts = {"device": device, "data_dir": data_dir}
-    sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
-    files.create(root, files.GRID, reader.dumps(sections))
-    every = [(one.experiment, root / one.label) for one in planned]
-    train_many.grid(every, apart, watch=watch, data_dir=data_dir)
-    return _each(planned, root, data_dir, watch)
+    with tracking.live(planned[0].experiment.track, root):
+        if not sections.get("grid"):
+            train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
+            return [Run(root)]
+        for one in planned:  # refuse any invalid run before the first one trains
+            built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
+            place = root / one.label
+            state = plans.file(place, one.experiment.engine.state_dir)
+            train.check_room(built, state, place)
+        facts = {"device": device, "data_dir": data_dir}
+        sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
+        files.create(root, files.GRID, reader.dumps(sections))
+        every = [(one.experiment, root / one.label) for one in planned]
+        train_many.grid(every, apart, watch=watch, data_dir=data_dir)
+        return _each(planned, root, data_dir, watch)
 
 
 def _each(
@@ -199,7 +201,8 @@ def resume(
         given.check_same(objects, [one], root)
         if not (root / files.SUMMARY).exists():
             given.check_here([one], root)
-        train.resume(root, watch=watch)
+        with tracking.live([] if finished(root) else one.track, root):
+            train.resume(root, watch=watch)
         return [Run(root)]
     sections = reader.read(root / files.GRID)
     facts = sections.get("resolved", {})
@@ -207,7 +210,9 @@ def resume(
     given.check_same(objects, [one.experiment for one in planned], root)
     missing = (p for p in planned if not (root / p.label / files.SUMMARY).exists())
     given.check_here([one.experiment for one in missing], root)
-    return _each(planned, root, facts.get("data_dir"), watch)
+    trackers = [] if finished(root) else planned[0].experiment.track
+    with tracking.live(trackers, root):
+        return _each(planned, root, facts.get("data_dir"), watch)
 
 
 def finished(path: str | Path) -> bool:

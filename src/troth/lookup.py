@@ -45,6 +45,7 @@ FOLDERS = {
     "server": "server.steps",
     "sampler": "federation.samplers",
     "metric": "evaluation.metrics",
+    "tracker": "trackers",
 }
 """Section of the TOML → package that holds its members."""
 

@@ -1,9 +1,10 @@
 """Data types that several folders share; no logic."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -216,6 +217,7 @@ class Budget(NamedTuple):
 
     steps: int = 0
     epochs: int = 0
+    examples: bool = False  # whether epochs count examples, not batches: `Feed.steps`
 
     def in_steps(self, per_epoch: Tensor) -> Tensor:
         """Return the total number of steps, given the number of steps per epoch."""
@@ -316,6 +318,31 @@ class Record(NamedTuple):
     def stayed(self) -> bool:
         """Whether w stayed unchanged."""
         return bool(self.why)
+
+
+class Tracked(NamedTuple):
+    """A run, or a grid of runs, that a tracker shows."""
+
+    id: str  # the same for every tracking of this folder
+    name: str  # its folder; a run of a grid: folder of the grid/label
+    path: Path  # folder of the run or grid
+    root: Path  # folder of the run, or of the grid that it belongs to
+    grid: str  # name of the grid that the run belongs to; "" if there is none
+    settings: Mapping[str, str]  # settings by path, such as "train.lr", as text
+    is_grid: bool
+
+
+class Tracker(Protocol):
+    """What a tracker returns for a run: it receives values and files of that run."""
+
+    def log(self, rounds: Mapping[int, Mapping[str, float]], /) -> None:
+        """Record values by name, for numbers of finished rounds in ascending order."""
+
+    def save(self, files: Sequence[Path], /) -> None:
+        """Keep files with the run."""
+
+    def close(self, finished: bool, /) -> None:
+        """End the record of the run, which is finished or was stopped."""
 
 
 Options = Mapping[str, Any]

@@ -3,6 +3,7 @@
 Reading tables loads neither data sets nor networks. Models are loaded on demand.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
@@ -41,6 +42,41 @@ def rounds(file: Path) -> list[dict[str, Any]]:
     if not all(isinstance(r, dict) and isinstance(r["round"], int) for r in every):
         raise ValueError("a line is no round")
     return every
+
+
+class Tail:
+    """The rounds of a run while it trains, each read once from `rounds.jsonl`."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._part, self._at = b"", 0
+
+    @property
+    def shortened(self) -> bool:
+        """Whether the file is shorter than what was read: a resumed run goes back."""
+        with contextlib.suppress(OSError):
+            return self._file.stat().st_size < self._at
+        return False
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the new rounds; if the file was shortened, all rounds."""
+        if self.shortened:
+            self._part, self._at = b"", 0
+        try:
+            with self._file.open("rb") as journal:
+                journal.seek(self._at)
+                new = journal.read()
+        except OSError:
+            return []
+        self._at += len(new)
+        *lines, self._part = (self._part + new).split(b"\n")
+        found = []
+        for line in lines:
+            with contextlib.suppress(ValueError):  # not written by Troth
+                record = json.loads(line)
+                if isinstance(record, dict) and isinstance(record.get("round"), int):
+                    found.append(record)
+        return found
 
 
 class Run:
