@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from troth import devices, seeding
-from troth.types import Batch, Data, Groups, Split
+from troth.types import Batch, Data, Groups, Phase, Split
 
 _BYTES = {"cuda": 2**28, "cpu": 2**22}  # gathered at once; on a CPU they fit in cache
 
@@ -86,6 +86,20 @@ class Feed:
         )
         held = self.groups.held
         return _Piles(slot, np.cumsum(held) - held, np.cumsum(size) - size, size)
+
+    def steps(self, phase: Phase) -> Tensor:
+        """Return the number of steps of every client in a phase, [n].
+
+        If a budget counts examples, its epochs take ⌊epochs · size / batch⌋ steps, and
+        at least one per epoch. Otherwise they take as many as they have batches.
+        """
+        each = [
+            b.steps + (b.epochs * self.sizes // self.batch).clamp(min=b.epochs)
+            if b.examples
+            else b.in_steps(self.per_epoch)
+            for b in phase.budgets
+        ]
+        return torch.stack(each).amax(0)
 
     def alike(self, other: Feed) -> bool:
         """Return whether another feed draws the same slots for the same clients."""

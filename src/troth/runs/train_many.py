@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SERVERS = ("filter", "aggregator", "server")
 MAY_DIFFER = ("seed", "adversary", "attack", "corruption", *_SERVERS)
 """Sections in which runs that step together may differ."""
-_ASIDE = ("resolved", "name", "checkpoint", "output")
+_ASIDE = ("resolved", "name", "checkpoint", "output", "track")
 
 
 def kind(experiment: Experiment) -> str:
