@@ -1,8 +1,9 @@
 """The library's main functions: run, resume, cost and aggregate."""
 
+import contextlib
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from itertools import chain, count
 from pathlib import Path
@@ -69,7 +70,8 @@ def run(
         device: auto, cpu, cuda, cuda:N or mps. `None` uses the experiment's setting.
         data_dir: Folder that is searched first for data sets. `None` searches only the
             default folders.
-        watch: Function that is called after every round, or `None`.
+        watch: `troth.ProgressBar()`, a function that is called after every round, or
+            `None`.
         apart: `True` trains the runs of a grid one after another. `False` trains runs
             together wherever that is possible, also on a CPU. `None` trains them
             together on a GPU only.
@@ -95,7 +97,7 @@ def run(
     planned = plan(sections, device)
     root = Path(out) if out is not None else fresh(experiment)
     files.check_free(root)
-    with tracking.live(planned[0].experiment.track, root):
+    with tracking.live(planned[0].experiment.track, root), _shown(watch):
         if not sections.get("grid"):
             train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
             return [Run(root)]
@@ -110,6 +112,13 @@ def run(
         every = [(one.experiment, root / one.label) for one in planned]
         train_many.grid(every, apart, watch=watch, data_dir=data_dir)
         return _each(planned, root, data_dir, watch)
+
+
+def _shown(watch: Any) -> contextlib.AbstractContextManager[object]:
+    """Return the context in which a progress bar is shown; others have none."""
+    shown: Callable[[], contextlib.AbstractContextManager[object]]
+    shown = getattr(watch, "shown", contextlib.nullcontext)
+    return shown()
 
 
 def _each(
@@ -142,7 +151,8 @@ def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
 
     Args:
         path: Folder of a run or of a grid.
-        watch: Function that is called after every round, or `None`.
+        watch: `troth.ProgressBar()`, a function that is called after every round, or
+            `None`.
 
     Returns:
         The runs, in the order of the grid.
@@ -165,14 +175,15 @@ def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
     root = Path(path)
     if not (root / files.GRID).exists():
         trackers = read_experiment(root).track
-        with tracking.live([] if finished(root) else trackers, root):
+        trackers = [] if finished(root) else trackers
+        with tracking.live(trackers, root), _shown(watch):
             train.resume(root, watch=watch)
         return [Run(root)]
     sections = reader.read(root / files.GRID)
     facts = sections.get("resolved", {})
     planned = plan(sections, facts.get("device"))
     trackers = [] if finished(root) else planned[0].experiment.track
-    with tracking.live(trackers, root):
+    with tracking.live(trackers, root), _shown(watch):
         return _each(planned, root, facts.get("data_dir"), watch)
 
 
