@@ -42,7 +42,12 @@ def planned(
     plan = stopping.plan(n, ALPHA, TILE, True)
     stopping._GROWTH, stopping._LAST = before
     question = stopping.Question(radii=tuple(RADII.tolist()))
-    return stopping.bound(drawn(votes), INPUTS, plan, question, 1.0, "normal")
+    return stopping.bound(drawn(votes), INPUTS, plan, question, radius)
+
+
+def radius(p: np.ndarray) -> np.ndarray:
+    """Radii in units of σ."""
+    return bounds.radius(p, 1.0, "normal")
 
 
 def drawn(votes: np.ndarray) -> Callable[[np.ndarray, int, int], np.ndarray]:
@@ -56,8 +61,7 @@ def drawn(votes: np.ndarray) -> Callable[[np.ndarray, int, int], np.ndarray]:
 
 def certified(p: np.ndarray) -> np.ndarray:
     """[m, radii]."""
-    radius = bounds.radius(p, 1.0, "normal")
-    return np.asarray((radius[:, None] >= RADII) & (p > 0.5)[:, None])
+    return np.asarray((radius(p)[:, None] >= RADII) & (p > 0.5)[:, None])
 
 
 Wealth = Callable[[np.ndarray, int], np.ndarray]
@@ -92,7 +96,7 @@ def rejected(votes: np.ndarray, wealth: Wealth) -> tuple[np.ndarray, np.ndarray]
         yes[on] |= wealth(s[on], n) >= -np.log(ALPHA)
         used[on] = n
         now = stopping.Plan(np.array([n, N]), np.array([ALPHA, whole.alpha[-1]]))
-        far = stopping.reach(votes[:, t], 0, now, 1.0, "normal")
+        far = radius(stopping.reach(votes[:, t], 0, now))
         on &= ~(yes | (np.maximum(RADII, 1e-300) > far[:, None])).all(axis=1)
     return np.cumprod(yes, axis=1).astype(bool), used
 

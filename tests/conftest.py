@@ -21,6 +21,8 @@ os.environ["TROTH_OFFLINE"] = "1"
 
 import torch
 
+from troth.types import Refusal
+
 torch.set_num_threads(1)
 
 
@@ -251,3 +253,17 @@ def record():
         return out, again
 
     return recorded
+
+
+@pytest.fixture(scope="session")
+def refuses():
+    """Calls what must refuse, and gives the sentence: one short line."""
+
+    def refused(words, call, /, *args, **options):
+        with pytest.raises(Refusal, match=words) as caught:
+            call(*args, **options)
+        said = str(caught.value)
+        assert "\n" not in said and len(said) < 1000
+        return said
+
+    return refused

@@ -22,6 +22,10 @@ QUESTIONS = {
 }
 
 
+def radius(p):
+    return bounds.radius(p, 1.0, "normal")
+
+
 def drawn(p, plan, question, seed=0, tile=100):
     """Votes of samples in tiles, the same whatever is asked of them."""
     random = np.random.default_rng(seed)
@@ -31,7 +35,7 @@ def drawn(p, plan, question, seed=0, tile=100):
         assert first % tile == 0
         return votes[on, first // tile : -(-last // tile)].sum(axis=1)
 
-    return stopping.bound(draw, len(p), plan, question, 1.0, "normal")
+    return stopping.bound(draw, len(p), plan, question, radius)
 
 
 @pytest.mark.parametrize("n", [1, 99, 100, 101, 1000, 12_345, 100_000])
@@ -83,7 +87,7 @@ def test_certificates_are_not_timid(asked):
     p = np.random.default_rng(4).uniform(0.7, 0.99, 2000)
     plan = stopping.plan(1000, 0.01, 100, asked != "fixed")
     found = drawn(p, plan, QUESTIONS[asked], seed=4)
-    ratio = bounds.radius(found.p, 1.0, "normal") / stats.norm.ppf(p)
+    ratio = radius(found.p) / stats.norm.ppf(p)
     assert np.median(ratio) >= 0.85
 
 
@@ -102,8 +106,7 @@ def test_the_same_answers_with_a_fifth_of_the_samples(spread):
     found = drawn(p, plan, Question(radii=GRID), tile=1000)
     assert found.used.mean() * 5 < 100_000
     one, two = (
-        (bounds.radius(f.p, 1.0, "normal")[:, None] >= GRID) & (f.p > 0.5)[:, None]
-        for f in (fixed, found)
+        (radius(f.p)[:, None] >= GRID) & (f.p > 0.5)[:, None] for f in (fixed, found)
     )
     assert np.abs(one.mean(axis=0) - two.mean(axis=0)).max() <= 0.005
 
@@ -118,7 +121,7 @@ def test_a_radius_to_within_a_tolerance():
     found = drawn(p, plan, Question(tolerance=0.05), seed=6)
     assert end.used.max() == 100  # a radius out of reach is given up at the first look
     assert found.settled.mean() > 0.9 and found.used.mean() < 15_000
-    mine, most = (bounds.radius(f.p, 1.0, "normal") for f in (found, whole))
+    mine, most = (radius(f.p) for f in (found, whole))
     assert (mine >= 0.95 * most)[found.settled].mean() > 0.9
 
 
@@ -133,11 +136,9 @@ def test_what_is_settled():
 
 def test_what_is_in_reach():
     plan = stopping.plan(1000, 0.01, 100, True)
-    far = stopping.reach(np.array([0, 50, 100]), 0, plan, 1.0, "normal")
-    assert far[0] == 0
-    assert 0 < far[1] < far[2]
-    best = bounds.lower(1000, 1000, plan.alpha[-1])
-    assert far[2] == bounds.radius(best, 1.0, "normal")
+    far = stopping.reach(np.array([0, 50, 100]), 0, plan)
+    assert radius(far)[0] == 0 < radius(far)[1] < radius(far)[2]
+    assert far[2] == bounds.lower(1000, 1000, plan.alpha[-1])
 
 
 def test_the_words_of_a_question():

@@ -206,7 +206,7 @@ def test_without_personal_models(tmp_path):
 
 @pytest.mark.slow("a grid of four whose plan is measured")
 def test_grid_shares_plans_and_resumes(tmp_path, contents):
-    grid = {"personalizer.lam": [0.1, 1.0], "seed": [0, 1]}
+    grid = {"personalizer.lam": [0.5, 1.0], "seed": [0, 1]}
     found = troth.run(SMALL | {"engine": {}, "grid": grid}, out=tmp_path / "grid")
     assert len(found) == 4
     assert len({repr(run.experiment.resolved["plan"]) for run in found}) == 1
@@ -217,7 +217,7 @@ def test_grid_shares_plans_and_resumes(tmp_path, contents):
 
 
 def test_nothing_is_left_after_a_refusal(tmp_path):
-    tree = SMALL | {"grid": {"personalizer.lam": [0.1, 1000.0]}}
+    tree = SMALL | {"grid": {"personalizer.lam": [0.5, 1000.0]}}
     with pytest.raises(Refusal, match="diverges"):
         troth.run(tree, out=tmp_path / "grid")
     assert list(tmp_path.iterdir()) == []

@@ -10,11 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from troth.certificates import bounds
-from troth.certificates.bounds import Law
 
 _GROWTH = 1.2  # how many times the samples of one look the next has
 _LAST = 0.5  # share of α that the last look gets; the others share the rest evenly
 _DOUBT = 0.1  # how likely a radius may be that is given up; no part of the guarantee
+
+
+Radius = Callable[[np.ndarray], np.ndarray]
+"""Lower bounds on probabilities → the radii that they prove."""
 
 
 class Plan(NamedTuple):
@@ -92,8 +95,7 @@ def bound(
     m: int,
     plan: Plan,
     question: Question,
-    sigma: float,
-    law: Law,
+    radius: Radius,
 ) -> Bounded:
     """Bound the probabilities of m classes from below, each until it is settled.
 
@@ -109,13 +111,13 @@ def bound(
         used[on], before = n, n
         # none fails with probability 1 − α, so neither does the largest of them
         p[on] = np.maximum(p[on], bounds.lower(votes[on], n, plan.alpha[k]))
-        proven = bounds.radius(p[on], sigma, law)
-        settled[on] = question.settled(proven, reach(votes[on], k, plan, sigma, law))
+        far = radius(reach(votes[on], k, plan))
+        settled[on] = question.settled(radius(p[on]), far)
     return Bounded(p, votes, used, settled if question.open else np.ones(m, bool))
 
 
-def reach(count: np.ndarray, k: int, looks: Plan, sigma: float, law: Law) -> np.ndarray:
-    """Return the largest radius that the last check will likely prove, after check k.
+def reach(count: np.ndarray, k: int, looks: Plan) -> np.ndarray:
+    """Return the largest bound that the last check will likely prove, after check k.
 
     The share of votes of all samples is about Beta-distributed around the present
     share, as if this were of n·N/(N − n) samples: the fewer remain, the less it will
@@ -126,4 +128,4 @@ def reach(count: np.ndarray, k: int, looks: Plan, sigma: float, law: Law) -> np.
     n, whole, alpha = looks.n[k], looks.n[-1], looks.alpha[-1]
     worth = whole / (whole - n) if n < whole else 1.0  # at the end: of more samples yet
     most = np.ceil(whole * bounds.upper(worth * count, worth * n, _DOUBT))
-    return bounds.radius(bounds.lower(most, whole, alpha), sigma, law)
+    return bounds.lower(most, whole, alpha)

@@ -249,7 +249,8 @@ def maker(
     t, p = e.train, e.personalizer
     lr = t.lr if p.lr is None else p.lr
     budget = Budget(t.steps, t.epochs)
-    mine = Budget(p.steps, p.epochs) if p.steps or p.epochs else None
+    examples = p.count == "examples"
+    mine = Budget(p.steps, p.epochs, examples) if p.steps or p.epochs else None
 
     seen = compose(t.augment, scale)
     own_view = seen if p.augment is None else compose(p.augment, scale)
@@ -272,6 +273,11 @@ def maker(
             batch=t.batch,
             groups=groups,
         )
+        if examples and personal.finish is None:
+            raise Refusal(
+                f"personalizer.count = '{p.count}' is about training after the last "
+                f"round, and '{p.name}' trains in the rounds; leave count out"
+            )
         if not isinstance(personal, Personal):  # it makes the update itself
             _alone(e, personal)
             return seen_through(personal, (seen, own_view))

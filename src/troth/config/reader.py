@@ -35,6 +35,15 @@ RENAMED = {
     ("aggregator", "neighbours"): "neighbors",
 }
 """(section, earlier name of a key) → its name today."""
+ADDED: dict[tuple[str, str], dict[str, Any]] = {
+    ("model", "mean"): {"mean": []},
+    ("model", "std"): {"std": []},
+    ("partition", "size"): {"size": 0},
+    ("personalizer", "count"): {"count": "batches"},
+    ("personalizer", "select"): {"keep": "last"},
+}
+"""(section, key added since 0.1.0) → values of the section with which the results are
+those of 0.1.0. Such a section is hashed without the key; any other is a new setting."""
 
 
 def from_dict(tree: dict[str, Any]) -> Experiment:
@@ -181,6 +190,8 @@ def _options(
                 f"{kind} that it belongs to: {', '.join(lookup.names(kind))}"
             )
         return {}
+    if lookup.lost(name):
+        return dict(given)
     try:
         known = lookup.options(lookup.find(kind, name))
     except Refusal as refusal:
@@ -219,19 +230,27 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def fingerprint(experiment: Experiment) -> str:
-    """Return twelve hex digits of a hash of all settings that decide a run's numbers.
+def fingerprint(experiment: Experiment, data: str = "") -> str:
+    """Return twelve hex digits of a hash of all that decides a run's numbers.
 
     The name, the engine, checkpoints, outputs, trackers and the deployment are not
-    hashed.
-    Renamed keys are hashed by their earlier names, so that old runs keep their
-    fingerprints.
+    hashed. Runs of earlier versions keep their fingerprints: renamed keys are hashed by
+    their earlier names (`RENAMED`), and added keys only if they change results
+    (`ADDED`).
+
+    Args:
+        experiment: all settings.
+        data: digest of the user's own data; "" for a data set that comes with Troth.
     """
     tree = {k: v for k, v in to_dict(experiment).items() if k not in _ASIDE}
+    for (section, key), same in ADDED.items():
+        table = tree[section]
+        if ":" not in table["name"] and same.items() <= table.items():
+            table.pop(key, None)
     for (section, old), new in RENAMED.items():
         if new in tree.get(section, {}):
             tree[section][old] = tree[section].pop(new)
-    text = json.dumps(tree, sort_keys=True, default=str)
+    text = json.dumps(tree, sort_keys=True, default=str) + data
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -156,6 +156,10 @@ class PersonalizerPart(Part):
             of steps then.
         epochs: Epochs of the personal model, in place of steps. If neither is set,
             training is as long as in `[train]`, or 50 epochs after the last round.
+        count: Meaning of `epochs` after the last round. "batches": every epoch passes
+            through all batches of the client. "examples": the steps are ⌊epochs · n /
+            batch⌋ for a client with n examples, and at least one per epoch, as in the
+            code of Ditto's authors.
         optimizer: Optimizer of the personal model; if not set, that of `[train]`.
         augment: Random changes of the training inputs; if not set, those of `[train]`;
             []: none.
@@ -164,12 +168,18 @@ class PersonalizerPart(Part):
     lr: float | None = None
     steps: int = 0
     epochs: int = 0
+    count: Literal["batches", "examples"] = "batches"
     optimizer: Part | None = None
     augment: list[Part] | None = None
 
     def __post_init__(self) -> None:
         in_range(self, "personalizer", "[0, inf)", "lr", "steps", "epochs")
         alone("personalizer", steps=self.steps or None, epochs=self.epochs or None)
+        if self.count != "batches" and not self.epochs:
+            raise Refusal(
+                f"personalizer.count = '{self.count}' says how many steps some epochs "
+                "take, and personalizer.epochs is not set; set it, or leave count out"
+            )
 
 
 @dataclass(frozen=True)

@@ -274,8 +274,7 @@ class Engine:
     ) -> tuple[Phase, Tensor]:
         """Return a phase by its name, and the number of steps of each client."""
         phase: Phase = getattr(self.client, name)
-        per_epoch = self.feed.per_epoch[torch.from_numpy(ids)]
-        counts = torch.stack([b.in_steps(per_epoch) for b in phase.budgets]).amax(0)
+        counts = self.feed.steps(phase)[torch.from_numpy(ids)]
         most = counts if limit is None else counts.minimum(torch.as_tensor(limit))
         return phase, most
 

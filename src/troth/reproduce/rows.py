@@ -34,20 +34,35 @@ class Method(NamedTuple):
 
 
 def threat(federation: Federation, column: str, attack: bool = True) -> Tree:
-    """Return what a column changes: `clean`, `A1 20%` and so on.
+    """Return the changes of an experiment for a column: `clean`, `A1 20%` and so on.
 
     The malicious clients are those that the authors' code draws with its seed 0. A2 and
-    A3 also have wrong labels, as in their code.
+    A3 are applied to updates trained on wrong labels, as in the authors' code. The
+    authors have other code for StackOverflow: labels are redrawn in every round, A2 is
+    noise of standard deviation 1, and A3 multiplies an update by the number of the
+    client's training examples.
 
-    Without `attack`, what reaches only the shared model is left out.
+    Args:
+        federation: The data and the number of clients.
+        column: Name of the column in the paper.
+        attack: Whether to include the attack on the updates, which changes only the
+            shared model.
+
+    Example:
+        >>> from troth.reproduce.settings import SETTINGS
+        >>> threat(SETTINGS["Vehicle"].original, "A2 20%")["attack"]
+        'random_update'
     """
     if column == "clean":
         return {}
     match = _COLUMN.fullmatch(column)
     assert match, column
     number = hostile(federation.clients, int(match[2]) / 100)
-    adversary = {"clients": authors(federation.clients, number)}
-    return {"adversary": adversary, **(_METHODS["attacks"][match[1]] if attack else {})}
+    tree: Tree = {"adversary": {"clients": authors(federation.clients, number)}}
+    if attack:
+        known = _METHODS["attacks"]
+        tree |= known.get(f"{match[1]}, {federation.data}", known[match[1]])
+    return tree
 
 
 def hostile(clients: int, share: float) -> int:

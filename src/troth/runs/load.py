@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from troth import files
+from troth import files, lookup
 from troth.config import reader
 from troth.config.schema import Experiment
 from troth.types import Refusal, Statistics
@@ -84,7 +84,8 @@ class Run:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.experiment = read_experiment(self.path)
+        self.experiment = e = read_experiment(self.path)
+        self._held = lookup.held(e.data.name), lookup.held(e.model.name)
 
     @property
     def finished(self) -> bool:
@@ -268,12 +269,16 @@ def judged(clients: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.asarray((clients["malicious"] == 0) & (late == 0))
 
 
-def load(path: str | Path) -> Run:
+def load(path: str | Path, *, data: Any = None, model: Any = None) -> Run:
     """Open the folder of a run, finished or not.
 
     Args:
         path: Folder of a run, as `run` or `troth run` wrote it. For a grid: the folder
             of one of its runs.
+        data: The data in memory with which the run was trained, if an audit needs them.
+            They remain known while the returned run exists.
+        model: The network in memory with which the run was trained, if models are
+            needed.
 
     Returns:
         The run, with its `experiment`, its tables (`summary`, `clients`, `rounds`) and
@@ -281,7 +286,8 @@ def load(path: str | Path) -> Run:
         models are read when they are needed.
 
     Raises:
-        Refusal: The folder is not that of a run.
+        Refusal: The folder is not that of a run, or the data or the network are not
+            those with which it was trained.
 
     >>> import tempfile, troth, numpy as np
     >>> folder = tempfile.TemporaryDirectory()
@@ -295,4 +301,8 @@ def load(path: str | Path) -> Run:
 
     Read on: `docs/reference/run.md` lists the files of a run.
     """
+    from troth.runs import given
+
+    objects = given.give(data, model)
+    given.check_same(objects, [read_experiment(Path(path))], path)
     return Run(path)

@@ -30,7 +30,7 @@ from troth.networks import build as networks
 from troth.runs import results
 from troth.runs.checkpoint import Journal
 from troth.runs.load import Run, read_experiment
-from troth.types import Record
+from troth.types import Record, Refusal
 
 if TYPE_CHECKING:
     from troth.federation.stacked import Stack
@@ -104,7 +104,7 @@ def begin(built: Built, path: Path, data_dir: str | None) -> Begun:
     for package in ("torch", "numpy", "scipy", "scikit-learn"):
         versions[package] = importlib.metadata.version(package)
     facts = {"plan": plan._asdict(), **built.facts}
-    facts["fingerprint"] = reader.fingerprint(experiment)
+    facts["fingerprint"] = reader.fingerprint(experiment, facts.get("data_sha256", ""))
     facts |= {"data_dir": data_dir} if data_dir else {}
     facts |= {"threads": torch.get_num_threads(), "versions": versions} | _git()
     if built.federation.population.on_disk and experiment.engine.state_dir:
@@ -131,8 +131,20 @@ def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
     engine = dataclasses.replace(experiment.engine, **kept)
     again = dataclasses.replace(experiment, engine=engine)
     built = build(again, data_dir=facts.get("data_dir"), plan=plan_of(experiment))
+    check_same(built.facts, facts, path)
     check_room(built, state, path)
     return go_on([Begun(built, path, state)], watch)[0]
+
+
+def check_same(now: dict[str, Any], before: dict[str, Any], path: Path) -> None:
+    """Refuse to continue a run with other data, or with another network from memory."""
+    for key, what in (("data_sha256", "data"), ("model_sha256", "network")):
+        if key in before and now.get(key) != before[key]:
+            raise Refusal(
+                f"the {what} of {path} changed since it was trained (SHA-256 "
+                f"{before[key][:12]}… then, {now.get(key, 'none')[:12]}… now); restore "
+                f"what it was trained with, or train anew into another folder"
+            )
 
 
 def check_room(built: Built, state: Path, path: Path) -> None:

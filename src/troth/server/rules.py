@@ -270,6 +270,8 @@ def _known(e: Experiment) -> dict[str, Any]:
     known: dict[str, Any] = {"over": "mean", "regularizer": e.regularizer.name}
     if "lr" in e.server.options:
         known["eta"] = e.server.options["lr"]
+    if "delta" in e.regularizer.options:
+        known["delta"] = e.regularizer.options["delta"]
     infers = []
     for kind in ("aggregator", "server", "personalizer"):
         part: Part = getattr(e, kind)

@@ -30,7 +30,10 @@ def rows(mask: Tensor, x: Tensor) -> Tensor:
 
 
 def worse(new: Worst, old: Worst) -> Worst:
-    """Keep for each example the input of the higher loss; if equal or NaN, the old."""
+    """Keep for each example the input of the higher loss; if equal or NaN, the old.
+
+    So of equal losses the earliest input wins, which lies closest to the original.
+    """
     higher = new.loss > old.loss
     pairs = zip(new, old, strict=True)
     return Worst(*(torch.where(rows(higher, a), a, b) for a, b in pairs))
