@@ -98,13 +98,15 @@ def test_pairs(capsys):
     found = [run([0.5, k / 40, 0, 1], train={"lr": k / 40}) for k in range(1, 31)]
     labels = [f"lr={k / 40}" for k in range(1, 31)]
     compared = compare.compare(found, labels)
-    assert tables.paired(compared[0] | {"p_value": 1e-9}) == (
+    assert tables.paired(compared[0] | {"p_holm": 1e-9}) == (
         "lr=0.05 − lr=0.025: +0.008 [−0.028, +0.044], "
         "better for 1, worse for 0, equal 2, p < 0.001"
     )
     tables.outcome(found, labels, compared, in_words=False)
     said = capsys.readouterr().err
     assert len(compared) == 29
+    assert "Client by client, one seed: " in said and "29 comparisons (Holm)" in said
+    assert "another seed of the same method may differ as much" in said
     assert said.count("better for") == 20 and "… and 9 more" in said
 
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from troth import files, lookup
 from troth.api import Cost
 from troth.config import reader
+from troth.runs import compare
 from troth.runs.compare import heading, number, short, signed
 from troth.runs.load import Run, judged
 
@@ -168,13 +169,26 @@ def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
 
 
 def paired(pair: Mapping[str, Any]) -> str:
-    """Compare two runs, client by client, in one line."""
-    keys, p = ("mean_difference", "low", "high"), pair["p_value"]
+    """Write a comparison of two methods in one line."""
+    keys, p = ("mean_difference", "low", "high"), pair["p_holm"]
     mean, low, high = (signed(pair[key], pair["metric"]) for key in keys)
     chance = "p < 0.001" if p is not None and p < 0.001 else f"p = {number(p)}"
     return (
         f"{pair['label']}: {mean} [{low}, {high}], better for {pair['better']}, "
         f"worse for {pair['worse']}, equal {pair['equal']}, {chance}"
+    )
+
+
+def _above_pairs(pairs: Sequence[Mapping[str, Any]]) -> str:
+    """Write the line above the comparisons of methods."""
+    many = {pair["seeds"] for pair in pairs}
+    seeds = f"{max(many)} seeds" if max(many) > 1 else "one seed"
+    corrected = (
+        f", corrected for {len(pairs)} comparisons (Holm)" if len(pairs) > 1 else ""
+    )
+    return (
+        f"Client by client, {seeds}: mean difference in {pairs[0]['metric']} with its "
+        f"95 % interval, and p{corrected}"
     )
 
 
@@ -216,14 +230,13 @@ def outcome(
     if groups := [each for each in compared if each["kind"] == "seeds"]:
         console().print(seeds(groups))
     if pairs := [each for each in compared if each["kind"] == "paired"]:
-        say(
-            f"Client by client: mean difference in {pairs[0]['metric']} with its 95 % "
-            "interval, and p of Wilcoxon's signed-rank test"
-        )
+        say(_above_pairs(pairs))
     for pair in pairs[:_MOST]:
         say(f"  {paired(pair)}")
     if len(pairs) > _MOST:
         say(f"  … and {len(pairs) - _MOST} more; --json prints all")
+    if unclear := compare.caution(compared):
+        say(f"{unclear}.")
     for run, label in zip(runs, labels, strict=True):
         if "newcomers" in run.summary:
             say(newcomers(run, short(label)))
