@@ -12,8 +12,8 @@ from troth.reproduce.kept import COMMITTED, Shelf
 from troth.reproduce.listing import find
 
 FILE, TIMES = "notes.json", "device.json"
-HOLDS = ("holds", "holds in part", "does not hold")
-"""What a note says of an entry for which the paper prints no numbers."""
+HOLDS = ("holds", "holds in part", "too small to tell", "does not hold")
+"""The verdicts on an entry for which the paper prints no numbers."""
 _NUMBER = re.compile(
     r"\{((?P<what>theirs|looks|late) )?((?P<entry>\w+/\w+): )?"
     r"(?P<row>[^{}]+?) / (?P<column>[^{}@]+?)( @ (?P<round>\d+))?\}"
