@@ -17,6 +17,7 @@ data colored base='mnist' base_options={} pool='train' maps='client' correlation
   spread=0.005 [wang2021robust] [nam2020learning]
 data csv path label owner='' group='' split='' kind='auto' drop=[] categorical=[]
   missing=['', '?', 'NA', 'NaN', 'nan', 'null', 'None'] delimiter=',' columns=[]
+  classes=0
 data digits [alpaydin1998digits]
 data fashion_mnist [xiao2017fashion]
 data femnist writers=0 [caldas2018leaf] [cohen2017emnist]
@@ -26,7 +27,7 @@ data linear_regression clients=10 examples=100 dim=5 sigma=1.0 tau=0.5 orthogona
 data made_digits clients=1000 per_client=20 style=1.0 noise=0.1 [alpaydin1998digits]
 data mnist [lecun1998gradient]
 data mnist_by_writer part='train' [yadav2019cold] [lecun1998gradient]
-data npz path scale=0.0
+data npz path scale=0.0 classes=0
 data point_estimation clients=10 examples=100 sigma=1.0 tau=0.5 theta=0.0 test=0.2
   hostile=0 tau_a=5.0 [li2021ditto]
 data stackoverflow clients=400 examples=10000 words=10000 tags=500 label='first'

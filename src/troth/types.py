@@ -32,6 +32,7 @@ class Arrays(NamedTuple):
     split: np.ndarray | None = None  # [m] int8: TRAIN, VALID or TEST, as published
     names: tuple[str, ...] = ()  # names of the features, if the source has any
     labels: tuple[str, ...] = ()  # names of the classes, if the source has any
+    owners: tuple[str, ...] = ()  # names of the owners 0, 1, …, if the source has any
 
 
 TRAIN, VALID, TEST = 0, 1, 2

@@ -60,7 +60,7 @@ def test_every_form_is_the_data_of_an_npz_file(tmp_path, form):
     wanted = npz(path=str(tmp_path / "mine.npz"))
     given = sources.give(FORMS[form])
     found = lookup.find("data", given.name)()
-    assert sources.digest_of(found) == sources.digest_of(wanted)
+    assert sources.digest_of(found._replace(owners=())) == sources.digest_of(wanted)
     assert found.x.dtype == wanted.x.dtype and found.owner.dtype == wanted.owner.dtype
 
 
@@ -69,7 +69,7 @@ def test_options_texts_and_parts():
     owner = pd.Series(["Ulm", "Bern", "Ulm", "Bern"])
     split = ["train", "test"] * 2
     given = sources.give({"x": x, "y": [0, 1, 0, 1], "owner": owner, "split": split})
-    assert lookup.check("data", given.name, {}) == {"scale": 0.0}
+    assert lookup.check("data", given.name, {}) == {"scale": 0.0, "classes": 0}
     found = given.member(scale=2.0)
     assert found.x.shape == (4, 3, 5, 5) and found.scale == 2
     assert found.owner.tolist() == [1, 0, 1, 0] and found.split.tolist() == [0, 2] * 2

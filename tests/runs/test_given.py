@@ -167,3 +167,13 @@ def test_weights_of_a_module_are_where_training_starts(tmp_path):
     tree = TREE | {"train": {"rounds": 1, "lr": 0.0}, "personalizer": "none"}
     [run] = troth.run(tree, data=DATA, model=net, out=tmp_path / "run")
     assert torch.equal(run.network()[1].weight, net.weight)
+
+
+def test_clients_csv_names_the_owners(tmp_path):
+    names = np.array(["Ulm, west", "Bern", "12"])
+    data = DATA | {"owner": names[DATA["owner"]]}
+    [run] = troth.run(TREE, data=data, out=tmp_path / "run")
+    assert run.clients["owner"].tolist() == ["12", "Bern", "Ulm, west"]
+    assert run.experiment.resolved["owners"] == ["12", "Bern", "Ulm, west"]
+    assert run.clients["accuracy"].shape == (3,)
+    troth.report([run.path], out=tmp_path / "page.html")

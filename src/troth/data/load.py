@@ -13,7 +13,8 @@ from troth.types import Arrays, Refusal, Shards
 
 _MANY = 1000  # most class names that a run records
 _WIDE = 10_000  # most feature names that a run records
-_TAKEN = ("train", "valid", "test", "shared", "client", "malicious", "newcomer")
+_SIZES = ("train", "valid", "test")
+_TAKEN = (*_SIZES, "shared", "client", files.OWNER, "malicious", "newcomer")
 
 
 def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
@@ -50,6 +51,8 @@ def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str
     shards, facts = divided(e, arrays, lists, e.partition.min_examples)
     if _own(e):
         facts["data_sha256"] = sources.digest_of(arrays)
+        owners = _owners(arrays, shards)
+        facts |= {"owners": owners} if owners else {}
     facts |= leakage.examine(arrays, shards, e.partition.leakage)
     kind, most = e.partition.conflicting, e.partition.correlation
     shards = split.set_apart(arrays, shards, e.seed, kind, most)
@@ -59,6 +62,24 @@ def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str
     if 0 < len(arrays.names) == len({*arrays.names}) <= _WIDE:
         facts["features"] = list(arrays.names)
     return arrays, shards, facts
+
+
+def _owners(arrays: Arrays, shards: Shards) -> list[str]:
+    """Return the name of each client's owner.
+
+    Return [] if a client has examples of several owners, if the data have no owners, or
+    if the names are the clients' numbers.
+    """
+    if arrays.owner is None:
+        return []
+    parts = zip(*shards[:3], strict=True)
+    each = [np.unique(arrays.owner[np.concatenate(rows)]) for rows in parts]
+    if any(len(owners) != 1 for owners in each):
+        return []
+    codes = [int(owners[0]) for owners in each]
+    if not arrays.owners and codes == [*range(len(codes))]:
+        return []
+    return [arrays.owners[k] if arrays.owners else str(k) for k in codes]
 
 
 def divided(
@@ -78,7 +99,7 @@ def _after(
     `shards`, `seed` and those options of the data set that it names. It returns new
     arrays and shards.
     """
-    function = lookup.beside(find, "dealt")
+    function = lookup.companion(find, "dealt")
     if function is None:
         return arrays, shards
     given = {k: e.data.options[k] for k in lookup.options(function)}

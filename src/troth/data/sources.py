@@ -45,10 +45,10 @@ def give(data: Any) -> lookup.Given:
     content = _content(data)
     mark = digest(content)
 
-    def arrays(*, scale: float = 0.0) -> Arrays:
+    def arrays(*, scale: float = 0.0, classes: int | list[str] = 0) -> Arrays:
         """Return the arrays that were given in memory."""
         _check_unchanged(content, mark)
-        return _arrays.assembled(_WHERE, content, scale)
+        return _arrays.assembled(_WHERE, content, scale, classes)
 
     return lookup.give("arrays", mark, arrays)
 

@@ -4,7 +4,12 @@ from troth.data.datasets._arrays import assembled, read
 from troth.types import Arrays
 
 
-def npz(*, path: str, scale: float = 0.0) -> Arrays:
+def npz(
+    *,
+    path: str,
+    scale: float = 0.0,
+    classes: int | list[str] = 0,
+) -> Arrays:
     """Your own data: arrays x, y (and owner, group, split) in one .npz file.
 
     The file is written by `np.savez(path, x=…, y=…)`. Other arrays in the file are
@@ -16,13 +21,16 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
       Numbers of other types keep their shape. NaN is a missing value, which
       `[features]` can fill in.
     - `y` [m]: whole numbers are labels 0 … C−1 (or −1 and +1, which become 0 and 1).
-      Numbers of a float type are targets of a regression, in float32 or float64. With
-      `y` [m, L] of 0 and 1, an example may have several of L ≥ 2 labels.
+      Texts are names of classes, numbered in sorted order. Numbers of a float type are
+      targets of a regression, in float32 or float64. With `y` [m, L] of 0 and 1, an
+      example may have several of L ≥ 2 labels.
     - `owner`, `group` [m]: whole numbers, or texts, which are numbered in sorted order.
     - `split` [m]: 0, 1, 2 or "train", "valid", "test".
 
     Args:
         path: Path of the file.
         scale: Value of x that is scaled to 1; 0 means 255 for bytes and 1 otherwise.
+        classes: Number of classes, or their names in order; some may have no example.
+            0: the classes that occur in `y`.
     """
-    return assembled(path, read(path), scale)
+    return assembled(path, read(path), scale, classes)
