@@ -200,7 +200,7 @@ def _third_party(kind: str, name: str) -> Callable[..., Any]:
     return typing.cast(Callable[..., Any], found)
 
 
-def beside(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
+def companion(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
     """Return another function of the module that defines a member, or `None`."""
     found = getattr(inspect.getmodule(inspect.unwrap(function)), name, None)
     usable = callable(found) and found is not function and _readable(found)

@@ -132,8 +132,8 @@ result for an example depends on nothing else."""
 
 def _no_gradients(*arguments: Any) -> Any:
     raise Refusal(
-        "this task has no gradients of its outputs, and none in its inputs; "
-        "build it by `networks.task`"
+        "this task has no gradients of its outputs, none in its inputs and no second "
+        "derivatives; build it by `networks.task`"
     )
 
 
@@ -156,6 +156,8 @@ class Task(NamedTuple):
     climb: Callable[..., tuple[Tensor, Tensor, Tensor]] = _no_gradients
     # parameters, x, y, still → outputs, loss of every example [b], its gradient in x
     # [b, …] (not computed if `still`)
+    bend: Callable[[Tensor, Batch, Tensor], Tensor] = _no_gradients
+    # parameters, batch, direction → Hessian of the training loss times the direction
 
 
 class Broadcast(NamedTuple):

@@ -107,7 +107,7 @@ def _after(
     `shards`, `seed` and those options of the data set that it names. It returns new
     arrays and shards.
     """
-    function = lookup.beside(find, "dealt")
+    function = lookup.companion(find, "dealt")
     if function is None:
         return arrays, shards
     given = {k: e.data.options[k] for k in lookup.options(function)}

@@ -19,7 +19,7 @@ def network(
     shape: tuple[int, ...],  # of one example
     classes: int,  # 0: regression
     x: np.ndarray,  # [m, ...] training examples
-    scale: float,  # value of x that stands for 1
+    scale: float,  # x / scale lies between 0 and 1
     given: bool = True,  # read `model.weights`; a trained model does not need them
 ) -> nn.Module:
     """Build the model behind its normalization, with the weights from before training.

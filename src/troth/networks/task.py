@@ -13,6 +13,7 @@ with the running statistics.
 
 import copy
 from collections.abc import Callable
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -267,9 +268,26 @@ def functional(
         found = torch.func.grad(lambda at: of(predict(at, x)))(v)
         return numerics.off_tail(found, place.tail)
 
+    def bend(v: Tensor, batch: Batch, along: Tensor) -> Tensor:
+        def value(at: Tensor) -> Tensor:
+            inside = {f"net.{name}": one for name, one in given(at).items()}
+            whole.mode(training=True)
+            whole.tell(batch)
+            # torch's own convolutions, because ours have no second derivatives
+            out = cast(Tensor, call(whole, inside, (batch,), tied=tied_inside))
+            whole.told()
+            return out
+
+        # twice backward: the Hessian is symmetric, and torch's forward mode needs
+        # torch.jit, which Python 3.14 lacks
+        (found,) = torch.func.vjp(torch.func.grad(value), v)[1](
+            numerics.off_tail(along, place.tail)
+        )
+        return numerics.off_tail(found, place.tail)
+
     functions = loss, grad, predict
     climb = _climbing(predict, whole.per_example)
-    return Task(place.d, whole.classes, *functions, place.tail, slope, climb)
+    return Task(place.d, whole.classes, *functions, place.tail, slope, climb, bend)
 
 
 def _climbing(
@@ -318,7 +336,12 @@ def in_place(objective: Objective, precision: str = "float32") -> Task:
     own = _InPlace(copy.deepcopy(at(objective, precision)))
     d, tail = own.place.d, own.place.tail
     functions = own.loss, own.grad, own.predict
-    return Task(d, objective.classes, *functions, tail, own.slope, own.climb)
+    pure = cache(lambda: functional(copy.deepcopy(objective), precision))
+
+    def bend(v: Tensor, batch: Batch, along: Tensor) -> Tensor:
+        return pure().bend(v, batch, along)
+
+    return Task(d, objective.classes, *functions, tail, own.slope, own.climb, bend)
 
 
 class _InPlace:

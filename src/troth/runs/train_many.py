@@ -73,7 +73,7 @@ def train(
     chosen = first.federation.engine.plan
     if chosen.apart:
         cohort = experiments[0].train.cohort or first.federation.population.n
-        chosen = Plan("vmap", cohort)
+        chosen = Plan("vmap", cohort, threads=chosen.threads)
         first.federation.engine.use(chosen)
     rest = [build(e, data_dir=data_dir, plan=chosen) for e in experiments[1:]]
     every = [first, *rest]
