@@ -23,6 +23,7 @@ from troth.engine.vmap import Lifted
 from troth.networks import flat as trees
 from troth.networks import task as tasks
 from troth.networks.kernels import precision as digits
+from troth.networks.validate import remaining
 from troth.types import Batch, Broadcast, Client, Messages, Phase, Reply, Task
 
 Liftable = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -171,6 +172,7 @@ class Engine:
         plan: Plan,
     ) -> None:
         devices.keep()
+        self.ways = remaining(objective.obstacles)  # plans that the network allows
         self.objective, self._make, self._precision = objective, make_client, precision
         self.feed, self.device = feed, w0.device
         self.task = tasks.functional(objective, precision)
@@ -182,7 +184,8 @@ class Engine:
         self.use(plan)
 
     def use(self, plan: Plan) -> None:
-        """Follow this plan from now on."""
+        """Follow this plan from now on; a plan that the network rules out is `loop`."""
+        plan = plan if plan.how in self.ways else Plan("loop", 1)
         self.plan = plan
         self._lifted: dict[str, Lifted] = {}
         self._clients, self._tasks = [self.client], [self.task]

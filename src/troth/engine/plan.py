@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,8 @@ from troth import devices, files
 from troth.config.schema import Experiment
 from troth.engine.local_training import Engine, Plan
 from troth.engine.population import Population
-from troth.types import Broadcast, Refusal
+from troth.networks import validate
+from troth.types import Broadcast, Notice, Refusal
 
 _WORTH_COMPILING = 90.0  # seconds of training; with less, no compiler is tried
 _BETTER = 0.95  # a later candidate must take less than this share of the best time
@@ -49,10 +51,17 @@ def choose(
         chunk: Number of clients that step together; 0 is measured.
         workers: Number of threads; 0 is measured.
     """
+    obstacles = engine.objective.obstacles
+    if how not in ("auto", *engine.ways):
+        raise Refusal(
+            f"engine.how = '{how}' does not suit this network: "
+            f"{validate.sentence(obstacles)}; set engine.how to auto or loop"
+        )
     best, best_time, rows = None, float("inf"), population.read(cohort)
     given = how != "auto" and (chunk > 0 or how in ("loop", "threads"))
     for plan in _candidates(engine, len(cohort), how, chunk, workers):
         if given:
+            _tell(engine, 0.0, 0.0)
             return plan
         seconds = _time(engine, plan, broadcast, rows, cohort)
         if seconds < best_time * (1.0 if best is None else _BETTER):
@@ -67,7 +76,22 @@ def choose(
         plan = best._replace(how="compiled")
         if _time(engine, plan, broadcast, rows, cohort) < best_time * _BETTER:
             best = plan
+    _tell(engine, best_time, client_steps)
     return best
+
+
+def _tell(engine: Engine, seconds: float, client_steps: float) -> None:
+    """Warn of layers that slow training down, with the measured cost."""
+    if not engine.objective.obstacles:
+        return
+    text = validate.sentence(engine.objective.obstacles)
+    if seconds:
+        each = f"{1000 * seconds:.2g} ms" if seconds < 1 else f"{seconds:.2g} s"
+        minutes = seconds * client_steps / 60
+        whole = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+        whole = whole if minutes >= 1 else "less than a minute"
+        text += f". A step of one client takes {each} here, and all steps {whole}"
+    warnings.warn(text, Notice, stacklevel=2)
 
 
 def after(plan: Plan, engine: Engine, n: int, given: int = 0) -> Plan:
@@ -92,15 +116,16 @@ def _candidates(
     if engine.device.type == "cuda":  # one client with a large network fills it
         shares |= {1}
     sizes = [chunk] if chunk else sorted(shares, reverse=True)
-    if how in ("auto", "vmap", "compiled"):
+    if how in ("auto", "vmap", "compiled") and "vmap" in engine.ways:
         lifted = "vmap" if how == "auto" else how
         for size in sizes:
             yield Plan(lifted, min(size, n), max(1, workers))
         if not workers and engine.device.type == "cpu" and n >= cores > 1:
             yield Plan(lifted, chunk or min(fits, -(-n // cores)), cores)
-    if how == "loop":
+    if how == "loop" or (how == "auto" and "vmap" not in engine.ways):
         yield Plan("loop", 1)
-    if how == "threads" or (how == "auto" and engine.device.type == "cpu"):
+    cpu = engine.device.type == "cpu" and "threads" in engine.ways
+    if how == "threads" or (how == "auto" and cpu):
         yield Plan("threads", 1, max(1, min(workers or cores, n)))
 
 
