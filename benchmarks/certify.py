@@ -21,9 +21,10 @@ from torch import Tensor, nn
 
 from troth import lookup
 from troth.certificates import certify as certifier
-from troth.certificates.sampling import Tiles, exact
+from troth.certificates.sampling import Tiles
 from troth.certificates.smoothing import Smoothing
 from troth.engine import vmap
+from troth.networks.kernels import precision
 
 SHAPES = {"resnet18": (3, 32, 32), "cnn": (1, 28, 28)}
 SIGMA, TIMES = 0.25, 3
@@ -61,7 +62,7 @@ def bare(net: nn.Module, s: Smoothing, x: Tensor, compiled: bool) -> Callable[[]
     run = vmap.compiled(forward) if compiled else forward
 
     def work() -> int:
-        with torch.no_grad(), exact(x.device):
+        with torch.no_grad(), precision.products("float32", x.device):
             for _ in range(s.n // s.tile):
                 run(ready)
         return s.n

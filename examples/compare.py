@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 import troth
-from troth.runs import compare
+from troth.evaluation.paired import paired
 
 EXPERIMENT = {
     "seed": 0,
@@ -38,7 +38,7 @@ def main(rounds: int = 60) -> None:
         print(f"{run.path.name:28s} mean {mean:.3f}, worst tenth {worst:.3f}")
     first, *others = runs
     for run in others:
-        pair = compare.paired(benign(first), benign(run))
+        pair = paired(benign(first), benign(run))
         print(
             f"{run.path.name} against {first.path.name}: "
             f"{pair.mean_difference:+.3f} [{pair.low:+.3f}, {pair.high:+.3f}], "

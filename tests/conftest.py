@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shutil
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -21,7 +22,11 @@ os.environ["TROTH_OFFLINE"] = "1"
 
 import torch
 
+from troth.types import Refusal
+
 torch.set_num_threads(1)
+_plans = tempfile.TemporaryDirectory()  # measured plans of this session alone
+os.environ["TROTH_PLANS"] = _plans.name
 
 
 def pytest_collection_modifyitems(items):
@@ -251,3 +256,17 @@ def record():
         return out, again
 
     return recorded
+
+
+@pytest.fixture(scope="session")
+def refuses():
+    """Calls what must refuse, and gives the sentence: one short line."""
+
+    def refused(words, call, /, *args, **options):
+        with pytest.raises(Refusal, match=words) as caught:
+            call(*args, **options)
+        said = str(caught.value)
+        assert "\n" not in said and len(said) < 1000
+        return said
+
+    return refused

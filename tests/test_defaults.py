@@ -17,16 +17,17 @@ data colored base='mnist' base_options={} pool='train' maps='client' correlation
   spread=0.005 [wang2021robust] [nam2020learning]
 data csv path label owner='' group='' split='' kind='auto' drop=[] categorical=[]
   missing=['', '?', 'NA', 'NaN', 'nan', 'null', 'None'] delimiter=',' columns=[]
+  classes=0
 data digits [alpaydin1998digits]
 data fashion_mnist [xiao2017fashion]
-data femnist [caldas2018leaf] [cohen2017emnist]
+data femnist writers=0 [caldas2018leaf] [cohen2017emnist]
 data heart_disease label='presence' encode=True zeros_missing=True [janosi1988heart]
 data linear_regression clients=10 examples=100 dim=5 sigma=1.0 tau=0.5 orthogonal=False
   test=0.2 hostile=0 tau_a=5.0 [li2021ditto]
 data made_digits clients=1000 per_client=20 style=1.0 noise=0.1 [alpaydin1998digits]
 data mnist [lecun1998gradient]
 data mnist_by_writer part='train' [yadav2019cold] [lecun1998gradient]
-data npz path scale=0.0
+data npz path scale=0.0 classes=0
 data point_estimation clients=10 examples=100 sigma=1.0 tau=0.5 theta=0.0 test=0.2
   hostile=0 tau_a=5.0 [li2021ditto]
 data stackoverflow clients=400 examples=10000 words=10000 tags=500 label='first'
@@ -131,7 +132,8 @@ personalizer upweight keep='last' select='epoch' without='refuse'
 attack alie z=0.0 [baruch2019little]
 attack counter_gradient target aim='shared' eta='auto' over='auto' radius='auto'
   lam='auto' knows='history' infers='auto' pace=1.0 [farhadkhani2022equivalence]
-attack frozen_model target lam='auto' regularizer='auto' [farhadkhani2022equivalence]
+attack frozen_model target lam='auto' regularizer='auto' delta='auto'
+  [farhadkhani2022equivalence]
 attack gaussian mean=0.0 std=1.0 [blanchard2017machine]
 attack infinite value='inf'
 attack ipm epsilon=0.5 [xie2020fall]
@@ -189,6 +191,9 @@ metric mean [li2021ditto]
 metric std [li2021ditto]
 metric weighted
 metric worst10 [li2020fair]
+tracker mlflow uri='' experiment='troth'
+tracker tensorboard folder=''
+tracker wandb project='troth' entity='' mode='' folder=''
 """
 
 MEMBERS = [(kind, name) for kind in lookup.FOLDERS for name in lookup.names(kind)]

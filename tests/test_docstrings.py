@@ -18,7 +18,7 @@ MEMBERS = {
 PUBLIC = {
     name: getattr(troth, name)
     for name in troth.__all__
-    if inspect.isfunction(getattr(troth, name))
+    if inspect.isfunction(getattr(troth, name)) or name == "ProgressBar"
 }
 EVERY = MEMBERS | PUBLIC
 

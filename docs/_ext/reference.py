@@ -155,7 +155,7 @@ def experiment() -> dict[str, str]:
     inner = {}
     for field in dataclasses.fields(schema.Experiment):
         default = made(field)
-        if dataclasses.is_dataclass(default) or field.name == "filter":
+        if dataclasses.is_dataclass(default) or field.name in ("filter", "track"):
             inner[field.name] = default
         elif field.name != "resolved":
             text = texts[field.name]
@@ -187,9 +187,10 @@ def section(name: str, default: object) -> str:
     cls = type(default)
     if cls not in (schema.Part, list):
         lines += [rst(sections(inspect.getdoc(cls))[""])]
-    if name in lookup.FOLDERS:
+    kind = "tracker" if name == "track" else name
+    if kind in lookup.FOLDERS:
         given = value(default) if not isinstance(default, list) else ""
-        text = f"One of the members of :doc:`{name} <kinds/{name}>`, and its options."
+        text = f"One of the members of :doc:`{kind} <kinds/{kind}>`, and its options."
         if getattr(default, "options", None):
             options = [f"``{k}`` = {value(v)}" for k, v in default.options.items()]
             text += f" The default has {', '.join(options)}."

@@ -1,7 +1,7 @@
-"""Cells that are off: what they went through, and runs with one thing changed.
+"""Cells that are not reproduced: their course, and runs with one setting changed.
 
-Records of such runs are in the table of the experiments that belong to an entry, each
-with its `change`; the script beside the table says what that is.
+Records of such runs are in the table of the experiments that belong to an entry. Each
+has its `change`, which the script next to the table describes.
 """
 
 from collections import Counter
@@ -14,77 +14,106 @@ from troth.reproduce.entry import Cell, Entry
 from troth.reproduce.settings import TEXTS
 
 HOMES = {"ditto/table8": "fashion_ditto"}
-"""Entry → the folder below experiments/ that has its changes."""
+"""Entry → the folder of experiments/ that holds its changed runs."""
 
 
 class Tried(NamedTuple):
-    """A cell with one thing changed."""
+    """A cell with one setting changed."""
 
     change: str
-    rounds: int  # of so many, where these are not the entry's; else 0
+    rounds: int  # number of rounds if it is not that of the entry; otherwise 0
     one: judging.Judged
 
     @property
     def met(self) -> bool:
-        """Whether it is reproduced after its last round."""
+        """Whether the cell is reproduced after its last round."""
         return self.one.verdict == "reproduced"
 
     @property
     def words(self) -> str:
-        """In a line, for a table."""
+        """The change and its result, for a table."""
         text = f"{self.change}, {self.rounds:,} rounds" if self.rounds else self.change
         text += f": {tables.number(self.one.mean)}"
         if self.met:
             return f"{text} ="
         of = f" (inside after {looks(self.one)} looks)"
-        return text + of if inside(self.one) else text
+        return text + of if self.one.inside else text
 
 
 def tried(entry: Entry, cell: Cell, root: Path) -> list[Tried]:
-    """Every change of a cell that was trained, by name."""
-    home, found = HOMES.get(entry.name), list[Tried]()
-    pattern = f"*/{cell.row}, {cell.column}, seed 0~*"
+    """Return every changed run of a cell, by the name of the change.
+
+    Of a cell with several candidates, such as FedMGDA+'s ε, the best on test data is
+    returned, as the authors choose.
+    """
+    home, found = HOMES.get(entry.name), dict[tuple[str, int], Tried]()
+    pattern = f"*/{cell.row}, {cell.column}*, seed 0~*"
     for record in store.named(root, f"{home}/{pattern}") if home else []:
         one = judging.judge(entry, cell, [kept.Result(record)])
         rounds = int(record["experiment"]["train"]["rounds"])
         fewer = rounds != cell.choices[0]["train"]["rounds"]
-        found.append(Tried(record["change"], rounds if fewer else 0, one))
-    return found
+        new = Tried(record["change"], rounds if fewer else 0, one)
+        old = found.get(new[:2])
+        if old is None or one.mean > old.one.mean:
+            found[new[:2]] = new
+    return [*found.values()]
 
 
 def off(entry: Entry, found: Sequence[judging.Judged], root: Path) -> Iterator[str]:
-    """Every judged cell that is off, on its way, and with one thing changed."""
+    """List the cells that are not reproduced, then the reproduced ones that are draws.
+
+    Args:
+        entry: The table or figure.
+        found: Its cells.
+        root: The folder of experiments.
+    """
     known = [one for one in found if one.missed]
-    if not known:
-        return
-    draws = swings(found)
-    yield TEXTS["off"].format(off=len(known), draws=len(draws))
+    if known:
+        draws = sum(one.draw for one in known)
+        yield TEXTS["off"].format(off=len(known), draws=draws)
+        yield _table(entry, known, root)
+    good = [one for one in found if one.verdict == "reproduced" and one.way]
+    draws_ = [one for one in good if one.draw]
+    if draws_:
+        each = (
+            f"{one.cell.row}, {one.cell.column} ({_outside(one)})" for one in draws_
+        )
+        facts = {"draws": len(draws_), "good": len(good), "cells": "; ".join(each)}
+        yield TEXTS["steady"].format(**facts)
+
+
+def _table(entry: Entry, known: Sequence[judging.Judged], root: Path) -> str:
     rows = []
     for one in known:
         assert one.theirs is not None
         name = f"{one.cell.row}, {one.cell.column}"
         changes = "; ".join(each.words for each in tried(entry, one.cell, root))
         numbers = [tables.number(one.mean), tables.number(one.theirs.mean)]
-        draw = "a draw" if one in draws else ""
+        draw = "a draw" if one.draw else ""
         rows.append([name, *numbers, late(one), _inside(one), draw, changes])
-    heads = ["ours", "theirs", "late", "inside", "", "tried"]
+    heads = ["ours", "the paper", "late", "inside", "", "tried"]
     if not any(row[-1] for row in rows):
         heads, rows = heads[:-1], [row[:-1] for row in rows]
-    yield "\n".join(tables.grid(heads, rows)) + "\n"
+    return "\n".join(tables.grid(heads, rows)) + "\n"
 
 
 def _inside(one: judging.Judged) -> str:
-    """After how many looks it would be reproduced, and the last few of them."""
+    """Write after how many evaluations a cell is reproduced, and the last of them."""
     if not one.way:
         return ""
-    rounds = inside(one)
-    last = ", ".join(f"{r:,}" for r in rounds[-3:])
-    more = "…, " if len(rounds) > 3 else ""
-    return looks(one) + (f": {more}{last}" if rounds else "")
+    last = ", ".join(f"{r:,}" for r in one.inside[-3:])
+    more = "…, " if len(one.inside) > 3 else ""
+    return looks(one) + (f": {more}{last}" if last else "")
+
+
+def _outside(one: judging.Judged) -> str:
+    """Write after how many evaluations of the last fifth a cell is missed."""
+    last = {r for r in one.way if r >= kept.late(one.way)}
+    return f"{len(last - {*one.inside})} of {len(last)}"
 
 
 def readings(found: Sequence[judging.Judged]) -> Iterator[str]:
-    """How many cells of a row would be reproduced after fewer rounds."""
+    """Count the cells of each row that would be reproduced after fewer rounds."""
     known = looked_at(found)
     far = dict.fromkeys(one.cell.row for one in known if one.missed)
     parts = {row: [one for one in known if one.cell.row == row] for row in far}
@@ -93,8 +122,8 @@ def readings(found: Sequence[judging.Judged]) -> Iterator[str]:
         models = [one for one in known if one.cell.whose[0] == whose]
         if 0 < len(models) < len(known):
             parts[f"all {whose} models"] = models
-    for name, own in (parts | {"all that were looked at": known}).items():
-        if not (read := by_round(own)):  # they were looked at differently
+    for name, own in (parts | {"all evaluated during training": known}).items():
+        if not (read := by_round(own)):  # evaluated after different rounds
             continue
         last, most = read[max(read)], max(read.values())
         best = [f"{r:,}" for r, good in read.items() if good == most]
@@ -110,43 +139,26 @@ def readings(found: Sequence[judging.Judged]) -> Iterator[str]:
 
 
 def late(one: judging.Judged) -> str:
-    """Between what ours was in the last fifth of the rounds; "" where not known."""
+    """Write the range of our mean in the last fifth of the rounds; "" if unknown."""
     return " to ".join(map(tables.number, one.late)) if one.late else ""
 
 
 def looks(one: judging.Judged) -> str:
-    """After how many of the looks on the way a judged cell would be reproduced."""
-    return f"{len(inside(one))} of {len(one.way)}"
-
-
-def inside(one: judging.Judged) -> list[int]:
-    """The rounds on the way after which a judged cell would be reproduced."""
-    assert one.theirs is not None
-    off = {r: value - one.theirs.mean for r, value in one.way.items()}
-    good = "reproduced"
-    return [r for r, far in off.items() if judging.verdict(far, one.error) == good]
+    """Write after how many of its evaluations a cell would be reproduced."""
+    return f"{len(one.inside)} of {len(one.way)}"
 
 
 def looked_at(judged: Sequence[judging.Judged]) -> list[judging.Judged]:
-    """Cells that were judged, and looked at on the way."""
-    return [one for one in judged if one.verdict in judging.JUDGED and one.way]
-
-
-def swings(judged: Sequence[judging.Judged]) -> list[judging.Judged]:
-    """Misses that would be reproduced after a look in the last fifth of the rounds."""
-    return [
-        one
-        for one in judged
-        if one.missed and max(inside(one), default=0) >= kept.late(one.way)
-    ]
+    """Return the judged cells that were evaluated during training."""
+    return [one for one in judged if one.judged and one.way]
 
 
 def by_round(judged: Sequence[judging.Judged]) -> dict[int, int]:
-    """Round → how many judged cells are reproduced if ours are read after that one.
+    """Count the reproduced cells if means are read after a round: round → count.
 
-    Of cells that were looked at on the way, after rounds at which all of them were.
+    Only rounds after which all cells were evaluated are counted.
     """
     known = looked_at(judged)
     seen = Counter(r for one in known for r in one.way)
-    good = Counter(r for one in known for r in inside(one))
+    good = Counter(r for one in known for r in one.inside)
     return {r: good[r] for r in sorted(seen) if seen[r] == len(known)}

@@ -1,8 +1,8 @@
-"""Write the page of results: what reproduces and what does not, by committed results.
+"""Write the page of results: which cells are reproduced, by the committed results.
 
     python experiments/reproduce/page.py
 
-`results.md.j2` is the page; here is what it shows.
+`results.md.j2` is the template of the page.
 """
 
 from collections import Counter
@@ -24,12 +24,9 @@ from troth.reproduce.settings import TEXTS
 
 
 def page(root: Path) -> str:
-    """Make the whole page."""
+    """Return the whole page."""
     shelf, why = Shelf(None, root), notes.read(root)
     every = [_seen(entry, shelf, root) for entry in entries().values()]
-
-    def share(judged: list[judging.Judged]) -> str:
-        return "{} of {}".format(*judging.share(judged))
 
     def lines(one: _Seen) -> Iterator[str]:
         yield from _order(one.found)
@@ -52,7 +49,7 @@ def page(root: Path) -> str:
         every=every,
         glance=[_glance(one, why) for one in every],
         headlines=list(_headlines(shelf)),
-        share=share,
+        total=_total([one for seen in every for one in [*seen.found, *seen.beside]]),
         seeds=_seeds,
         lines=lines,
         notes=noted,
@@ -62,24 +59,24 @@ def page(root: Path) -> str:
 
 
 class _Seen(NamedTuple):
-    """What there is of an entry; false where that is nothing."""
+    """The results of an entry; false if there are none."""
 
     entry: Entry
     found: list[judging.Judged]  # cells that were run
     made: scripts.Lines
-    beside: list[judging.Judged]  # a script's numbers, and the paper's
+    beside: list[judging.Judged]  # cells of a script
 
     def __bool__(self) -> bool:
         return bool(self.found or self.made)
 
     @property
     def anchor(self) -> str:
-        """What links to its section name."""
+        """The name that links to its section use."""
         return self.entry.name.replace("/", "-")
 
     @property
     def maker(self) -> str:
-        """Where a script's numbers come from."""
+        """The script or folder that the numbers are from."""
         script = " ".join(self.entry.script)
         home = self.entry.results[0].partition("/")[0]
         return f"Made by `experiments/{script}`" if script else f"In experiments/{home}"
@@ -93,28 +90,41 @@ def _seen(entry: Entry, shelf: Shelf, root: Path) -> _Seen:
 
 
 def _glance(one: _Seen, why: notes.Notes) -> list[str]:
-    """An entry in a line."""
+    """Return the row of an entry in the overview."""
     if not one:
         idle = f"not run: {one.entry.note}" if one.entry.note else "not run"
-        return [f"`{one.entry.name}`", one.entry.title, idle, "–"]
-    good, judged = judging.share([*one.found, *one.beside])
+        return [f"`{one.entry.name}`", one.entry.title, idle, "–", "–", "–"]
+    cells = [*one.found, *one.beside]
+    good, judged = judging.share(cells)
     ran = f"{len(one.found)} of {len(one.entry.everywhere())} cells"
     verdicts = [key for key in why.get(one.entry.name, {}) if key in notes.HOLDS]
     share = f"{good} of {judged}" if judged else "".join(verdicts) or "–"
     name = f"[`{one.entry.name}`](#{one.anchor})"
-    return [name, one.entry.title, ran if one.found else "by a script", share]
+    more = (judging.share(cells, by) for by in tables.VERDICTS.values())
+    also = ["{} of {}".format(*both) if both[1] else "–" for both in more]
+    return [name, one.entry.title, ran if one.found else "by a script", share, *also]
+
+
+def _total(judged: list[judging.Judged]) -> str:
+    """Return the sentence about all entries together."""
+    once = judging.distinct(judged)
+    steady = sum(one.draw and not one.missed for one in once)
+    draws = sum(one.draw and one.missed for one in once)
+    facts = {"shares": tables.shares(once), "steady": steady, "draws": draws}
+    return TEXTS["total"].format(**facts)
 
 
 def _order(found: list[judging.Judged]) -> Iterator[str]:
     several = len({one.cell.federation.name for one in found}) > 1
     for ours, ranks in judging.order(found).items():
         words = (f"{column} {tables.number(rank)}" for column, rank in ranks.items())
-        of = f", ours {ours}" if several else ""
-        yield f"Order of the methods, Spearman with theirs{of}: {', '.join(words)}.\n"
+        of = f" (ours: {ours})" if several else ""
+        start = f"Spearman's correlation of the rows' order with the paper's{of}"
+        yield f"{start}: {', '.join(words)}.\n"
 
 
 def _seeds(judged: Iterable[judging.Judged]) -> str:
-    """How many seeds cells have."""
+    """Write how many seeds the cells have."""
     counts = sorted(Counter(one.seeds for one in judged).items())
     if len(counts) == 1:
         return f"Seeds: {counts[0][0]}."
@@ -122,7 +132,7 @@ def _seeds(judged: Iterable[judging.Judged]) -> str:
 
 
 def _headlines(shelf: Shelf) -> Iterator[list[str]]:
-    """The paper's two sentences, for Fashion-MNIST."""
+    """Yield the rows about the paper's two sentences, for Fashion-MNIST."""
     for (ditto, whose), found in headlines.both(shelf, SEEDS).items():
         name = f"{ditto}, {whose}"
         if found is None:

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
 from common import markdown
+from inputs import RATES
 from reading import (
     SCORES,
     Row,
@@ -25,7 +26,6 @@ from reading import (
     partial,
     rank,
 )
-from inputs import RATES
 from tune import HALVES
 
 PAPER = {  # Table 1: Acc_B, Acc_BC

@@ -1,8 +1,9 @@
 """The library's main functions: run, resume, cost and aggregate."""
 
+import contextlib
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from itertools import chain, count
 from pathlib import Path
@@ -17,7 +18,8 @@ from troth.config import reader
 from troth.config.schema import Experiment
 from troth.engine import plan as plans
 from troth.engine.local_training import Plan
-from troth.runs import train, train_many
+from troth.runs import given, train, train_many
+from troth.runs import track as tracking
 from troth.runs.load import Run, read_experiment
 from troth.runs.train import Watch
 from troth.server import rules
@@ -48,6 +50,8 @@ class Planned(NamedTuple):
 def run(
     experiment: Given = None,
     *,
+    data: Any = None,
+    model: Any = None,
     settings: Sequence[str] = (),
     out: str | Path | None = None,
     device: str | None = None,
@@ -63,12 +67,20 @@ def run(
     Args:
         experiment: A TOML file, a dictionary of its sections, or `None` for the
             quickstart.
+        data: Data in memory, in place of the experiment's: a dictionary of arrays `x`,
+            `y`, and optionally `owner`, `group` and `split`; or one torch data set per
+            client. `troth.data.sources.give` describes all forms. Options go into the
+            section `data` of the experiment. `None` uses the experiment's data.
+        model: A `torch.nn.Module`, or a class or function that returns one, in place of
+            the experiment's model. A class or function gets `shape` and `classes` if it
+            has such parameters. `None` uses the experiment's model.
         settings: Changes to the experiment, such as "train.rounds=50".
         out: Folder to write. It must not exist. `None` makes a new folder in `runs/`.
         device: auto, cpu, cuda, cuda:N or mps. `None` uses the experiment's setting.
         data_dir: Folder that is searched first for data sets. `None` searches only the
             default folders.
-        watch: Function that is called after every round, or `None`.
+        watch: `troth.ProgressBar()`, a function that is called after every round, or
+            `None`.
         apart: `True` trains the runs of a grid one after another. `False` trains runs
             together wherever that is possible, also on a CPU. `None` trains them
             together on a GPU only.
@@ -86,28 +98,50 @@ def run(
     >>> [one] = troth.run(tree, settings=["engine.how=loop"], out=folder.name + "/run")
     >>> one.summary["rounds"], len(one.clients["accuracy"])
     (2, 4)
+
+    With data and a network of your own:
+
+    >>> import numpy as np
+    >>> from torch import nn
+    >>> x = np.random.default_rng(0).normal(size=(60, 2)).astype("float32")
+    >>> own = {"x": x, "y": (x[:, 0] > 0).astype(int), "owner": np.arange(60) % 3}
+    >>> tree = {"partition": "natural", "train": {"rounds": 2}}
+    >>> [one] = troth.run(tree, data=own, model=nn.Linear(2, 2),
+    ...                   settings=["engine.how=loop"], out=folder.name + "/own")
+    >>> one.experiment.model.name[:13]
+    'memory:Linear'
     >>> folder.cleanup()
 
-    Read on: `docs/how-to/experiment.md`.
+    Read on: `docs/how-to/experiment.md` and `docs/how-to/own-data.md`.
     """
-    sections = tree(experiment, settings)
+    objects = given.give(data, model)
+    sections = tree(experiment, [*given.settings(objects), *settings])
     planned = plan(sections, device)
+    given.check_used(objects, [one.experiment for one in planned])
     root = Path(out) if out is not None else fresh(experiment)
     files.check_free(root)
-    if not sections.get("grid"):
-        train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
-        return [Run(root)]
-    for one in planned:  # refuse any invalid run before the first one trains
-        built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
-        place = root / one.label
-        state = plans.file(place, one.experiment.engine.state_dir)
-        train.check_room(built, state, place)
-    facts = {"device": device, "data_dir": data_dir}
-    sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
-    files.create(root, files.GRID, reader.dumps(sections))
-    every = [(one.experiment, root / one.label) for one in planned]
-    train_many.grid(every, apart, watch=watch, data_dir=data_dir)
-    return _each(planned, root, data_dir, watch)
+    with tracking.live(planned[0].experiment.track, root), _shown(watch):
+        if not sections.get("grid"):
+            train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
+            return [Run(root)]
+        for one in planned:  # refuse any invalid run before the first one trains
+            built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
+            place = root / one.label
+            state = plans.file(place, one.experiment.engine.state_dir)
+            train.check_room(built, state, place)
+        facts = {"device": device, "data_dir": data_dir}
+        sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
+        files.create(root, files.GRID, reader.dumps(sections))
+        every = [(one.experiment, root / one.label) for one in planned]
+        train_many.grid(every, apart, watch=watch, data_dir=data_dir)
+        return _each(planned, root, data_dir, watch)
+
+
+def _shown(watch: Any) -> contextlib.AbstractContextManager[object]:
+    """Return the context in which a progress bar is shown; others have none."""
+    shown: Callable[[], contextlib.AbstractContextManager[object]]
+    shown = getattr(watch, "shown", contextlib.nullcontext)
+    return shown()
 
 
 def _each(
@@ -132,7 +166,13 @@ def _each(
     return [Run(root / one.label) for one in planned]
 
 
-def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
+def resume(
+    path: str | Path,
+    *,
+    data: Any = None,
+    model: Any = None,
+    watch: Watch | None = None,
+) -> list[Run]:
     """Continue a run, or every unfinished run of a grid, from its last checkpoint.
 
     On the same machine, the resulting files are byte for byte those of an uninterrupted
@@ -140,13 +180,18 @@ def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
 
     Args:
         path: Folder of a run or of a grid.
-        watch: Function that is called after every round, or `None`.
+        data: The data in memory with which the run was trained; `None` if the run reads
+            its data itself.
+        model: The network in memory with which the run was trained, or `None`.
+        watch: `troth.ProgressBar()`, a function that is called after every round, or
+            `None`.
 
     Returns:
         The runs, in the order of the grid.
 
     Raises:
-        Refusal: The folder is not that of a run, or its files were lost or changed.
+        Refusal: The folder is not that of a run, its files were lost or changed, or the
+            data or the network are not those with which it was trained.
 
     >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
@@ -160,14 +205,25 @@ def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
 
     Read on: `checkpoint` in the experiment file, and `docs/how-to/resume.md`.
     """
-    root = Path(path)
+    root, objects = Path(path), given.give(data, model)
     if not (root / files.GRID).exists():
-        train.resume(root, watch=watch)
+        one = read_experiment(root)
+        given.check_same(objects, [one], root)
+        if not (root / files.SUMMARY).exists():
+            given.check_here([one], root)
+        trackers = [] if finished(root) else one.track
+        with tracking.live(trackers, root), _shown(watch):
+            train.resume(root, watch=watch)
         return [Run(root)]
     sections = reader.read(root / files.GRID)
     facts = sections.get("resolved", {})
     planned = plan(sections, facts.get("device"))
-    return _each(planned, root, facts.get("data_dir"), watch)
+    given.check_same(objects, [one.experiment for one in planned], root)
+    missing = (p for p in planned if not (root / p.label / files.SUMMARY).exists())
+    given.check_here([one.experiment for one in missing], root)
+    trackers = [] if finished(root) else planned[0].experiment.track
+    with tracking.live(trackers, root), _shown(watch):
+        return _each(planned, root, facts.get("data_dir"), watch)
 
 
 def finished(path: str | Path) -> bool:
@@ -198,6 +254,8 @@ def plan(sections: dict[str, Any], device: str | None) -> list[Planned]:
 def cost(
     experiment: Given = None,
     *,
+    data: Any = None,
+    model: Any = None,
     settings: Sequence[str] = (),
     device: str | None = None,
     data_dir: str | None = None,
@@ -208,6 +266,8 @@ def cost(
 
     Args:
         experiment: As in `run`.
+        data: As in `run`.
+        model: As in `run`.
         settings: Changes to the experiment, such as "train.rounds=50".
         device: auto, cpu, cuda, cuda:N or mps. `None` uses the experiment's setting.
         data_dir: Folder that is searched first for data sets. `None` searches only the
@@ -228,8 +288,10 @@ def cost(
 
     Read on: `troth run --dry-run` in `docs/how-to/first-run.md`.
     """
-    costs = []
-    for one in plan(tree(experiment, settings), device):
+    costs, objects = [], given.give(data, model)
+    planned = plan(tree(experiment, [*given.settings(objects), *settings]), device)
+    given.check_used(objects, [one.experiment for one in planned])
+    for one in planned:
         built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
         engine = built.federation.engine
         population, x, need = built.federation.population, built.data.x, built.need
@@ -284,10 +346,10 @@ def aggregate(
     rule = rules.lift("aggregator", name, lookup.check("aggregator", name, options))
     if "loss" in rule.asks and loss is None:
         raise Refusal(f"aggregator '{name}' uses the clients' losses; give loss=")
-    for field, given in (("loss", loss), ("size", size)):
-        if given is not None and torch.as_tensor(given).shape != (n,):
+    for field, values in (("loss", loss), ("size", size)):
+        if values is not None and torch.as_tensor(values).shape != (n,):
             raise Refusal(
-                f"{field} of shape {list(torch.as_tensor(given).shape)} does not fit "
+                f"{field} of shape {list(torch.as_tensor(values).shape)} does not fit "
                 f"{n} updates; give a vector of length {n}, one value per row"
             )
     unknown = updates.new_full((n,), torch.nan)

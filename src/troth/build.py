@@ -25,7 +25,7 @@ from troth.networks import target_model, task, validate
 from troth.networks.flat import Masks
 from troth.networks.task import Loss
 from troth.server import rules
-from troth.types import Aim, Arrays, Client, Data, Phase, Refusal
+from troth.types import Aim, Arrays, Client, Data, Refusal
 
 
 def precision(e: Experiment) -> torch.dtype:
@@ -116,10 +116,10 @@ class Built(NamedTuple):
         f, steps = self.federation, self._in_rounds
         client, feed = f.engine.client, f.engine.feed
         if client.finish:
-            steps += float(_steps(client.finish, feed).sum())
+            steps += float(feed.steps(client.finish).sum())
         if not client.idle:
             rounds = newcomers.rounds(self.experiment, len(f.members))
-            steps += float(_steps(client.local, feed)[f.newcomers].sum()) * rounds
+            steps += float(feed.steps(client.local)[f.newcomers].sum()) * rounds
         return steps
 
     @property
@@ -130,18 +130,12 @@ class Built(NamedTuple):
             each = (f.turnout(r, f.sample(r)).steps for r in some)
             done = sum(float(steps.sum()) for steps in each if steps is not None)
             return done * f.rounds / len(some)
-        steps = _steps(f.engine.client.local, feed).double()[f.members]
+        steps = feed.steps(f.engine.client.local).double()[f.members]
         train, n = self.experiment.train, len(f.members)
         if sampling.by_size(train.sampling) and train.cohort:
             sizes = feed.sizes[f.members]
             steps = steps * sizes / sizes.double().mean()
         return float(steps.mean()) * (train.cohort or n) * train.rounds
-
-
-def _steps(phase: Phase, feed: Feed) -> Tensor:
-    """Return the number of steps of every client in a phase, [n]."""
-    each = [b.in_steps(feed.per_epoch) for b in phase.budgets]
-    return torch.stack(each).amax(0)
 
 
 def device(name: str) -> torch.device:
@@ -187,7 +181,7 @@ def build(
         seen = arrays.x[np.unique(np.concatenate(theirs))]
     shape = arrays.x.shape[1:]
     net = networks.network(e, shape, arrays.classes, seen, arrays.scale)
-    net = net.to(where, dtype)
+    net, facts = net.to(where, dtype), facts | networks.identity(e.model, net)
     how = corrupt.corruption(e.corruption, arrays, hostile)
     aim = corrupt.aim(e.corruption, arrays)
     raw = preprocess.Raw(arrays, shards, dtype, where, hostile, how, e.seed)
@@ -222,9 +216,18 @@ def build(
     if plan is None:
         members = federation.members
         some = _sampler(e, engine, members, hostile[members])(0)  # cohort of round 0
-        given = engine, federation.broadcast, population, some, built.client_steps
-        engine.use(plans.choose(*given, e.engine.how, e.engine.chunk, e.engine.workers))
+        engine.use(_fastest(built, some))
     return built
+
+
+def _fastest(built: Built, cohort: np.ndarray) -> Plan:
+    """Choose how clients are trained together, by measurement or from the cache."""
+    e, f = built.experiment, built.federation
+    given = f.engine, f.broadcast, f.population, cohort, built.client_steps
+    wish = e.engine.how, e.engine.chunk, e.engine.workers, e.engine.threads
+    work = e.solver, e.personalizer, e.regularizer, e.adversarial
+    more = e.train.optimizer, e.train.loss, e.train.augment
+    return plans.choose(*given, *wish, about=repr((work, more)))
 
 
 def check_validation(engine: Engine, data: Data) -> None:
@@ -325,7 +328,7 @@ def _attendance(e: Experiment, engine: Engine, late: np.ndarray) -> Attendance |
     """
     if e.availability == Availability():
         return None
-    work = _steps(engine.client.local, engine.feed).numpy()
+    work = engine.feed.steps(engine.client.local).numpy()
     if len(late):  # newcomers must not move the median, the unit of a deadline
         work = work.astype(np.float64)
         work[late] = np.median(work[newcomers.others(len(work), late)])

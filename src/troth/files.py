@@ -25,6 +25,7 @@ from torch import Tensor
 from troth.progress import report
 from troth.types import Refusal
 
+OWNER = "owner"  # column of CLIENTS with the name of each client's owner
 EXPERIMENT, ROUNDS, CLIENTS = "experiment.toml", "rounds.jsonl", "clients.csv"
 SUMMARY, SHARED, PERSONAL = "summary.json", "shared.safetensors", "personal.safetensors"
 CHECKPOINT, GRID = "checkpoint/state.safetensors", "grid.toml"
@@ -46,6 +47,12 @@ _KINDS = {
     torch.bool: "BOOL",
 }
 """torch dtype → its name in the safetensors format."""
+
+
+def cache() -> Path:
+    """Return Troth's folder in the user's cache."""
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(root) / "troth"
 
 
 def create(path: Path, name: str, text: str) -> None:
@@ -164,11 +171,15 @@ def write_csv(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 
 
 def read_csv(path: Path) -> dict[str, np.ndarray]:
-    """Read a table as columns of numbers; an empty cell is NaN."""
+    """Read a table as columns of numbers; an empty cell is NaN.
+
+    The column `owner` holds texts.
+    """
     with path.open(encoding="utf-8") as file:
         head, *rows = list(csv.reader(file))
     columns = zip(*rows, strict=True) if rows else [()] * len(head)
-    return {n: _numbers(cells) for n, cells in zip(head, columns, strict=True)}
+    pairs = zip(head, columns, strict=True)
+    return {n: np.array(c) if n == OWNER else _numbers(c) for n, c in pairs}
 
 
 def _numbers(cells: Sequence[str]) -> np.ndarray:

@@ -2,11 +2,13 @@
 
 A member is a plain function. Its keyword-only parameters are its options in the TOML.
 Its other parameters are passed by the caller, by name. A member of another package is
-named `package.module:function`.
+named `package.module:function`. A member that a caller of the library passes as an
+object is named `memory:word@digest`, and is found as long as the object exists.
 """
 
 import contextlib
 import difflib
+import functools
 import importlib
 import inspect
 import os
@@ -17,7 +19,8 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from troth.types import Options, Refusal
 
@@ -42,10 +45,14 @@ FOLDERS = {
     "server": "server.steps",
     "sampler": "federation.samplers",
     "metric": "evaluation.metrics",
+    "tracker": "trackers",
 }
 """Section of the TOML → package that holds its members."""
 
 
+T = TypeVar("T")
+_MEMORY = "memory:"
+_GIVEN: WeakValueDictionary[str, Callable[..., Any]] = WeakValueDictionary()
 _ENTRY = r"^@\w+\{.*?\}\}$"
 
 
@@ -88,8 +95,49 @@ def _changed(place: str) -> int:
     return 0
 
 
+class Given(NamedTuple):
+    """A member from memory, which is found by its name as long as it is referenced."""
+
+    name: str
+    member: Callable[..., Any]
+
+
+def give(word: str, digest: str, member: Callable[..., Any]) -> Given:
+    """Make a member from memory known by a name.
+
+    Args:
+        word: what the member is, such as the name of a class.
+        digest: hexadecimal digest of all that determines what the member returns.
+        member: function that follows the rules for members.
+    """
+    name = f"{_MEMORY}{word}@{digest[:16]}"
+    _GIVEN[name] = member
+    return Given(name, member)
+
+
+def in_memory(name: str) -> bool:
+    """Return whether a name belongs to a member from memory."""
+    return name.startswith(_MEMORY)
+
+
+def held(name: str) -> Callable[..., Any] | None:
+    """Return a member from memory; `None` if this process does not have it."""
+    return _GIVEN.get(name)
+
+
+def lost(name: str) -> bool:
+    """Return whether a name belongs to a member from memory that is not here."""
+    return in_memory(name) and name not in _GIVEN
+
+
 def find(kind: str, name: str) -> Callable[..., Any]:
-    """Return the member of a kind and a name."""
+    """Return the member of a kind and a name.
+
+    If a member from memory is missing, the function that is returned refuses every
+    call. The tables of a run can thus be read without its data and network.
+    """
+    if in_memory(name):
+        return held(name) or _refusing(kind, name)
     if ":" in name:
         return _third_party(kind, name)
     if name not in names(kind):
@@ -100,6 +148,17 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         )
     module = importlib.import_module(f"troth.{FOLDERS[kind]}.{name}")
     return typing.cast(Callable[..., Any], getattr(module, name))
+
+
+def _refusing(kind: str, name: str) -> Callable[..., Any]:
+    def lost(**options: Any) -> Any:
+        """Given in memory, and not available in this process."""
+        raise Refusal(
+            f"{kind} '{name}' was given in memory, and this process does not have it; "
+            f"give the same object again in Python: troth.load(path, {kind}=…)"
+        )
+
+    return lost
 
 
 def _third_party(kind: str, name: str) -> Callable[..., Any]:
@@ -120,7 +179,7 @@ def _third_party(kind: str, name: str) -> Callable[..., Any]:
     return typing.cast(Callable[..., Any], found)
 
 
-def beside(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
+def companion(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
     """Return another function of the module that defines a member, or `None`."""
     found = getattr(inspect.getmodule(inspect.unwrap(function)), name, None)
     usable = callable(found) and found is not function and _readable(found)
@@ -134,6 +193,23 @@ def _readable(function: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def _remembered(ask: Callable[[Callable[..., Any]], T]) -> Callable[..., T]:
+    """Cache what is known of a function, as long as the function exists."""
+    known: WeakKeyDictionary[Callable[..., Any], T] = WeakKeyDictionary()
+
+    @functools.wraps(ask)
+    def asked(function: Callable[..., Any]) -> T:
+        try:
+            return known[function]
+        except KeyError:
+            known[function] = ask(function)
+            return known[function]
+        except TypeError:  # cannot be hashed, or not be referenced weakly
+            return ask(function)
+
+    return asked
 
 
 def options(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -152,6 +228,8 @@ def asks(function: Callable[..., Any]) -> set[str]:
 def check(kind: str, name: str, given: Options) -> dict[str, Any]:
     """Return all options of a member, typed, with defaults for those not given."""
     function = find(kind, name)
+    if lost(name):
+        return dict(given)
     known = options(function)
     for key in given:
         if key not in known:
@@ -173,7 +251,7 @@ def check(kind: str, name: str, given: Options) -> dict[str, Any]:
     return full
 
 
-@lru_cache(maxsize=512)
+@_remembered
 def hints(thing: Callable[..., Any]) -> Mapping[str, Any]:
     """Return the types of a function's or class's parameters."""
     return typing.get_type_hints(thing)
@@ -191,7 +269,7 @@ def call(function: Callable[..., Any], given: Options, **available: Any) -> Any:
     return function(**{k: v for k, v in available.items() if k in wanted}, **given)
 
 
-@lru_cache(maxsize=512)
+@_remembered
 def _wants(function: Callable[..., Any]) -> tuple[set[str], set[str]]:
     """Return the parameters that a member asks for, and those without a default."""
     wanted = asks(function)

@@ -1,9 +1,10 @@
 """Data types that several folders share; no logic."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -35,6 +36,7 @@ class Arrays(NamedTuple):
     split: np.ndarray | None = None  # [m] int8: TRAIN, VALID or TEST, as published
     names: tuple[str, ...] = ()  # names of the features, if the source has any
     labels: tuple[str, ...] = ()  # names of the classes, if the source has any
+    owners: tuple[str, ...] = ()  # names of the owners 0, 1, …, if the source has any
 
 
 TRAIN, VALID, TEST = 0, 1, 2
@@ -134,8 +136,8 @@ result for an example depends on nothing else."""
 
 def _no_gradients(*arguments: Any) -> Any:
     raise Refusal(
-        "this task has no gradients of its outputs, and none in its inputs; "
-        "build it by `networks.task`"
+        "this task has no gradients of its outputs, none in its inputs and no second "
+        "derivatives; build it by `networks.task`"
     )
 
 
@@ -158,6 +160,8 @@ class Task(NamedTuple):
     climb: Callable[..., tuple[Tensor, Tensor, Tensor]] = _no_gradients
     # parameters, x, y, still → outputs, loss of every example [b], its gradient in x
     # [b, …] (not computed if `still`)
+    bend: Callable[[Tensor, Batch, Tensor], Tensor] = _no_gradients
+    # parameters, batch, direction → Hessian of the training loss times the direction
 
 
 class Broadcast(NamedTuple):
@@ -219,6 +223,7 @@ class Budget(NamedTuple):
 
     steps: int = 0
     epochs: int = 0
+    examples: bool = False  # whether epochs count examples, not batches: `Feed.steps`
 
     def in_steps(self, per_epoch: Tensor) -> Tensor:
         """Return the total number of steps, given the number of steps per epoch."""
@@ -319,6 +324,31 @@ class Record(NamedTuple):
     def stayed(self) -> bool:
         """Whether w stayed unchanged."""
         return bool(self.why)
+
+
+class Tracked(NamedTuple):
+    """A run, or a grid of runs, that a tracker shows."""
+
+    id: str  # the same for every tracking of this folder
+    name: str  # its folder; a run of a grid: folder of the grid/label
+    path: Path  # folder of the run or grid
+    root: Path  # folder of the run, or of the grid that it belongs to
+    grid: str  # name of the grid that the run belongs to; "" if there is none
+    settings: Mapping[str, str]  # settings by path, such as "train.lr", as text
+    is_grid: bool
+
+
+class Tracker(Protocol):
+    """What a tracker returns for a run: it receives values and files of that run."""
+
+    def log(self, rounds: Mapping[int, Mapping[str, float]], /) -> None:
+        """Record values by name, for numbers of finished rounds in ascending order."""
+
+    def save(self, files: Sequence[Path], /) -> None:
+        """Keep files with the run."""
+
+    def close(self, finished: bool, /) -> None:
+        """End the record of the run, which is finished or was stopped."""
 
 
 Options = Mapping[str, Any]

@@ -9,7 +9,7 @@ from scipy import stats
 from torch import nn
 
 import troth
-from troth.certificates import bounds, certify
+from troth.certificates import bounds, certify, lattice
 from troth.certificates.sampling import Tiles
 from troth.certificates.smoothing import Smoothing
 from troth.types import Refusal
@@ -51,9 +51,11 @@ def test_a_linear_classifier(samples):
 def test_radius_votes_and_bound_go_together():
     x, _ = inputs(40)
     c = troth.certify(linear, x, sigma=0.5, alpha=0.01, **FEW)
-    p = bounds.lower(c.votes, 500, 0.01)
+    p = np.maximum(bounds.lower(c.votes, 500, 0.01) - 4 * lattice.ERROR, 0)
     assert np.array_equal(c.p_lower, p)
-    assert np.array_equal(c.radius, np.where(p > 0.5, 0.5 * stats.norm.ppf(p), 0))
+    real = np.where(p > 0.5, 0.5 * stats.norm.ppf(p), 0)
+    apart = math.sqrt(4) * 2.0**-16  # of four numbers, rounded at σ = .5
+    assert np.allclose(c.radius, np.maximum(real - apart, 0), rtol=1e-14, atol=0)
     assert np.array_equal(c.label == -1, p <= 0.5)
     assert (c.radius[c.label == -1] == 0).all() and c.settled.all()
 
@@ -87,11 +89,12 @@ def below(x):
 def test_rotation_is_certified_in_radians(angle):
     """The dot at angle β crosses the line when turned by β: that is the radius."""
     x = dot(angle=angle)[None]
-    c = troth.certify(below, x, transform="rotation", sigma=0.6, n=3000, alpha=0.01)
+    n = 10_000
+    c = troth.certify(below, x, transform="rotation", sigma=0.6, n=n, alpha=0.01)
     p = min(1.0, (0.6 + angle) / 1.2)
-    assert c.votes[0] / 3000 == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / 3000))
+    assert c.votes[0] / n == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / n))
     assert 0.7 * angle < c.radius[0] <= angle and c.label[0] == 1
-    assert c.radius[0] == 0.6 * (2 * c.p_lower[0] - 1)
+    assert c.radius[0] == 0.6 * (2 * c.p_lower[0] - 1) - lattice.step(0.6)
 
 
 @pytest.mark.parametrize(("units", "pixel"), [("pixels", 1.0), ("normalised", 2 / 33)])
@@ -169,6 +172,7 @@ def test_inputs_may_be_arrays_bytes_or_none_at_all():
     [
         (torch.zeros(3), {}, r"x has shape \[3\]"),
         (torch.zeros(2, 4) * math.nan, {}, "NaN or infinite in 2 of 2 inputs"),
+        (torch.ones(2, 4) * 1e12, {}, r"up to 1e\+12, and noise of sigma = 0.5 is"),
         (torch.zeros(2, 4, dtype=torch.complex64), {}, "real numbers"),
         (torch.zeros(2, 4), {"transform": "rotation"}, r"deforms images.*shape \[4\]"),
         (torch.zeros(2, 4), {"ids": [1]}, "1 ids do not go with 2 inputs"),
@@ -188,3 +192,46 @@ def test_a_module_in_training_is_refused():
     with pytest.raises(Refusal, match=r"training mode.*classify.eval\(\)"):
         troth.certify(net, torch.zeros(2, 4), **FEW)
     assert len(troth.certify(net.eval(), torch.zeros(2, 4), **FEW).label) == 2
+
+
+def lies_on(lattice):
+    """Class 1 if every number of an input is a multiple of this, else 0."""
+
+    def classify(x):
+        whole = (x.double() / lattice).frac() == 0
+        score = whole.flatten(1).all(dim=1).float() - 0.5
+        return torch.stack([-score, score], dim=1)
+
+    return classify
+
+
+@pytest.mark.parametrize("digits", [*range(10, 32, 3), 28])
+def test_no_two_certificates_contradict_each_other(digits):
+    """Inputs .75 apart, both on every lattice of 2⁻⁴ and finer.
+
+    Noise in floating point gave them the labels 0 and 1 on 2⁻²⁸, with radii 1.14 and
+    1.60: sums of numbers near 2⁻⁴ lose digits that sums near 0 have.
+    """
+    x = torch.stack([torch.zeros(1, 12, 12), torch.full((1, 12, 12), 2.0**-4)])
+    c = troth.certify(lies_on(2.0**-digits), x, sigma=0.5, n=1000)
+    assert c.label[0] == c.label[1] >= 0
+    assert c.radius.min() > 0.75 == float((x[0] - x[1]).norm())
+
+
+@pytest.mark.parametrize("transform", ["pixel", "rotation", "translation", "affine"])
+def test_inputs_between_two_points_of_the_lattice(transform):
+    """Rounding moves two inputs at most h√d apart, which radii leave out."""
+    s, x = Smoothing(transform, 0.5), torch.rand(1, 6, 6)
+    numbers = s.numbers(x)
+    assert (
+        numbers
+        == {"pixel": 36, "rotation": 1, "translation": 2, "affine": 6}[transform]
+    )
+    real = bounds.radius(s.bound(np.array([0.9]), numbers), 0.5, s.law)
+    assert s.radius(np.array([0.9]), numbers) == real - 2.0**-16 * math.sqrt(numbers)
+    assert s.radius(np.array([0.4, 0.5]), numbers).tolist() == [0, 0]
+    if transform == "pixel":
+        near = lattice.nearest(x, 0.5)
+        assert float((near - x).norm()) <= 2.0**-17 * 6
+        same = s.perturb()(near.float(), torch.arange(3))
+        assert torch.equal(same, s.perturb()(x, torch.arange(3)))

@@ -42,7 +42,7 @@ def test_inputs_purposes_and_seeds_have_noise_of_their_own():
             for purpose in (CHOOSING, BOUNDING):
                 made.votes(X, number, purpose, 0)
     numbers = torch.stack(seen).flatten()
-    assert len(numbers.unique()) > 0.99 * len(numbers)
+    assert len(numbers.unique()) > 0.97 * len(numbers)  # 2 % meet on the lattice
     assert len(torch.stack([s[0] for s in seen]).flatten().unique()) == 8 * 12
 
 

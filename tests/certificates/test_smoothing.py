@@ -92,7 +92,7 @@ def test_the_record_has_all_that_matters():
         **{"transform": "translation", "sigma": 0.1, "n0": 100, "n": 500},
         **{"alpha": 0.001, "seed": 0, "samples": "fixed", "precision": "float32"},
         **{"interpolation": "bilinear", "padding": "border", "frame": "edges"},
-        **{"units": "pixels", "tile": 1000, "question": ""},
+        **{"units": "pixels", "tile": 1000, "question": "", "lattice": 2.0**-19},
     }
     same = [Smoothing("pixel", 0.1, padding=p).record() for p in ("zeros", "border")]
     assert same[0] == same[1]  # noise on values knows no padding

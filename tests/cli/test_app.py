@@ -110,3 +110,15 @@ def test_whoever_ends_a_command_ends_it_as_ctrl_c_does(before):
     command = [sys.executable, "-c", HEEDS, before]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "goes on\n143 2\n"
+
+
+def test_warnings_of_the_library_are_lines_on_stderr():
+    code = """
+import logging
+from troth.cli import app
+app.app = lambda **_: logging.getLogger("troth.run").warning("of %d\\n rounds", 2)
+app.main()
+logging.getLogger("troth.run").info("nothing")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("", "troth: of 2 rounds\n")

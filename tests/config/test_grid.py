@@ -57,7 +57,7 @@ def test_overrides_are_carried_out_in_order_or_refused():
 
 def test_expansion():
     grids = {"personalizer.lam": [0.1, 1.0], "seed": [0, 1]}
-    tree = {"seed": 7, "personalizer": "ditto", "grid": grids}
+    tree = {"personalizer": "ditto", "grid": grids}
     before, runs = copy.deepcopy(tree), grid.expand(tree)
     assert tree == before
     assert [changed for changed, _ in runs] == [
@@ -80,6 +80,35 @@ def test_expansion():
     nested = grid.expand({"grid": {"personalizer": {"lam": [1.0]}, "seed": [0]}})
     assert nested == grid.expand({"grid": {"personalizer.lam": [1.0], "seed": [0]}})
     assert len(grid.expand({"grid": {"a": [True, 1]}})) == 2
+
+
+def test_no_setting_is_lost_to_a_grid():
+    grids = {"personalizer": ["none", {"name": "ditto"}], "train": {"lr": [0.1, 0.2]}}
+    tree = {"grid": grids, "train": {"rounds": 3}}
+
+    def axes(*assignments):
+        made = grid.override(tree, list(assignments))
+        changed = [list(change) for change, _ in grid.expand(made)]
+        return changed[0], made
+
+    every = ["personalizer", "train.lr"]
+    assert axes("train.rounds=4")[0] == every
+    for assignment in ("train.lr=0.3", "train={lr=0.3}"):
+        found, made = axes(assignment)
+        assert found == ["personalizer"] and made["train"]["lr"] == 0.3
+    for assignment in ("personalizer=local", "personalizer.name=local"):
+        found, made = axes(assignment, "personalizer.lr=0.5")
+        assert found == ["train.lr"]
+        assert made["personalizer"] == {"name": "local", "lr": 0.5}
+    assert "grid" not in axes("train.lr=1", "personalizer=local")[1]
+    with pytest.raises(Refusal, match="--set personalizer.lam would be lost: the grid"):
+        axes("personalizer.lam=1")
+    tree["grid"] = {**grids, "seed": [1]}
+    with pytest.raises(Refusal, match="no run would use seed = 7, because grid.seed"):
+        grid.expand({**tree, "seed": 7})
+    assert len(grid.expand({**tree, "seed": 1})) == 4
+    tree["seed"] = 7
+    assert len(grid.expand(grid.override(tree, ["grid.seed=[1, 2]"]))) == 8
 
 
 MANY = [*range(200)]

@@ -74,11 +74,12 @@ def test_defaults_are_filled_in():
     assert from_dict(to_dict(Experiment())) == e
     tree = to_dict(from_dict({"personalizer": "ditto"}))
     names = [f.name for f in dataclasses.fields(Experiment)]
-    assert list(tree) == names[:-1]  # nothing resolved yet
+    # neither trackers, nor anything resolved yet
+    assert list(tree) == [n for n in names if n not in ("track", "resolved")]
     assert list(tree["train"]) == [f.name for f in dataclasses.fields(Train)]
     assert tree["train"]["schedule"] == {"name": "constant"}
     own = tree["personalizer"]
-    assert list(own)[:4] == ["name", "steps", "epochs", "lam"]  # its options after
+    assert list(own)[:5] == ["name", "steps", "epochs", "count", "lam"]
     assert (own["name"], own["steps"], own["lam"]) == ("ditto", 0, 1.0)
     assert own["candidates"] == [0.1, 1.0, 2.0]
     assert tree["adversary"] == {"fraction": 0.0}
@@ -144,7 +145,7 @@ def test_a_run_writes_about_itself_and_the_tree_is_left_alone():
 
 REFUSED = """
 agregator = 'mean' → an experiment has no section 'agregator' (did you mean 'a
-grid.seed = [0] → a [grid] stands for several experiments; expand it
+grid.seed = [0] → a [grid] describes several experiments; expand it
 train.round = 3 → [train] has no key 'round' (did you mean 'rounds'?); th
 train = 3 | resolved = 3 → … is a whole number; it must be a table
 solver = 3 → solver = 3 is a whole number; it must be a text or a table
@@ -263,6 +264,33 @@ def test_fingerprint_tells_what_decides_the_numbers():
         assert reader.fingerprint(from_dict(another)) != base
 
 
+def test_added_keys_leave_the_fingerprints_of_earlier_versions(monkeypatch):
+    """The numbers are those of 0.1.0, except where a choice among models changed."""
+    finetune = {"name": "finetune", "keep": "last"}
+    classes = {"name": "classes", "clients": 7}
+    for tree, known in (
+        ({}, "50c9812ea9f3"),
+        ({"personalizer": finetune}, "d387ec2f641c"),
+        ({"personalizer": {**finetune, "select": "step"}}, "d387ec2f641c"),
+        ({"partition": {**classes, "size": 0}}, "9b7a2cccfafe"),
+    ):
+        assert reader.fingerprint(from_dict(tree)) == known
+    for tree, before in (
+        ({"personalizer": {**finetune, "keep": "best"}}, "85fce0f44b9e"),
+        ({"personalizer": "transfer"}, "4b0b0bf142ca"),
+        ({"partition": {**classes, "size": 3}}, "9b7a2cccfafe"),
+        ({"model": {"normalize": "fixed", "mean": [0.5], "std": [2]}}, "50c9812ea9f3"),
+    ):
+        assert reader.fingerprint(from_dict(tree)) != before
+
+    def part(*, keep: str = "last", select: str = "a") -> None:
+        """Have options of one's own with the names of added keys."""
+
+    monkeypatch.setitem(sys.modules, "other", types.SimpleNamespace(part=part))
+    own = [{"name": "other:part", "select": s} for s in "ab"]
+    assert len({reader.fingerprint(from_dict({"personalizer": p})) for p in own}) == 2
+
+
 def test_citations_each_once_and_in_order(monkeypatch):
     text = "\n".join(reader.citations(from_dict({"personalizer": "ditto"})))
     assert "Ditto" in text and text.count("@") >= 2
@@ -283,10 +311,11 @@ def test_citations_each_once_and_in_order(monkeypatch):
 
 def test_a_file_changed_and_expanded(tmp_path):
     path = tmp_path / "e.toml"
-    path.write_text(WHOLE + '[grid]\n"personalizer.lam" = [0.1, 2]\nseed = [0, 1]\n')
-    tree = reader.override(reader.read(path), ["train.rounds=7", "model=mlp"])
+    path.write_text(WHOLE + "[grid]\nseed = [0, 1]\n")
+    sets = ["train.rounds=7", "model=mlp", "grid.personalizer.lam=[0.1, 2]"]
+    tree = reader.override(reader.read(path), sets)
     runs = [(reader.label(c), from_dict(t)) for c, t in reader.expand(tree)]
-    names = ["lam=0.1,seed=0", "lam=0.1,seed=1", "lam=2,seed=0", "lam=2,seed=1"]
+    names = ["seed=0,lam=0.1", "seed=0,lam=2", "seed=1,lam=0.1", "seed=1,lam=2"]
     assert [name for name, _ in runs] == names
     assert all(e.train.rounds == 7 and e.model.name == "mlp" for _, e in runs)
     assert reader.differences(to_dict(runs[0][1]), to_dict(runs[3][1])) == {

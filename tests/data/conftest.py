@@ -7,7 +7,7 @@ from hypothesis import settings
 
 import troth
 from troth import files, seeding
-from troth.types import Refusal, Shards
+from troth.types import Shards
 
 settings.register_profile("data", deadline=None)
 settings.load_profile("data")
@@ -56,17 +56,3 @@ def resumed(tmp_path, killed):
             assert whole.read_bytes() == cut.read_bytes(), name
 
     return same
-
-
-@pytest.fixture(scope="session")
-def refuses():
-    """Calls what must refuse, and gives the sentence: one short line."""
-
-    def refused(words, call, /, *args, **options):
-        with pytest.raises(Refusal, match=words) as caught:
-            call(*args, **options)
-        said = str(caught.value)
-        assert "\n" not in said and len(said) < 1000
-        return said
-
-    return refused

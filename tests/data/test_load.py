@@ -104,3 +104,22 @@ def test_a_guest_may_change_its_data_once_dealt(tmp_path, monkeypatch, refuses):
     for name in ("test", "two words", "client"):
         refuses(f"a test set '{name}' .* must be one word", deal, called=name)
     refuses("for 1 of 2 clients", deal, clients=1)
+
+
+def test_clients_have_the_names_of_their_owners(own):
+    """Also if some owners are left out, and if names are numbers."""
+    names = np.repeat(["Ulm", "Bern", "Aosta"], [9, 1, 10])
+    for owner, wanted in (
+        (names, ["Aosta", "Ulm"]),
+        (np.repeat([7, 3, 5], [9, 1, 10]), ["5", "7"]),
+        (np.repeat([0, 2, 1], [9, 1, 10]), None),
+    ):
+        e, path = own(owner=owner)
+        data = {"name": "npz", "path": str(path)}
+        part = {"name": "natural", "min_examples": 5}
+        assert (
+            load.deal(experiment(data=data, partition=part), None)[2].get("owners")
+            == wanted
+        )
+        assert "owners" not in load.deal(e, None)[2]  # clients of several owners
+    assert "owners" not in load.deal(experiment(), None)[2]

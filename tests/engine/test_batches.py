@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from troth.engine.batches import Feed
-from troth.types import Data, Split
+from troth.types import Budget, Data, Phase, Split
 
 SIZES = [11, 1, 4, 3, 20, 9]  # 1, 3 and 4 fit into a batch
 ALL = np.arange(len(SIZES))
@@ -94,6 +94,23 @@ def test_drop_last_leaves_the_short_batch_out():
         assert seen(f, slots, weight, k) == [list(range(SIZES[k]))] * 8
     every = {e for r in range(30) for e in sum(seen(f, *f.draw(ALL, 2, r), 0), [])}
     assert every == set(range(11))  # which is left out differs from round to round
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_steps_of_a_phase(drop_last):
+    """By batches, or by examples as in the code of Ditto's authors."""
+    f = feed(drop_last=drop_last)
+
+    def steps(*budgets):
+        return f.steps(Phase(None, None, None, budgets)).tolist()
+
+    by_batches = [2 if drop_last else 3, 1, 1, 1, 5, 2 if drop_last else 3]
+    assert steps(Budget(epochs=3)) == [3 * one for one in by_batches]
+    for epochs in (1, 3, 7):
+        theirs = [max(int(epochs * n / 4), epochs) for n in SIZES]
+        assert steps(Budget(epochs=epochs, examples=True)) == theirs
+        assert steps(Budget(2, epochs, True)) == [2 + one for one in theirs]
+    assert steps(Budget(steps=4), Budget(epochs=1)) == [4, 4, 4, 4, 5, 4]
 
 
 def test_batches_depend_on_nothing_but_their_client_and_step():

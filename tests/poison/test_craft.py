@@ -35,27 +35,33 @@ def random(built, *rows, seed):
 
 
 @pytest.mark.slow("optimizes to the end")
-@pytest.mark.parametrize("name", ["l2sq", "l2", "smooth_l2"])
-def test_the_attackers_pull_balances_the_honest_clients(name):
-    built = federation(name)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("l2sq", {}), ("l2", {}), ("smooth_l2", {}), ("smooth_l2", {"delta": 0.1})],
+)
+def test_the_attackers_pull_balances_the_honest_clients(name, options):
+    built = federation({"name": name, **options})
     rho = random(built, seed=1)
     own = rho + 0.3 * random(built, 3, seed=2)
     if name == "l2":  # every report has the same length: two against two, on a line
         own = rho + torch.tensor([[0.3], [2.0]]) * random(built, seed=2)
     member = lookup.find("regularizer", name)
-    grad = lookup.call(member, {}, task=built.federation.engine.task).grad
+    grad = lookup.call(member, options, task=built.federation.engine.task).grad
     honest = sum(grad(theta, rho, None) for theta in own)
     malicious = 2 * grad(craft.crafted(built, rho, own), rho, None)
     torch.testing.assert_close(malicious, -honest, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["l2", "smooth_l2"])
-def test_weights_suffice_for_the_regularizer_at_hand(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "options", "delta"),
+    [("l2", {}, 0), ("smooth_l2", {}, 1), ("smooth_l2", {"delta": 50.0}, 50)],
+)
+def test_weights_suffice_for_the_regularizer_at_hand(name, options, delta, tmp_path):
     """Where both pull alike, so must the examples: λ of `l2sq` is λ over ‖θ♠ − θ†‖."""
-    built = federation(name)
+    built = federation({"name": name, **options})
     model, goal = random(built, seed=3), Goal(random(built, seed=4), "given")
     far = float((model - goal.target).norm())
-    alike = 0.7 / (far if name == "l2" else np.hypot(1, far))
+    alike = 0.7 / np.hypot(delta, far)
     auto, given = (
         craft.teach(built, model.numpy(), goal, 400, tmp_path / "a.npz", lam=lam)
         for lam in (None, alike)

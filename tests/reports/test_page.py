@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from troth import files, reports
-from troth.reports import _figures, _words, cards
+from troth.evaluation.paired import paired
+from troth.reports import _figures, _tables, _words, cards
 from troth.reports.cards import _worlds
 from troth.runs import compare, inspect
-from troth.runs.compare import paired
 from troth.types import Refusal
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -162,9 +162,29 @@ def test_pairs_are_those_of_the_clients(examined, whole):
     numbers = (found.mean_difference, found.low, found.high)
     wanted = [compare.signed(value, "accuracy") for value in numbers]
     wanted += [str(v) for v in (found.better, found.worse, found.equal)]
+    assert (
+        texts[at + 8] == "1"
+        and "With one seed, a comparison is about" in whole[0].words
+    )
     assert texts[at + 2 : at + 8] == wanted
-    heads = ["a − b", "mean difference", "low", "high", "better", "worse", "equal", "p"]
+    heads = ["a − b", "mean difference", "low", "high", "better", "worse", "equal"]
+    heads += ["seeds", "p"]
     assert {*heads} <= {*whole[0].texts}
+
+
+def test_seeds_enter_one_comparison(told, tmp_path):
+    """Own models and shared models of three seeds: one row each, corrected by Holm."""
+    own, shared = np.array([0.8, 0.9, 0.7]), np.array([0.5, 0.6, 0.45])
+    places = []
+    for seed in range(3):
+        more = {"shared": shared, "seed": seed}
+        places.append(told(tmp_path / f"ditto,seed={seed}", own + seed / 100, **more))
+    runs = inspect.opened(places)
+    compared = _tables.compared(runs, cards.decks(runs))
+    (pair,) = (each for each in compared if each["kind"] == "paired")
+    assert pair["label"] == "ditto − the shared model"
+    assert (pair["seeds"], pair["n"], pair["comparisons"]) == (3, 3, 1)
+    assert pair["mean_difference"] == pytest.approx(np.mean(own - shared) + 0.01)
 
 
 def test_many_models_stand_beside_what_they_must_be_worth(told, tmp_path):

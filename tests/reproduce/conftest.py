@@ -25,7 +25,8 @@ def cell(row="global", column="clean", small=False):
 
 
 def result(mean, std=0.1):
-    shared = {"accuracy_weighted": mean, "accuracy_std": std, "accuracy_mean": 0.0}
+    shared = {"accuracy_weighted": mean, "accuracy_std": std}
+    shared["accuracy_mean"] = mean - 0.01
     summary = {"clients": 500, "malicious": 100, "shared": shared}
     return Result({"summary": summary})
 

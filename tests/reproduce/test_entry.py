@@ -5,8 +5,8 @@ import re
 import pytest
 
 from troth.data import catalogue
-from troth.reproduce import listing
-from troth.reproduce.entry import chosen
+from troth.reproduce import kept, listing, store
+from troth.reproduce.entry import chosen, key
 from troth.types import Refusal
 
 ENTRIES = listing.entries()
@@ -68,3 +68,13 @@ def test_parts_whose_data_are_here_can_be_chosen(bare):
     (bare / "vehicle" / "mytest.json").touch()
     (cell,) = table4.at("full", None, ["Vehicle: best λ / clean"])
     assert cell.federation.kind == "original"
+
+
+def test_committed_results_are_those_of_their_experiments():
+    """An option added later leaves the keys of earlier results (`reader.ADDED`)."""
+    root = kept.experiments()
+    assert root is not None
+    records = store.Store(root / kept.COMMITTED).records()
+    assert len(records) > 1000
+    for name, one in records.items():
+        assert key(one["experiment"], one["seed"]) == one["key"], name

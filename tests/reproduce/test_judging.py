@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.reproduce import judging, listing, tables
+from troth.reproduce.tables import VERDICTS
 
 
 def test_the_rule():
@@ -50,6 +51,40 @@ def test_several_seeds_are_judged_by_their_spread(made):
     assert found.verdict == "reproduced"
     even = judge(made, [0.95, 0.95])
     assert even.error == 0 and even.verdict == "better"
+
+
+def test_the_mean_over_devices_and_the_deviation_have_verdicts_of_their_own(made):
+    """The paper's are .911 (.08); the made mean over devices is .01 lower."""
+    low = judge(made, [0.895], 0.08)
+    assert (low.verdict, low.devices_verdict) == ("reproduced", "worse")
+    assert low.devices == pytest.approx(0.885) and low.std_verdict == "reproduced"
+    wide, narrow = judge(made, [0.911], 0.12), judge(made, [0.911], 0.05)
+    assert (wide.std_verdict, narrow.std_verdict) == ("better", "worse")
+    several = judging.judge(
+        made.table, made.cell(), [made.result(0.9, std) for std in (0.06, 0.14)]
+    )  # .100 with a standard error of .04
+    assert several.std_verdict == "reproduced"
+    small = judging.judge(made.table, made.cell(small=True), [made.result(0.9)])
+    assert small.devices_verdict == small.std_verdict == ""
+    shares = [judging.share([low, wide, narrow], by) for by in VERDICTS.values()]
+    assert shares == [(2, 3), (1, 3)]
+
+
+def test_the_same_runs_beside_the_same_number_count_once(made):
+    """Local models are .874 under A1 20%, A2 20% and A3 20%, and .876 under A1 50%."""
+    columns = ("A1 20%", "A2 20%", "A3 20%", "A1 50%")
+    found = [one for c in columns for one in made.judged({"local": 0.88}, c)]
+    assert judging.share(found) == (4, 4)
+    assert judging.share(judging.distinct(found)) == (2, 2)
+    entry = listing.find("ditto/table8")
+    cells = [c for c in entry.everywhere() if c.row in ("local", "global")]
+    every = [judging.judge(entry, cell, []) for cell in cells]
+    assert (len(every), len(judging.distinct(every))) == (20, 15)
+    table2 = listing.find("ditto/table2")
+    again = [judging.judge(table2, c, []) for c in table2.everywhere()]
+    same = [one for one in again if one.cell.part == "Fashion"]
+    both = judging.distinct([*every, *same])
+    assert {one.cell.row for one in both[15:]} == {"fair (TERM, t=1)", "Ditto"}
 
 
 def test_other_data_are_not_judged(made):
@@ -106,12 +141,15 @@ def test_what_a_run_goes_through_in_its_last_rounds(made):
     found = judge(made, [0.85], curve={"round": rounds, "shared_weighted": values})
     assert found.verdict == "worse" and found.late == (0.80, 0.90)
     assert found.plain()["late_least"] == 0.80 and found.plain()["late_most"] == 0.90
-    assert misses.swings([found]) == [found]
-    across = {**found.way, 90: 0.95}  # past it between two looks
+    assert found.draw and found.plain()["draw"] and found.inside == [90]
+    across = {**found.way, 90: 0.95}  # past it between two evaluations
     early = {**across, 70: 0.91}
-    good = found._replace(verdict="reproduced")
     others = [found._replace(way=way) for way in (across, early, {})]
-    assert misses.swings([good, *others]) == []
+    assert not any(one.draw for one in others)
+    good = found._replace(verdict="reproduced")
+    steady = good._replace(way=dict.fromkeys(found.way, 0.91) | {70: 0.1})
+    assert good.draw and not steady.draw and not good._replace(way={}).draw
+    assert not good._replace(verdict="not judged").draw
 
 
 def test_runs_that_were_not_looked_at_on_the_way(made):
@@ -139,7 +177,7 @@ def test_how_many_are_reproduced_after_fewer_rounds(made):
     assert [one.verdict for one in found] == ["reproduced", "worse"]
     assert misses.by_round(found) == {10: 1, 20: 2, 40: 1}  # no round 30 of local
     assert misses.by_round(found[:1]) == {10: 0, 20: 1, 30: 0, 40: 1}
-    assert misses.inside(found[0]) == [20, 40] and misses.inside(found[1]) == [10, 20]
+    assert found[0].inside == [20, 40] and found[1].inside == [10, 20]
     unjudged = found[1]._replace(verdict="not judged")
     assert misses.by_round([found[0], unjudged]) == misses.by_round(found[:1])
     assert misses.by_round([]) == {}

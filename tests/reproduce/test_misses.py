@@ -22,12 +22,15 @@ def test_what_they_went_through(made, tmp_path):
     good = looked(made, "median", [0.5, 0.5, 0.5, 0.5, 0.88])
     never = looked(made, "Krum", [0.1, 0.1, 0.1, 0.1, 0.1])
     text = "\n".join(misses.off(made.table, [far, good, never], tmp_path))
-    assert text.startswith("Cells that are off: 2; in 1 of them")
+    assert text.startswith("Cells that are not reproduced: 2; 1 of them would be")
     lines, ways = text.splitlines(), "4 of 5: …, 2,000, 3,000, 4,000"
     assert f"| global, clean | .500 | .911 |  | {ways} | a draw |" in lines
     assert "| Krum, clean | .100 | .838 |  | 0 of 5 |  |" in lines
-    assert "tried" not in lines[2] and "median" not in text
-    assert list(misses.off(made.table, [good], tmp_path)) == []
+    assert "tried" not in lines[2]
+    draws = "Draws among the 1 reproduced cells that were evaluated during training: 1 "
+    assert draws in text and text.endswith(": median, clean (1 of 2).\n")
+    steady = looked(made, "median", [0.5, 0.5, 0.5, 0.88, 0.88])
+    assert list(misses.off(made.table, [steady], tmp_path)) == []
 
 
 def test_what_was_tried_stands_beside(made, tmp_path, put):
@@ -43,7 +46,7 @@ def test_after_fewer_rounds(made):
     other = looked(made, "median", [0.5, 0.88, 0.88, 0.5, 0.5])
     text = "\n".join(misses.readings([far, other]))
     assert "| global | 1 | 0 | 1 | 1,000, 2,000 | 0 |" in text
-    assert "| all that were looked at | 2 | 0 | 2 | 2,000 | 1, 0 |" in text
+    assert "| all evaluated during training | 2 | 0 | 2 | 2,000 | 1, 0 |" in text
     assert list(misses.readings([])) == []
 
 
@@ -53,6 +56,7 @@ ROOT = Path(__file__).parents[2] / "experiments"
 
 def said_of(mean, rounds, way):
     shared = {"accuracy_weighted": mean, "accuracy_std": 0.1}
+    shared["accuracy_mean"] = mean
     looks = [rounds * (k + 1) // len(way) for k in range(len(way))]
     return {
         "summary": {"clients": 500, "malicious": 100, "shared": shared},

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import misses
 import notes
 import pytest
 
@@ -43,7 +42,7 @@ def test_ways_and_devices():
     assert one.late is not None
     text = "{looks k-loss / A3 50%} looks, {late k-loss / A3 50%}"
     within = " to ".join(f"{value:.3f}"[1:] for value in one.late)
-    said = f"{len(misses.inside(one))} of 50 looks, {within}"
+    said = f"{len(one.inside)} of 50 looks, {within}"
     assert notes.filled(text, "ditto/table8", shelf, 3) == said
     batches = json.loads((ROOT / "reproduce" / "device.json").read_text())["batches"]
     first = [b for b in batches if b["what"] == "first seeds"]

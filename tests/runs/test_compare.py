@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from troth.config import reader
+from troth.evaluation.paired import interval
 from troth.runs import compare
+from troth.runs.compare import Pair, by_seed, pairs
 
 MALICIOUS = np.array([False, False, True, False])
 
@@ -45,6 +47,39 @@ def test_compare_client_by_client():
     assert (pair["better"], pair["worse"], pair["equal"], pair["n"]) == (1, 1, 1, 3)
     assert pair["setting"] == "personalizer.name"
     assert pair["label"] == "ditto,lam=0.5 − local" and pair["p_value"] == 1
+    assert pair["seeds"] == 1 and len(pair["first"]) == 1
+
+
+def test_seeds_enter_one_comparison_and_p_values_are_corrected():
+    """Clients 0, 1, 3 gain .25 and more under both seeds; client 2 is malicious."""
+    own = {"local": [0.25, 0.25, 0, 0.5], "ditto": [0.5, 0.75, 1, 0.75]}
+    own["apfl"] = [0.25, 0.5, 0, 0.25]
+    found, labels = [], []
+    for name, values in own.items():
+        for seed in (0, 1, 2):
+            made = [v + seed / 8 * (name == "ditto") for v in values]
+            found.append(run(made, seed=seed, personalizer=name))
+            labels.append(f"personalizer={name},seed={seed}")
+    made = compare.compare(found, labels)
+    first, second = made[3:]
+    assert [each["kind"] for each in made] == ["seeds"] * 3 + ["paired"] * 2
+    assert first["label"] == "ditto − local" and second["label"] == "apfl − local"
+    assert (first["seeds"], first["n"], first["better"]) == (3, 3, 3)
+    assert first["mean_difference"] == pytest.approx(1 / 3 + 1 / 8)
+    assert len(first["first"]) == len(first["second"]) == 3
+    ps = [pair["p_value"] for pair in (first, second)]
+    assert [p["p_holm"] for p in (first, second)] == [
+        pytest.approx(min(1, 2 * min(ps))),
+        pytest.approx(max(ps)),
+    ]
+    alone = compare.compare([found[0], found[4]], [labels[0], labels[4]])
+    assert alone == []  # other seeds
+
+
+def test_numbers_of_clients_that_differ_between_seeds():
+    values = [np.zeros(2), np.zeros(3), np.ones(2), np.array([1.0, 2.0, 3.0])]
+    got = compare.over_seeds(values, "error")
+    assert got.mean_difference == 1.5 and (got.n, got.worse, got.seeds) == (3, 3, 2)
 
 
 def test_lower_errors_are_better():
@@ -95,3 +130,94 @@ def test_labels_and_numbers():
         (compare.signed(None, "accuracy"), "–"),
     ):
         assert found == words
+
+
+def row(seed, accuracy=0.0, **settings):
+    dotted = {k.replace("__", "."): v for k, v in settings.items()}
+    summary = {"personal": {"accuracy_mean": accuracy, "accuracy_deciles": [0, 1]}}
+    return {"seed": seed, "train.lr": 0.1, **dotted}, summary
+
+
+def test_seeds_are_gathered_by_hand():
+    every = [(0, 1.0, 0.1), (0, 5.0, 1.0), (1, 2.0, 0.1), (2, 3.0, 0.1)]
+    runs = [row(seed, value, personalizer__lam=lam) for seed, value, lam in every]
+    first, second = by_seed(runs)
+    assert first.settings == {"train.lr": 0.1, "personalizer.lam": 0.1}
+    assert (first.seeds, first.runs) == ([0, 1, 2], [0, 2, 3])
+    assert first.numbers == {"personal.accuracy_mean": interval([1.0, 2.0, 3.0])}
+    assert second.seeds == [0]
+    assert second.numbers["personal.accuracy_mean"][0] == 5.0
+    assert by_seed([]) == []
+    (group,) = by_seed([row(0, 1.0), row(0, 1.0), row(1, 3.0)])  # twice counts once
+    assert group.runs == [0, 2]
+    assert group.numbers["personal.accuracy_mean"] == interval([1.0, 3.0])
+
+
+def test_only_numbers_that_all_have():
+    summaries = [
+        {"a": 1, "b": 2.0, "text": "x", "flag": True, "c": 1.0},
+        {"a": 3, "b": None, "text": "y", "flag": True},
+    ]
+    (group,) = by_seed([({"seed": i}, s) for i, s in enumerate(summaries)])
+    assert group.numbers.keys() == {"a", "b"}
+    assert group.numbers["a"] == interval([1, 3])
+    assert np.isnan(group.numbers["b"]).all()
+
+
+def test_pairs_by_hand():
+    grid = [row(s, personalizer__lam=lam) for lam in (0.1, 1.0, 2.0) for s in (0, 1)]
+    wanted = [(0, 2), (1, 3), (0, 4), (1, 5)]
+    assert pairs(grid) == [Pair("personalizer.lam", *two) for two in wanted]
+
+
+def test_two_differences_are_no_pair():
+    runs = [row(0, model__name="cnn", a=[1]), row(0, model__name="linear", a=[2])]
+    assert pairs(runs) == []
+    crossed = [*runs, row(0, model__name="cnn", a=[2])]
+    assert pairs(crossed) == [Pair("a", 0, 2), Pair("model.name", 1, 2)]
+
+
+def test_seeds_and_repeated_runs_are_no_pair():
+    assert pairs([row(0), row(1), row(0)]) == []
+    assert pairs([]) == []
+    lam = [row(0, lam=1.0), row(0, lam=2.0), row(0, lam=1.0)]
+    assert pairs(lam) == [Pair("lam", 0, 1)]
+
+
+def test_options_go_with_the_name_of_their_part():
+    ditto = {"personalizer__name": "ditto", "personalizer__lam": 1.0}
+    local = {"personalizer__name": "local"}
+    name = "personalizer.name"
+    assert pairs([row(0, **ditto), row(0, **local)]) == [Pair(name, 0, 1)]
+    # an option that both have and set differently is a second difference
+    own = [row(0, **ditto, personalizer__lr=1), row(0, **local, personalizer__lr=2)]
+    assert pairs(own) == []
+    # and so is anything of another part
+    assert pairs([row(0, **ditto), row(0, **local, model__name="cnn")]) == []
+    assert pairs([row(0, **ditto), row(1, **local)]) == []
+    # a part that only one of them has
+    attack = {"attack__name": "scale", "attack__by": 2}
+    assert pairs([row(0), row(0, **attack)]) == [Pair("attack.name", 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [
+        ("none local ditto", [(0, 1), (0, 2), (1, 2)]),
+        ("none ditto local", [(0, 1), (0, 2), (1, 2)]),
+        ("local ditto apfl", [(0, 1), (0, 2)]),
+        ("none ditto apfl", [(0, 1), (0, 2)]),
+    ],
+)
+def test_training_alone_is_what_every_personalizer_is_beside(names, wanted):
+    """As in the quickstart: own − shared, own − local, local − shared."""
+    found = pairs([row(0, personalizer__name=each) for each in names.split()])
+    assert found == [Pair("personalizer.name", *two) for two in wanted]
+    crossed = [
+        row(0, personalizer__name=each, aggregator__name=rule)
+        for rule in ("mean", "median")
+        for each in names.split()
+    ]
+    by_rule = [p for p in pairs(crossed) if p.setting == "personalizer.name"]
+    both = wanted + [(a + 3, b + 3) for a, b in wanted]
+    assert by_rule == [Pair("personalizer.name", *two) for two in both]

@@ -7,6 +7,7 @@ import shutil
 
 import jsonschema
 import numpy as np
+import pandas as pd
 import pytest
 
 from troth.reports import _tables, _words, cards, page
@@ -47,6 +48,18 @@ def test_certificates_and_audits(examined):
     by_client = [area[mine & (table["client"] == k)].mean() for k in each]
     assert np.allclose(found.curves["personal"].acr, by_client)
     assert ditto.audit is not None and ditto.audit.settings["limit"] == 0.1
+
+
+def test_certificates_of_an_older_version_stay_readable(examined, tmp_path):
+    """They have no column `lattice`: their noise was in floating point."""
+    *_, ditto = inspect.opened([examined / "attacked"])
+    table = pd.read_csv(ditto.path / "certificates.csv", dtype=str)
+    older = tmp_path / "certificates.csv"
+    table.drop(columns="lattice").to_csv(older, index=False)
+    (found,), (now,) = inspect.certified(older), ditto.certified
+    assert found.settings == now.settings | {"lattice": ""}
+    for model, curve in now.curves.items():
+        assert np.array_equal(found.curves[model].accuracy, curve.accuracy)
 
 
 def test_labels_of_equal_names_and_of_a_chain_of_attacks(told, tmp_path):

@@ -3,13 +3,14 @@
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth.certificates import bounds, stopping
+from troth.certificates import lattice, stopping
 from troth.certificates.record import (
     Certificate,
     Certificates,
@@ -80,7 +81,7 @@ def certify(
     Read on: `docs/how-to/certificates.md`; `troth certify` certifies a run.
     """
     smoothing = Smoothing(**_known(settings))
-    images = inputs(x, smoothing.transform)
+    images = inputs(x, smoothing)
     if isinstance(classify, nn.Module):
         images = images.to(next(classify.parameters(), images).device)
     numbers = _numbers(ids, len(images))
@@ -131,11 +132,13 @@ def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certif
         each = [_counted(tiles, *one, first, last) for one in wanted]
         return np.asarray(torch.stack(each).cpu().numpy())
 
-    plan = stopping.plan(s.n, s.alpha, tiles.sizes[BOUNDING], s.adaptive)
-    found = stopping.bound(draw, len(x), plan, s.asked, s.sigma, s.law)
-    label = np.where(found.p > 0.5, chosen, -1)
-    radius = bounds.radius(found.p, s.sigma, s.law)
-    rows = zip(*(c.tolist() for c in (label, radius, *found)), strict=True)
+    d, tile = s.numbers(x[0]), tiles.sizes[BOUNDING]
+    plan = stopping.plan(s.n, s.alpha, tile, s.adaptive, s.needed(d))
+    radius = partial(s.radius, numbers=d)
+    found = stopping.bound(draw, len(x), plan, s.asked, radius)
+    p = s.bound(found.p, d)
+    columns = np.where(p > 0.5, chosen, -1), radius(found.p), p, *found[1:]
+    rows = zip(*(c.tolist() for c in columns), strict=True)
     return [Certificate(*row) for row in rows]
 
 
@@ -187,9 +190,9 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def inputs(x: Tensor | np.ndarray, transform: str) -> Tensor:
+def inputs(x: Tensor | np.ndarray, smoothing: Smoothing) -> Tensor:
     """Convert inputs to float32; refuse those that cannot be transformed."""
-    given = torch.as_tensor(x)
+    given, transform = torch.as_tensor(x), smoothing.transform
     if given.dim() < 2 or given.is_complex() or 0 in given.shape[1:]:
         raise Refusal(
             f"x has shape {list(given.shape)} and type {given.dtype}; give inputs as "
@@ -207,6 +210,13 @@ def inputs(x: Tensor | np.ndarray, transform: str) -> Tensor:
         raise Refusal(
             f"x is NaN or infinite in {int(bad.sum())} of {len(images)} inputs, and "
             "nothing can be certified of these; leave them out, or fill the gaps"
+        )
+    most = lattice.largest(smoothing.sigma)
+    if transform == "pixel" and bool((images.abs() > most).any()):
+        raise Refusal(
+            f"x has values up to {float(images.abs().max()):.3g}, and noise of sigma = "
+            f"{smoothing.sigma:g} is added exactly to values up to {most:.3g} only; "
+            "scale the inputs, or take a larger sigma"
         )
     return images
 

@@ -68,8 +68,8 @@ class Ledger:
         if tuple(head) != self._columns:
             self._file.close()
             raise Refusal(
-                f"{self.path} has other columns than certificates of this version; "
-                "move it away, or give another --out"
+                f"{self.path} was written by another version of Troth, whose "
+                "certificates have other columns; move it away, or give another --out"
             )
         every = (dict(zip(head, line, strict=False)) for line in lines)
         return [

@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from scipy import special
 from torch import Tensor
 
-from troth import lookup, seeding
-from troth.certificates import stopping
+from troth import lookup
+from troth.certificates import bounds, lattice, stopping
 from troth.certificates.bounds import Law
 from troth.data.deformations._flow import Frame, Interpolation, Padding, pixels_per_unit
 from troth.types import Refusal
@@ -28,7 +29,9 @@ Perturb = Callable[[Tensor, Tensor], Tensor]
 
 _WIDE = 3.0  # radii that are asked about by default go to so many σ
 _MANY = 10
+_ROUNDING = 1e-12  # of probabilities
 _READING = ("interpolation", "padding", "frame")  # how a deformation reads pixels
+_NUMBERS = {"rotation": 1, "translation": 2, "affine": 6}  # parameters
 
 
 @dataclass(frozen=True)
@@ -114,9 +117,37 @@ class Smoothing:
         names = {"pixel": "ℓ2 norm", "rotation": "radians", "affine": "parameters"}
         return names[self.transform]
 
+    def numbers(self, x: Tensor) -> int:
+        """Return how many random numbers change one input x."""
+        return x.numel() if self.transform == "pixel" else _NUMBERS[self.transform]
+
+    def bound(self, p: np.ndarray, numbers: int) -> np.ndarray:
+        """Return bounds on probabilities under exact noise, from those of the samples.
+
+        Subtract what the computed noise may differ from rounded exact noise.
+        """
+        return np.maximum(p - numbers * lattice.ERROR, 0.0)
+
+    def radius(self, p: np.ndarray, numbers: int) -> np.ndarray:
+        """Return the radii that bounds p from samples prove.
+
+        Subtract how far rounding to the lattice may move two inputs apart, h√d.
+        """
+        real = bounds.radius(self.bound(p, numbers), self.sigma, self.law)
+        apart = lattice.step(self.sigma) * math.sqrt(numbers)
+        return np.asarray(np.maximum(real - apart, 0.0))
+
+    def needed(self, numbers: int) -> tuple[float, ...]:
+        """Return bounds p that prove the radii of the question."""
+        apart = lattice.step(self.sigma) * math.sqrt(numbers)
+        far = (np.array(self.asked.radii) + apart) / self.sigma
+        real = special.ndtr(far) if self.law == "normal" else (1 + far) / 2
+        return tuple((real + numbers * lattice.ERROR + _ROUNDING).tolist())
+
     def record(self) -> dict[str, Any]:
         """Return all settings by name; those that a transform does not use are ""."""
         found = asdict(self) | {"question": self.asked.words()}
+        found["lattice"] = lattice.step(self.sigma)
         del found["radii"], found["tolerance"]
         if self.transform == "pixel":
             found |= dict.fromkeys(_READING, "")
@@ -132,39 +163,44 @@ class Smoothing:
         given = {key: getattr(self, key) for key in _READING}
         options = lookup.check("deformation", name, given)
         deform = partial(lookup.find("deformation", name), **options)
-        draw = lookup.beside(lookup.find("deformation", name), "draw")
-        assert draw is not None
+        draw = partial(
+            lattice.noise, count=_NUMBERS[name], sigma=self.sigma, law=self.law
+        )
         pixels = self.units == "pixels" and name == "translation"
         frame = self.frame if pixels else None
-        return partial(
-            _deformed, deform=deform, draw=draw, sigma=self.sigma, frame=frame
-        )
+        return partial(_deformed, deform=deform, draw=draw, frame=frame)
 
 
 def _noisy(x: Tensor, keys: Tensor, sigma: float) -> Tensor:
-    """Add noise to every number; images come out channels-last, without a copy."""
-    drawn = seeding.noise(keys, x.numel()) * sigma
+    """Add noise to every number; images come out channels-last, without a copy.
+
+    Input and noise are rounded to one lattice, and their sum is exact in float64. The
+    conversion to float32 is a function of the sum, as the classifier is.
+    """
+    drawn = lattice.noise(keys, x.numel(), sigma, "normal")
+    near = lattice.nearest(x, sigma)
     if x.dim() == 3:
-        last = x.permute(1, 2, 0).contiguous()
-        return (last + drawn.reshape(-1, *last.shape)).permute(0, 3, 1, 2)
-    return x + drawn.reshape(-1, *x.shape)
+        last = near.permute(1, 2, 0).contiguous()
+        noisy = (last + drawn.reshape(-1, *last.shape)).permute(0, 3, 1, 2)
+    else:
+        noisy = near + drawn.reshape(-1, *x.shape)
+    return noisy.float().to(x.device)
 
 
 def _deformed(
     x: Tensor,
     keys: Tensor,
     deform: Callable[..., Tensor],
-    draw: Callable[..., Tensor],
-    sigma: float,
+    draw: Callable[[Tensor], Tensor],
     frame: Frame | None,
 ) -> Tensor:
     """Resample the image once per key."""
-    parameters = draw(keys, sigma)
+    parameters = draw(keys)
     if frame is not None:
         down, along = pixels_per_unit(x.shape[-2], x.shape[-1], frame)
         u, v = parameters.unbind(1)  # a single pixel has nowhere to go
         parameters = torch.stack([u / max(down, 0.5), v / max(along, 0.5)], dim=1)
-    out = deform(x.expand(len(keys), *x.shape), parameters)
+    out = deform(x.expand(len(keys), *x.shape), parameters.to(x))
     return out.contiguous(memory_format=torch.channels_last)
 
 

@@ -1,6 +1,7 @@
 """Collect the commands of the command line, and report bad input in one line."""
 
 import importlib
+import logging
 import os
 import pkgutil
 import sys
@@ -12,7 +13,7 @@ from typer import Option as Flag
 from typer.core import TyperGroup
 
 from troth.cli import commands
-from troth.cli.commands._words import STOPPED, complain, heed, stopped
+from troth.cli.commands._words import STOPPED, Warnings, complain, heed, stopped
 
 DOCS = "Documentation: https://troth.example/docs"
 """Shown below the help of every command."""
@@ -101,4 +102,5 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     heed()
+    logging.getLogger("troth").addHandler(Warnings())
     app(prog_name="troth")

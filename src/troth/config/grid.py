@@ -29,7 +29,8 @@ def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
     A value is read as TOML (`0.1`, `true`, `[1, 2]`, `"text"`), or as a text if it is
     not valid TOML. An assignment `section=name` replaces a whole section. Keys that an
     assignment makes meaningless are removed, unless they are assigned too (see
-    `_make_room`).
+    `_make_room`). An assignment replaces an axis of the grid with the same key, and is
+    refused if an axis replaces the section that it changes.
     """
     changes = []
     for assignment in assignments:
@@ -41,7 +42,65 @@ def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
                 "write for example train.rounds=100"
             )
         changes.append((path, _value(value.strip())))
-    return _changed(tree, changes)
+    return _changed(_without_lost(tree, changes), changes)
+
+
+def _without_lost(tree: dict[str, Any], changes: list["Change"]) -> dict[str, Any]:
+    """Copy `tree`, so that its grid and the changes set no key twice.
+
+    A change replaces an axis with the same key, and a changed axis replaces the value
+    outside the grid. A change below an axis that replaces its whole section is refused.
+    """
+    tree = copy.deepcopy(tree)
+    for path, value in changes:
+        new: dict[str, Any] = {}
+        assign(new, path, _named(value) if len(path) == 1 else value)
+        if path[0] == "grid":
+            for axis, _ in _leaves(_table(new["grid"]), []):
+                _remove(tree, axis)
+            continue
+        grid = _table(tree.get("grid"))
+        for axis, _ in [*_leaves(grid, [])]:
+            below = len(path) > len(axis) and path[: len(axis)] == axis
+            if path == [*axis, "name"] or (_at(new, axis) is not None and not below):
+                _remove(grid, axis)
+            elif below:
+                dotted, whole = ".".join(path), ".".join(axis)
+                raise Refusal(
+                    f"--set {dotted} would be lost: the grid replaces {whole} as a "
+                    f"whole; change the axis by --set 'grid.{whole}=[…]', or choose "
+                    f"one by --set {whole}.name=NAME"
+                )
+        if "grid" in tree and not grid:
+            del tree["grid"]
+    return tree
+
+
+def _named(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _at(tree: Any, path: list[str]) -> Any:
+    """Return the value at a path; None: there is none."""
+    for part in path:
+        tree = tree.get(part) if isinstance(tree, dict) else None
+    return tree
+
+
+def _remove(table: dict[str, Any], path: list[str]) -> None:
+    """Remove the value at a path and tables left empty; keys may be dotted."""
+    for name, value in [*table.items()]:
+        here = _path(name)
+        if here == path:
+            del table[name]
+        elif isinstance(value, dict) and here == path[: len(here)]:
+            _remove(value, path[len(here) :])
+            if not value:
+                del table[name]
 
 
 Change = tuple[list[str], Any]
@@ -85,9 +144,11 @@ def _make_room(
 
 def _options(kind: str, name: Any) -> set[str]:
     """Return the names of a member's options; none if there is no such member."""
+    if not isinstance(name, str):
+        return set()
     try:
         return {*lookup.options(lookup.find(kind, name))}
-    except (Refusal, TypeError):  # "none", or a name that is refused later
+    except Refusal:  # "none", or a name that is refused later
         return set()
 
 
@@ -148,6 +209,13 @@ def expand(tree: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
             "lists, such as seed = [0, 1, 2]"
         )
     axes = _axes(grid)
+    for dotted, (path, values) in axes.items():
+        own = _at(base, path)
+        if own is not None and not any(_same(own, value) for value in values):
+            raise Refusal(
+                f"no run would use {dotted} = {own!r}, because grid.{dotted} replaces "
+                "it; add the value to that list or remove it from the experiment"
+            )
     runs = math.prod(len(values) for _, values in axes.values())
     if runs > MOST:
         raise Refusal(

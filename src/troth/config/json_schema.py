@@ -66,11 +66,6 @@ def descriptions(thing: Any) -> dict[str, str]:
     return {name: " ".join(said.split()) for name, said in entries}
 
 
-def kind_of(field: Field[Any]) -> str:
-    """Return the kind whose members a field names."""
-    return str(field.metadata.get("kind", field.name))
-
-
 def _properties(section: type, definitions: Schema) -> dict[str, Schema]:
     """Return the schema of every key of a section."""
     hints, said = lookup.hints(section), dict[str, str]()
@@ -99,7 +94,7 @@ def _key(field: Field[Any], hint: Any, said: str, definitions: Schema) -> Schema
             "additionalProperties": False,
         }
     if "kind" in field.metadata:
-        names = lookup.names(kind_of(field))
+        names = lookup.names(reader.kind_of(field))
         schema: Schema = {"anyOf": [{"enum": names}, {"pattern": _OWN}]}
     else:
         schema = _type(hint)
@@ -119,7 +114,7 @@ def _about(schema: Schema, said: str, default: Any = MISSING) -> Schema:
 
 def _reference(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
     """Return a reference to the members of a kind, which are described only once."""
-    key = f"{kind_of(field)} of {part.__name__}"
+    key = f"{reader.kind_of(field)} of {part.__name__}"
     if key not in definitions:
         definitions[key] = {}  # stops the recursion: a part may hold parts
         definitions[key] = _member(field, part, definitions)
@@ -128,7 +123,7 @@ def _reference(field: Field[Any], part: type[Part], definitions: Schema) -> Sche
 
 def _member(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
     """Return the schema of a named member: its bare name, or a table."""
-    kind, common = kind_of(field), _properties(part, definitions)
+    kind, common = reader.kind_of(field), _properties(part, definitions)
     default = reader.default_part(field)
     functions = {name: lookup.find(kind, name) for name in lookup.names(kind)}
     tables, bare = [], []

@@ -26,7 +26,7 @@ from troth.config.toml import parse as parse
 from troth.config.toml import read as read
 from troth.types import Refusal
 
-_ASIDE = ("resolved", "engine", "checkpoint", "output", "deployment", "name")
+_ASIDE = ("resolved", "engine", "checkpoint", "output", "track", "deployment", "name")
 """Sections that change no number of a run's results."""
 MAY_BE_NONE = ("corruption", "attack")  # there, "none" is allowed and is not a member
 RENAMED = {
@@ -35,6 +35,15 @@ RENAMED = {
     ("aggregator", "neighbours"): "neighbors",
 }
 """(section, earlier name of a key) → its name today."""
+ADDED: dict[tuple[str, str], dict[str, Any]] = {
+    ("model", "mean"): {"mean": []},
+    ("model", "std"): {"std": []},
+    ("partition", "size"): {"size": 0},
+    ("personalizer", "count"): {"count": "batches"},
+    ("personalizer", "select"): {"keep": "last"},
+}
+"""(section, key added since 0.1.0) → values of the section with which the results are
+those of 0.1.0. Such a section is hashed without the key; any other is a new setting."""
 
 
 def from_dict(tree: dict[str, Any]) -> Experiment:
@@ -46,7 +55,7 @@ def from_dict(tree: dict[str, Any]) -> Experiment:
     tree = _plain(lookup.typed("the experiment", tree, dict))
     if "grid" in tree:
         raise Refusal(
-            "a [grid] stands for several experiments; expand it into single ones, "
+            "a [grid] describes several experiments; expand it into single ones, "
             "or leave it out"
         )
     corruption = _table("corruption", tree.get("corruption", "auto"))
@@ -86,7 +95,7 @@ def _values(
             if f.name in table or hint == list[Part]:
                 given = table.get(f.name, [])  # one table or name is a list of one
                 values[f.name] = [
-                    _part(f.name, f"{f.name}[{i}]", item, Part, {})
+                    _part(kind_of(f), f"{f.name}[{i}]", item, Part, {})
                     for i, item in enumerate(
                         given if isinstance(given, list) else [given]
                     )
@@ -108,6 +117,11 @@ def part_types(hint: Any) -> list[type[Part]]:
     """Return the subclasses of `Part` that the type hint of a field allows."""
     types = (hint, *typing.get_args(hint))
     return [t for t in types if isinstance(t, type) and issubclass(t, Part)]
+
+
+def kind_of(f: Field[Any]) -> str:
+    """Return the kind whose members a field names."""
+    return str(f.metadata.get("kind", f.name))
 
 
 def default(f: Field[Any]) -> Any:
@@ -176,6 +190,8 @@ def _options(
                 f"{kind} that it belongs to: {', '.join(lookup.names(kind))}"
             )
         return {}
+    if lookup.lost(name):
+        return dict(given)
     try:
         known = lookup.options(lookup.find(kind, name))
     except Refusal as refusal:
@@ -196,8 +212,9 @@ def _options(
 def to_dict(experiment: Experiment) -> dict[str, Any]:
     """Convert an experiment to plain tables, in a fixed order, for `from_dict`."""
     tree: dict[str, Any] = _plain(experiment)
-    if not experiment.resolved:
-        del tree["resolved"]
+    for section in ("track", "resolved"):
+        if not tree[section]:
+            del tree[section]
     return tree
 
 
@@ -213,18 +230,27 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def fingerprint(experiment: Experiment) -> str:
-    """Return twelve hex digits of a hash of all settings that decide a run's numbers.
+def fingerprint(experiment: Experiment, data: str = "") -> str:
+    """Return twelve hex digits of a hash of all that decides a run's numbers.
 
-    The name, the engine, checkpoints, outputs and the deployment are not hashed.
-    Renamed keys are hashed by their earlier names, so that old runs keep their
-    fingerprints.
+    The name, the engine, checkpoints, outputs, trackers and the deployment are not
+    hashed. Runs of earlier versions keep their fingerprints: renamed keys are hashed by
+    their earlier names (`RENAMED`), and added keys only if they change results
+    (`ADDED`).
+
+    Args:
+        experiment: all settings.
+        data: digest of the user's own data; "" for a data set that comes with Troth.
     """
     tree = {k: v for k, v in to_dict(experiment).items() if k not in _ASIDE}
+    for (section, key), same in ADDED.items():
+        table = tree[section]
+        if ":" not in table["name"] and same.items() <= table.items():
+            table.pop(key, None)
     for (section, old), new in RENAMED.items():
         if new in tree.get(section, {}):
             tree[section][old] = tree[section].pop(new)
-    text = json.dumps(tree, sort_keys=True, default=str)
+    text = json.dumps(tree, sort_keys=True, default=str) + data
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -236,7 +262,7 @@ def parts(owner: Any) -> Iterator[tuple[str, Part]]:
             if isinstance(item, Part) and not (
                 f.name in MAY_BE_NONE and item.name == "none"
             ):
-                yield f.name, item
+                yield kind_of(f), item
             if is_dataclass(item):
                 yield from parts(item)
 

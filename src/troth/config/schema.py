@@ -156,6 +156,10 @@ class PersonalizerPart(Part):
             of steps then.
         epochs: Epochs of the personal model, in place of steps. If neither is set,
             training is as long as in `[train]`, or 50 epochs after the last round.
+        count: Meaning of `epochs` after the last round. "batches": every epoch passes
+            through all batches of the client. "examples": the steps are ⌊epochs · n /
+            batch⌋ for a client with n examples, and at least one per epoch, as in the
+            code of Ditto's authors.
         optimizer: Optimizer of the personal model; if not set, that of `[train]`.
         augment: Random changes of the training inputs; if not set, those of `[train]`;
             []: none.
@@ -164,12 +168,18 @@ class PersonalizerPart(Part):
     lr: float | None = None
     steps: int = 0
     epochs: int = 0
+    count: Literal["batches", "examples"] = "batches"
     optimizer: Part | None = None
     augment: list[Part] | None = None
 
     def __post_init__(self) -> None:
         in_range(self, "personalizer", "[0, inf)", "lr", "steps", "epochs")
         alone("personalizer", steps=self.steps or None, epochs=self.epochs or None)
+        if self.count != "batches" and not self.epochs:
+            raise Refusal(
+                f"personalizer.count = '{self.count}' says how many steps some epochs "
+                "take, and personalizer.epochs is not set; set it, or leave count out"
+            )
 
 
 @dataclass(frozen=True)
@@ -363,7 +373,9 @@ class Engine:
         how: Way to train several clients at the same time; "auto": the fastest
             measured.
         chunk: Number of clients trained together; 0: chosen by measurement.
-        workers: Number of threads; 0: chosen by measurement.
+        workers: Number of threads that train clients; 0: chosen by measurement.
+        threads: Number of threads of one torch operation; 0: chosen by measurement, or
+            `OMP_NUM_THREADS` if that is set.
         store: Place where clients' state is stored; "auto": the first place with room.
         state_dir: Folder for client state on disk; "": inside the folder of the run.
         device: Device: auto (the fastest), cpu, cuda, cuda:N or mps.
@@ -372,12 +384,13 @@ class Engine:
     how: Literal["auto", "loop", "vmap", "compiled", "threads"] = "auto"
     chunk: int = 0
     workers: int = 0
+    threads: int = 0
     store: Literal["auto", "device", "host", "disk"] = "auto"
     state_dir: str = ""
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        in_range(self, "engine", "[0, inf)", "chunk", "workers")
+        in_range(self, "engine", "[0, inf)", "chunk", "workers", "threads")
         kind, colon, index = self.device.partition(":")
         allowed = ("cuda",) if colon else ("auto", "cpu", "cuda", "mps")
         if kind not in allowed or (colon and not index.isdecimal()):
@@ -447,6 +460,7 @@ class Experiment:
         engine: How the computation is run; it does not change the results.
         checkpoint: How often a run is saved.
         output: What a run writes to its folder in addition to the tables.
+        track: Trackers that show the run while it trains, such as TensorBoard.
         deployment: Sites of a real federation.
         resolved: Values that a run recorded about itself; ignored when read.
     """
@@ -477,6 +491,7 @@ class Experiment:
     engine: Engine = field(default_factory=Engine)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     output: Output = field(default_factory=Output)
+    track: list[Part] = field(default_factory=list, metadata={"kind": "tracker"})
     deployment: Deployment = field(default_factory=Deployment)
     resolved: dict[str, Any] = field(default_factory=dict, compare=False)
 

@@ -86,7 +86,7 @@ def _section(field: Field[Any], given: Any) -> Iterator[str]:
         return
     yield f"# {said}"
     if isinstance(default, list):
-        yield from _several(field.name, given or [])
+        yield from _several(field, given or [])
         return
     yield f"[{field.name}]"
     if isinstance(default, Part):
@@ -94,14 +94,15 @@ def _section(field: Field[Any], given: Any) -> Iterator[str]:
     yield from _keys(default, given)
 
 
-def _several(kind: str, given: str | list[Any]) -> Iterator[str]:
+def _several(field: Field[Any], given: str | list[Any]) -> Iterator[str]:
     """Yield the lines of a section that may occur several times, or never."""
     chosen = [given] if isinstance(given, str) else given
     tables = [{"name": one} if isinstance(one, str) else one for one in chosen]
-    yield f"# Any of {', '.join(lookup.names(kind))}; each is a table:"
-    yield f'# [[{kind}]]\n# name = "{lookup.names(kind)[0]}"'
+    names = lookup.names(reader.kind_of(field))
+    yield f"# Any of {', '.join(names)}; each is a table:"
+    yield f'# [[{field.name}]]\n# name = "{names[0]}"'
     if tables:
-        yield toml.dumps({kind: tables}).strip()
+        yield toml.dumps({field.name: tables}).strip()
 
 
 def _member(kind: str, name: str, given: dict[str, Any]) -> Iterator[str]:

@@ -8,25 +8,36 @@ import numpy as np
 
 from troth import files, lookup
 from troth.config.schema import Experiment
-from troth.data import leakage, preprocess, split
+from troth.data import leakage, preprocess, sources, split
 from troth.types import Arrays, Refusal, Shards
 
 _MANY = 1000  # most class names that a run records
 _WIDE = 10_000  # most feature names that a run records
-_TAKEN = ("train", "valid", "test", "shared", "client", "malicious", "newcomer")
+_SIZES = ("train", "valid", "test")
+_TAKEN = (*_SIZES, "shared", "client", files.OWNER, "malicious", "newcomer")
 
 
 def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
     """Load, partition and split the data; cache the result for a grid's next run."""
     missing = preprocess.active(e.features)
-    path = {**(e.data.options.get("base_options") or {}), **e.data.options}.get("path")
-    written = files.version(path) if isinstance(path, str) else ()
+    written = files.version(_path(e))
     key = repr((e.data, written, e.partition, e.seed, data_dir, missing))
     if key not in _DEALT:
         _DEALT.clear()
         _DEALT[key] = _deal(e, data_dir)
     arrays, shards, facts = _DEALT[key]
     return arrays, shards, dict(facts)
+
+
+def _path(e: Experiment) -> str:
+    """Return the path of the user's file; "" if the data are not from such a file."""
+    path = {**(e.data.options.get("base_options") or {}), **e.data.options}.get("path")
+    return path if isinstance(path, str) else ""
+
+
+def _own(e: Experiment) -> bool:
+    """Return whether the data are the user's: a file, a function, or from memory."""
+    return bool(_path(e)) or ":" in e.data.name
 
 
 _DEALT: dict[str, tuple[Arrays, Shards, dict[str, Any]]] = {}
@@ -38,6 +49,10 @@ def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str
     partition = lookup.find("partition", e.partition.name)
     lists = lookup.call(partition, e.partition.options, arrays=arrays, seed=e.seed)
     shards, facts = divided(e, arrays, lists, e.partition.min_examples)
+    if _own(e):
+        facts["data_sha256"] = sources.digest_of(arrays)
+        owners = _owners(arrays, shards)
+        facts |= {"owners": owners} if owners else {}
     facts |= leakage.examine(arrays, shards, e.partition.leakage)
     kind, most = e.partition.conflicting, e.partition.correlation
     shards = split.set_apart(arrays, shards, e.seed, kind, most)
@@ -47,6 +62,24 @@ def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str
     if 0 < len(arrays.names) == len({*arrays.names}) <= _WIDE:
         facts["features"] = list(arrays.names)
     return arrays, shards, facts
+
+
+def _owners(arrays: Arrays, shards: Shards) -> list[str]:
+    """Return the name of each client's owner.
+
+    Return [] if a client has examples of several owners, if the data have no owners, or
+    if the names are the clients' numbers.
+    """
+    if arrays.owner is None:
+        return []
+    parts = zip(*shards[:3], strict=True)
+    each = [np.unique(arrays.owner[np.concatenate(rows)]) for rows in parts]
+    if any(len(owners) != 1 for owners in each):
+        return []
+    codes = [int(owners[0]) for owners in each]
+    if not arrays.owners and codes == [*range(len(codes))]:
+        return []
+    return [arrays.owners[k] if arrays.owners else str(k) for k in codes]
 
 
 def divided(
@@ -66,7 +99,7 @@ def _after(
     `shards`, `seed` and those options of the data set that it names. It returns new
     arrays and shards.
     """
-    function = lookup.beside(find, "dealt")
+    function = lookup.companion(find, "dealt")
     if function is None:
         return arrays, shards
     given = {k: e.data.options[k] for k in lookup.options(function)}

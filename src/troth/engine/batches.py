@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from troth import devices, seeding
-from troth.types import Batch, Data, Groups, Split
+from troth.types import Batch, Data, Groups, Phase, Split
 
 _BYTES = {"cuda": 2**28, "cpu": 2**22}  # gathered at once; on a CPU they fit in cache
 
@@ -86,6 +86,20 @@ class Feed:
         )
         held = self.groups.held
         return _Piles(slot, np.cumsum(held) - held, np.cumsum(size) - size, size)
+
+    def steps(self, phase: Phase) -> Tensor:
+        """Return the number of steps of every client in a phase, [n].
+
+        If a budget counts examples, its epochs take ⌊epochs · size / batch⌋ steps, and
+        at least one per epoch. Otherwise they take as many as they have batches.
+        """
+        each = [
+            b.steps + (b.epochs * self.sizes // self.batch).clamp(min=b.epochs)
+            if b.examples
+            else b.in_steps(self.per_epoch)
+            for b in phase.budgets
+        ]
+        return torch.stack(each).amax(0)
 
     def alike(self, other: Feed) -> bool:
         """Return whether another feed draws the same slots for the same clients."""
@@ -202,8 +216,13 @@ class Feed:
 
     def gather(self, slots: Tensor, split: Split) -> tuple[Tensor, Tensor]:
         """Gather inputs and labels at slots of any shape."""
-        slots = slots.to(self.data.x.device)
-        return self.data.x[split.row[slots]], split.y[slots]
+        x, slots = self.data.x, slots.to(self.data.x.device)
+        rows = split.row[slots]
+        if x.device.type != "cpu":
+            return x[rows], split.y[slots]
+        # Copies whole examples: a third of the time of indexing on a CPU.
+        flat = x.index_select(0, rows.reshape(-1))
+        return flat.view(*rows.shape, *x.shape[1:]), split.y[slots]
 
     def whole(self, ids: np.ndarray, split: Split, few_shapes: bool = False) -> Batch:
         """Return a whole split of each client as a padded batch, [clients, longest, …].

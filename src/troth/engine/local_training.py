@@ -141,6 +141,7 @@ class Plan(NamedTuple):
     how: str  # loop, vmap, compiled or threads
     chunk: int  # number of clients that step together
     workers: int = 1  # number of threads, each with its own clients
+    threads: int = 0  # number of threads of one torch operation; 0: torch's own choice
 
     @property
     def apart(self) -> bool:
@@ -173,7 +174,7 @@ class Engine:
     ) -> None:
         devices.keep()
         self.ways = remaining(objective.obstacles)  # plans that the network allows
-        self.objective, self._make, self._precision = objective, make_client, precision
+        self.objective, self._make, self.precision = objective, make_client, precision
         self.feed, self.device = feed, w0.device
         self.task = tasks.functional(objective, precision)
         self.client = make_client(self.task)
@@ -181,24 +182,32 @@ class Engine:
         self._together_task = tasks.functional(objective, precision, together)
         self._together_client = make_client(self._together_task)
         self.packing = trees.Packing(self.client.init(w0))
+        self._lifted: dict[tuple[str, str, bool], Lifted] = {}
+        self._own: list[tuple[Client, Task]] = []  # a client and a task of each thread
         self.use(plan)
 
     def use(self, plan: Plan) -> None:
-        """Follow this plan from now on; a plan that the network rules out is `loop`."""
-        plan = plan if plan.how in self.ways else Plan("loop", 1)
+        """Follow this plan from now on; on a CPU, keep the traces of other plans.
+
+        On a GPU, traces own memory, so that they are dropped. A plan that the network
+        rules out becomes `loop`.
+        """
+        if plan.how not in self.ways:
+            plan = Plan("loop", 1, threads=plan.threads)
         self.plan = plan
-        self._lifted: dict[str, Lifted] = {}
+        if self.device.type != "cpu":
+            self._lifted.clear()
         self._clients, self._tasks = [self.client], [self.task]
         if plan.how == "threads":
-            self._tasks = [
-                tasks.in_place(self.objective, self._precision)
-                for _ in range(plan.workers)
-            ]
-            self._clients = [self._make(task) for task in self._tasks]
+            while len(self._own) < plan.workers:
+                task = tasks.in_place(self.objective, self.precision)
+                self._own.append((self._make(task), task))
+            clients, own = zip(*self._own[: plan.workers], strict=True)
+            self._clients, self._tasks = [*clients], [*own]
 
     def products(self) -> AbstractContextManager[None]:
         """Compute matrix products within the block in the engine's precision."""
-        return digits.products(self._precision, self.device)
+        return digits.products(self.precision, self.device)
 
     def start(self, w0: Tensor) -> Tensor:
         """Return the row of a client that never took part."""
@@ -277,8 +286,7 @@ class Engine:
     ) -> tuple[Phase, Tensor]:
         """Return a phase by its name, and the number of steps of each client."""
         phase: Phase = getattr(self.client, name)
-        per_epoch = self.feed.per_epoch[torch.from_numpy(ids)]
-        counts = torch.stack([b.in_steps(per_epoch) for b in phase.budgets]).amax(0)
+        counts = self.feed.steps(phase)[torch.from_numpy(ids)]
         most = counts if limit is None else counts.minimum(torch.as_tensor(limit))
         return phase, most
 
@@ -326,12 +334,13 @@ class Engine:
 
     def _lift(self, name: str) -> Lifted:
         """Lift a client function once and keep the result."""
-        if name not in self._lifted:
+        alone = "." in name and self.plan.chunk == 1
+        key = name, self.plan.how, alone
+        if key not in self._lifted:
             own = name.endswith(".step")  # may overwrite its carry, which is a copy
-            alone = "." in name and self.plan.chunk == 1
             function, dims = self.function(name, alone)
-            self._lifted[name] = Lifted(function, dims, self.plan.how, own, alone)
-        return self._lifted[name]
+            self._lifted[key] = Lifted(function, dims, self.plan.how, own, alone)
+        return self._lifted[key]
 
     @torch.no_grad()
     def models(self, w: Tensor, rows: Tensor) -> Tensor:

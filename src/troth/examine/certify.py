@@ -329,7 +329,7 @@ def _each(
     if not todo:
         return
     x = arrays.x[todo].astype(np.float32) / np.float32(arrays.scale)
-    given = certifier.inputs(x, tiles.smoothing.transform).to(tiles.device)
+    given = certifier.inputs(x, tiles.smoothing).to(tiles.device)
     found = certifier.each(tiles, given, todo)
     for r, certificate in zip(todo, found, strict=True):
         yield Row(model, client, r, int(arrays.y[r]), certificate, speaks)

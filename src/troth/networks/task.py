@@ -15,6 +15,7 @@ with the running statistics.
 import copy
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -244,8 +245,7 @@ def functional(
     lifts = "vmap" in remaining(objective.obstacles)
     differentiate = torch.func.grad if lifts else _grad
     drawing = (lambda key: nullcontext()) if lifts else seeding.seeded
-    net = whole.net
-    place = layout(net)
+    net, place = whole.net, layout(whole.net)
     head = place.d - place.tail
     tied, tied_inside = ties(net), ties(whole)
     buffers = {
@@ -286,9 +286,24 @@ def functional(
         found = differentiate(lambda at: of(predict(at, x)))(v)
         return numerics.off_tail(found, place.tail)
 
+    def bend(v: Tensor, batch: Batch, along: Tensor) -> Tensor:
+        def value(at: Tensor) -> Tensor:
+            inside = {f"net.{name}": one for name, one in given(at).items()}
+            whole.mode(training=True)
+            # torch's own convolutions, because ours have no second derivatives
+            with Replacing(key := whole.tell(batch)), drawing(key):
+                out = cast(Tensor, call(whole, inside, (batch,), tied=tied_inside))
+            whole.told()
+            return out
+
+        batch = batch if lifts else _present(batch)
+        bent = _bent if lifts else _bent_plainly
+        found = bent(value, v, numerics.off_tail(along, place.tail))
+        return numerics.off_tail(found, place.tail)
+
     functions = loss, grad, predict
     climb = _climbing(predict, whole.per_example, differentiate)
-    return Task(place.d, whole.classes, *functions, place.tail, slope, climb)
+    return Task(place.d, whole.classes, *functions, place.tail, slope, climb, bend)
 
 
 def _grad(function: Callable[..., Any], has_aux: bool = False) -> Callable[..., Any]:
@@ -309,6 +324,27 @@ def _grad(function: Callable[..., Any], has_aux: bool = False) -> Callable[..., 
         return (g, mapped(Tensor.detach, aux)) if has_aux else g
 
     return gradient
+
+
+def _bent(function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor) -> Tensor:
+    """Return the product of the Hessian of a function with a vector.
+
+    It is computed twice backward: the Hessian is symmetric, and torch's forward mode
+    needs torch.jit, which Python 3.14 lacks.
+    """
+    (found,) = torch.func.vjp(torch.func.grad(function), at)[1](along)
+    return cast(Tensor, found)
+
+
+def _bent_plainly(
+    function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor
+) -> Tensor:
+    """Do the same by plain autograd."""
+    with torch.enable_grad():
+        leaf = at.detach().requires_grad_()
+        (g,) = torch.autograd.grad(function(leaf), leaf, create_graph=True)
+        (found,) = torch.autograd.grad(g, leaf, along, materialize_grads=True)
+    return found
 
 
 def _present(batch: Batch) -> Batch:
@@ -369,7 +405,12 @@ def in_place(objective: Objective, precision: str = "float32") -> Task:
     own = _InPlace(copy.deepcopy(at(objective, precision)))
     d, tail = own.place.d, own.place.tail
     functions = own.loss, own.grad, own.predict
-    return Task(d, objective.classes, *functions, tail, own.slope, own.climb)
+    pure = cache(lambda: functional(copy.deepcopy(objective), precision))
+
+    def bend(v: Tensor, batch: Batch, along: Tensor) -> Tensor:
+        return pure().bend(v, batch, along)
+
+    return Task(d, objective.classes, *functions, tail, own.slope, own.climb, bend)
 
 
 class _InPlace:

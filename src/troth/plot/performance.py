@@ -191,7 +191,8 @@ def frontier(runs: Several) -> Figure:
 def pairs(runs: Several) -> Figure:
     """Draw mean differences, with 95 % intervals, of runs that differ in one setting.
 
-    If the setting is the personalizer, each run is compared with local training too.
+    All seeds of two methods enter one difference (`troth.evaluation.paired.paired`). If
+    the setting is the personalizer, each method is compared with local training too.
 
     Args:
         runs: Two or more finished runs.
@@ -226,5 +227,5 @@ def drawn(found: Sequence[Mapping[str, Any]]) -> Figure:
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.margins(x=0.08)
     metric = shown[0]["metric"]
-    dress(axes, "mean over clients, 95 % interval", f"difference in {metric}")
+    dress(axes, "mean over clients and seeds, 95 % interval", f"difference in {metric}")
     return made

@@ -9,7 +9,7 @@ from troth.certificates.bounds import down
 from troth.reports.cards import Deck
 from troth.reports.cards._making import provenance
 from troth.reports.cards._reading import chance, name, plainly
-from troth.reports.cards._worlds import decisions, models, paired
+from troth.reports.cards._worlds import Model, decisions, federation, models, paired
 from troth.runs import compare
 from troth.runs.compare import number, short, signed
 from troth.runs.inspect import Dossier
@@ -78,48 +78,63 @@ def compared(found: Sequence[Dossier], decks: Sequence[Deck]) -> list[dict[str, 
     """Compare the models that a client can choose from, then runs.
 
     Two runs are compared if they differ in one setting. A pair of runs that was already
-    compared as models is left out.
+    compared as models is left out. All seeds of a pair enter one comparison.
     """
-    chosen = [pair for deck in decks for pair in _decided(deck)]
+    chosen = _decided(decks)
     mine = [run for run in found if run.finished]
     known = [(run.run, run.label) for run in mine if run.run is not None]
-    if not known:
-        return chosen
-    seen = {pair["key"] for pair in chosen}
     runs = compare.compare([run for run, _ in known], [label for _, label in known])
-    more = [p for p in runs if frozenset((p.get("first"), p.get("second"))) not in seen]
-    return [*chosen, *more]
+    seen = {pair["key"] for pair in chosen}
+    groups = [each for each in runs if each["kind"] == "seeds"]
+    more = [p for p in runs if p["kind"] == "paired" and _key(p) not in seen]
+    return [*groups, *compare.corrected([*chosen, *more])]
 
 
-def _decided(deck: Deck) -> list[dict[str, Any]]:
-    """Compare the models of a deck.
+def _key(pair: dict[str, Any]) -> frozenset[frozenset[str]]:
+    """Identify the runs of a comparison: one pair of fingerprints per seed."""
+    both = zip(pair["first"], pair["second"], strict=True)
+    return frozenset(frozenset(ids) for ids in both)
 
-    `key` identifies the pair of runs if the pair of models stands for whole runs;
-    otherwise `key` is None.
+
+def _decided(decks: Sequence[Deck]) -> list[dict[str, Any]]:
+    """Compare the models that clients can choose from, over all seeds.
+
+    `key` identifies the runs if the models are those of whole runs; otherwise `key` is
+    None.
     """
-    metric, pairs = deck.runs[0].metric, []
-    for a, b in decisions(deck.runs):
+    pooled: dict[tuple[str, ...], list[tuple[Model, Model]]] = {}
+    for deck in decks:
+        for a, b in decisions(deck.runs):
+            names = (compare.without_seed(m.label) for m in (a, b))
+            pooled.setdefault((federation(a.run), *names), []).append((a, b))
+    pairs = []
+    for (_, *labels), both in pooled.items():
+        every = [m for two in both for m in two]
+        if len(both) == 1:
+            labels = [m.label for m in every]
         whole = all(
-            m.kind == "personal" or m.run.part("personalizer") == "none" for m in (a, b)
+            m.kind == "personal" or m.run.part("personalizer") == "none" for m in every
         )
-        ids = frozenset(str(m.run.resolved.get("fingerprint")) for m in (a, b))
+        ids = [[str(m.run.resolved.get("fingerprint")) for m in two] for two in both]
+        key = _key({"first": [i for i, _ in ids], "second": [i for _, i in ids]})
+        metric = every[0].run.metric
         pair: dict[str, Any] = {"kind": "paired", "metric": metric}
-        pair |= {"label": f"{a.label} − {b.label}", "key": ids if whole else None}
-        pairs.append(pair | paired(a, b, metric)._asdict())
+        pair |= {"label": " − ".join(labels), "key": key if whole else None}
+        pairs.append(pair | paired(both, metric)._asdict())
     return pairs
 
 
 def pairs(found: Sequence[dict[str, Any]]) -> Sheet:
-    """Lay out one row per pair of models or runs."""
+    """Lay out one row per pair of models or methods."""
     heads = ["a − b", "metric", "mean difference", "low", "high"]
-    heads += ["better", "worse", "equal", "p"]
+    heads += ["better", "worse", "equal", "seeds", "p"]
     rows = []
     for pair in found:
         if pair["kind"] == "paired":
             keys, metric = ("mean_difference", "low", "high"), pair["metric"]
             numbers = [signed(pair[key], metric) for key in keys]
-            counts = [str(pair[key]) for key in ("better", "worse", "equal")]
-            texts = [pair["label"], metric, *numbers, *counts, chance(pair["p_value"])]
+            counts = [str(pair[key]) for key in ("better", "worse", "equal", "seeds")]
+            texts = [pair["label"], metric, *numbers, *counts, chance(pair["p_holm"])]
             rows.append([*map(Cell, texts)])
     return Sheet(heads, 2, rows)
 

@@ -19,7 +19,7 @@ from troth.plot._style import settle
 from troth.reports import _figures, _tables, _words, cards
 from troth.reports.cards import Deck, Sentence
 from troth.reports.cards._reading import ABOUT, RULES, certify, command, name, quoted
-from troth.runs import inspect
+from troth.runs import compare, inspect
 from troth.runs.inspect import Dossier
 from troth.types import Refusal
 
@@ -131,6 +131,7 @@ def html(
         "decks": [_words.named(deck.runs, 3) for deck in made],
         "pairs": pairs,
         "seeds": seeds,
+        "caution": compare.caution(compared),
         "origins": _tables.origins(runs),
         "pictures": pictures,
         "asks": {"certify": certify(first), "audit": command("audit", first.path)},

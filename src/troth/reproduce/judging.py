@@ -1,8 +1,11 @@
-"""Ours beside theirs: the difference, how sure it is, and a verdict by one rule."""
+"""Our numbers and the paper's: the difference, its standard error, and a verdict.
+
+The rule is in `texts.json` under "rule".
+"""
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -10,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import stats
 
-from troth.reproduce import papers
-from troth.reproduce.entry import Cell, Entry
+from troth.reproduce import kept, papers
+from troth.reproduce.entry import Cell, Entry, key
 from troth.reproduce.kept import Result, Shelf
 from troth.reproduce.settings import TEXTS, Federation
 
@@ -21,32 +24,68 @@ Verdict = Literal["reproduced", "better", "worse", "not judged", ""]
 JUDGED = ("reproduced", "better", "worse")
 
 
+class Number(NamedTuple):
+    """A number of ours, over seeds."""
+
+    mean: float = math.nan
+    spread: float = math.nan  # standard deviation over seeds; NaN for one seed
+    error: float = math.nan  # standard error of the mean
+
+
 class Judged(NamedTuple):
-    """A cell with what was found for it."""
+    """A cell with our results and their verdicts."""
 
     cell: Cell
     theirs: papers.Value | None
-    seeds: int  # how many were run
-    mean: float = math.nan  # over seeds
-    std: float = math.nan  # over clients, its mean over seeds
-    spread: float = math.nan  # over seeds: the standard deviation; nan for one
+    seeds: int  # number of seeds that were run
+    mean: float = math.nan  # over seeds, of the mean weighted by test examples
+    std: float = math.nan  # over clients, mean over seeds
+    spread: float = math.nan  # standard deviation over seeds; NaN for one seed
     error: float = math.nan  # standard error of the mean
     verdict: Verdict = ""
-    late: tuple[float, float] | None = None  # within, in the last fifth of the rounds
+    devices: float = math.nan  # mean over devices (Ditto's Definition 1), over seeds
+    devices_verdict: Verdict = ""  # as if the paper's numbers were of such means
+    std_verdict: Verdict = ""  # "better" is larger, and "worse" is smaller
+    late: tuple[float, float] | None = None  # range in the last fifth of the rounds
     way: Mapping[int, float] = MappingProxyType({})  # round → the mean over seeds
 
     @property
     def missed(self) -> bool:
-        """Whether it was judged, and found to be off."""
+        """Whether the cell was judged, and is not reproduced."""
         return self.verdict in ("better", "worse")
 
     @property
     def difference(self) -> float:
-        """Ours − theirs; nan where one is missing."""
+        """Our mean − the paper's; NaN if one is missing."""
         return self.mean - self.theirs.mean if self.theirs else math.nan
 
+    @property
+    def inside(self) -> list[int]:
+        """Rounds after whose evaluation the cell would count as reproduced."""
+        if self.theirs is None:
+            return []
+        off = {r: value - self.theirs.mean for r, value in self.way.items()}
+        return [r for r, far in off.items() if verdict(far, self.error) == "reproduced"]
+
+    @property
+    def draw(self) -> bool:
+        """Whether the verdict would be another one after an earlier evaluation.
+
+        Only the last fifth of the rounds counts: a reproduced cell is a draw if it
+        would be missed after one of these evaluations, and a missed cell is a draw if
+        it would be reproduced after one of them.
+        """
+        last = {r for r in self.way if r >= kept.late(self.way)}
+        good = last & {*self.inside}
+        return bool(good) if self.missed else bool(last - good) and self.judged
+
+    @property
+    def judged(self) -> bool:
+        """Whether the cell has a verdict."""
+        return self.verdict in JUDGED
+
     def plain(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the cell as a dictionary for JSON and CSV."""
         theirs = self.theirs
         return {
             "part": self.cell.part,
@@ -54,6 +93,7 @@ class Judged(NamedTuple):
             "row": self.cell.row,
             "column": self.cell.column,
             "ours": self.mean,
+            "ours_devices": self.devices,
             "ours_std": self.std,
             "seeds": self.seeds,
             "spread": self.spread,
@@ -62,13 +102,21 @@ class Judged(NamedTuple):
             "theirs_std": theirs.std if theirs else None,
             "difference": self.difference,
             "verdict": self.verdict,
+            "devices_verdict": self.devices_verdict,
+            "std_verdict": self.std_verdict,
+            "draw": self.draw,
             "late_least": self.late[0] if self.late else None,
             "late_most": self.late[1] if self.late else None,
         }
 
 
 def verdict(difference: float, error: float) -> Verdict:
-    """By `RULE`; an error that is not known counts as none."""
+    """Judge a difference by `RULE`; an unknown standard error counts as 0.
+
+    Example:
+        >>> verdict(0.03, 0.02), verdict(-0.05, 0.02)
+        ('reproduced', 'worse')
+    """
     if math.isnan(difference):
         return ""
     allowed = max(CLOSE, 2 * error if math.isfinite(error) else 0.0)
@@ -78,17 +126,23 @@ def verdict(difference: float, error: float) -> Verdict:
 
 
 def judge(entry: Entry, cell: Cell, found: Sequence[Result]) -> Judged:
-    """Return a cell with its results, a seed each."""
+    """Judge a cell by its results, one per seed."""
     theirs = entry.theirs(cell)
     if not found:
         return Judged(cell, theirs, 0)
-    values = [result.number(cell, cell.metric) for result in found]
-    std = float(np.mean([result.number(cell, "std") for result in found]))
-    mean, wide, error = spread(values)
-    if len(values) == 1:
+    std = spread([result.number(cell, "std") for result in found])
+    if len(found) == 1:
+        # Standard errors over clients; that of s is for normally distributed values.
         n = found[0].summary["clients"] - found[0].summary["malicious"]
-        error = std / math.sqrt(n)
-    made = Judged(cell, theirs, len(values), mean, std, wide, error)
+        error = std.mean / math.sqrt(n)
+        std = std._replace(error=std.mean / math.sqrt(2 * max(n - 1, 1)))
+    metrics = (cell.metric, "mean")
+    both = [spread([result.number(cell, name) for result in found]) for name in metrics]
+    if len(found) == 1:
+        both = [number._replace(error=error) for number in both]
+    mean, devices = both
+    made = Judged(cell, theirs, len(found), mean.mean, std.mean, mean.spread)
+    made = made._replace(error=mean.error, devices=devices.mean)
     seen = [late for result in found if (late := result.late(cell)) is not None]
     if seen:
         made = made._replace(late=(min(seen)[0], max(b for _, b in seen)))
@@ -96,29 +150,39 @@ def judge(entry: Entry, cell: Cell, found: Sequence[Result]) -> Judged:
     rounds = [r for r in ways[0] if all(r in way for way in ways)]
     way = {r: float(np.mean([way[r] for way in ways])) for r in rounds}
     made = made._replace(way=way)
-    if cell.federation.kind == "original":
-        return made._replace(verdict=verdict(made.difference, error))
-    return made._replace(verdict="not judged" if theirs else "")
+    if cell.federation.kind != "original" or theirs is None:
+        return made._replace(verdict="not judged" if theirs else "")
+    off = math.nan if theirs.std is None else std.mean - theirs.std
+    return made._replace(
+        verdict=verdict(made.difference, mean.error),
+        devices_verdict=verdict(devices.mean - theirs.mean, devices.error),
+        std_verdict=verdict(off, std.error),
+    )
 
 
 def table(
     entry: Entry, cells: Sequence[Cell], shelf: Shelf, seeds: int
 ) -> list[Judged]:
-    """Every cell with what is there for it."""
+    """Judge cells by the results on a shelf."""
     return [judge(entry, cell, shelf.settled(cell, seeds)) for cell in cells]
 
 
 def of_script(entry: Entry, root: Path) -> list[Judged]:
-    """Return what a script found beside what the paper prints, in the paper's order.
+    """Judge the results of a script, in the order of the paper's table.
 
-    Cells for which there is neither are left out; empty where the paper prints nothing.
+    Rows that the paper does not have come last, without a verdict. Cells without a
+    result and without a number in the paper are left out. The list is empty if the
+    paper prints no numbers.
     """
     found = list[Judged]()
     if entry.numbers is None or (printed := entry.printed) is None:
         return found
     ours, federation = entry.numbers(root), Federation(entry.own, "", 0, 0.0, {})
     for part in printed.parts:
-        for row, column in itertools.product(part.rows, part.columns):
+        rows = dict.fromkeys(
+            [*part.rows, *(at[1] for at in ours if at[0] == part.data)]
+        )
+        for row, column in itertools.product(rows, part.columns):
             cell = Cell(part.data, row, column, (), federation)
             one = Judged(cell, part.at(row, column), 0)
             if values := ours.get((part.data, row, column)):
@@ -130,9 +194,13 @@ def of_script(entry: Entry, root: Path) -> list[Judged]:
 
 
 def order(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
-    """Correlate ours with theirs by Spearman: data of ours → column → over its rows.
+    """Return Spearman's rank correlation of our rows with the paper's, per column.
 
-    Columns with fewer than three rows in both, or one number for all, are left out.
+    Columns are left out if fewer than three rows have both numbers, or if all numbers
+    of ours or of the paper are equal.
+
+    Returns:
+        Name of our data → column → correlation.
     """
     pairs: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for one in judged:
@@ -147,14 +215,36 @@ def order(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
     return found
 
 
-def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean, deviation and standard error of one value a seed; NaN where one is all."""
+def spread(values: Sequence[float]) -> Number:
+    """Return mean, standard deviation and standard error of one value per seed."""
     found = np.array(values)
     wide = float(found.std(ddof=1)) if len(found) > 1 else math.nan
-    return float(found.mean()), wide, wide / math.sqrt(len(found))
+    return Number(float(found.mean()), wide, wide / math.sqrt(len(found)))
 
 
-def share(judged: Sequence[Judged]) -> tuple[int, int]:
-    """How many cells are reproduced, of how many that were judged."""
-    done = [one.verdict for one in judged if one.verdict in JUDGED]
+def share(
+    judged: Sequence[Judged], by: Callable[[Judged], str] = lambda one: one.verdict
+) -> tuple[int, int]:
+    """Count the reproduced cells, and the judged ones.
+
+    Args:
+        judged: The cells.
+        by: Which verdict of a cell counts.
+    """
+    done = [word for one in judged if (word := by(one)) in JUDGED]
     return done.count("reproduced"), len(done)
+
+
+def distinct(judged: Sequence[Judged]) -> list[Judged]:
+    """Leave out cells that repeat another one: the same runs and the same number.
+
+    The papers print some runs in several tables and figures. The local models of a
+    table are the same under A1, A2 and A3.
+    """
+    found: dict[Any, Judged] = {}
+    for one in judged:
+        runs = tuple(key(tree, 0) for tree in one.cell.choices)
+        about = one.cell.whose, one.cell.metric, one.theirs
+        name = (one.cell.federation.name, one.cell.label) if not runs else ()
+        found.setdefault((runs, about, name), one)
+    return [*found.values()]

@@ -34,20 +34,35 @@ class Method(NamedTuple):
 
 
 def threat(federation: Federation, column: str, attack: bool = True) -> Tree:
-    """Return what a column changes: `clean`, `A1 20%` and so on.
+    """Return the changes of an experiment for a column: `clean`, `A1 20%` and so on.
 
     The malicious clients are those that the authors' code draws with its seed 0. A2 and
-    A3 also have wrong labels, as in their code.
+    A3 are applied to updates trained on wrong labels, as in the authors' code. The
+    authors have other code for StackOverflow: labels are redrawn in every round, A2 is
+    noise of standard deviation 1, and A3 multiplies an update by the number of the
+    client's training examples.
 
-    Without `attack`, what reaches only the shared model is left out.
+    Args:
+        federation: The data and the number of clients.
+        column: Name of the column in the paper.
+        attack: Whether to include the attack on the updates, which changes only the
+            shared model.
+
+    Example:
+        >>> from troth.reproduce.settings import SETTINGS
+        >>> threat(SETTINGS["Vehicle"].original, "A2 20%")["attack"]
+        'random_update'
     """
     if column == "clean":
         return {}
     match = _COLUMN.fullmatch(column)
     assert match, column
     number = hostile(federation.clients, int(match[2]) / 100)
-    adversary = {"clients": authors(federation.clients, number)}
-    return {"adversary": adversary, **(_METHODS["attacks"][match[1]] if attack else {})}
+    tree: Tree = {"adversary": {"clients": authors(federation.clients, number)}}
+    if attack:
+        known = _METHODS["attacks"]
+        tree |= known.get(f"{match[1]}, {federation.data}", known[match[1]])
+    return tree
 
 
 def hostile(clients: int, share: float) -> int:
@@ -170,15 +185,21 @@ def label(method: str, part: Tree) -> str:
 
 
 def grids(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
-    """Every method of Ditto's Table 3 on two data sets, clean and under A1."""
-    threats: dict[str, Tree] = {"clean": {}, "A1 50%": {"adversary": {"fraction": 0.5}}}
+    """Return the cells of Ditto's Table 3: two data sets, clean and under A1.
+
+    The malicious clients are those of the authors' code. With substitutes, whose
+    committed results are those of `experiments/personalizers`, they are drawn by the
+    seed.
+    """
+    drawn: dict[str, Tree] = {"clean": {}, "A1 50%": {"adversary": {"fraction": 0.5}}}
     homes = {"FEMNIST": "personalizers/mnist", "CelebA": "personalizers/celeba"}
     cells = []
     for name, parts in GRIDS.items():
-        for column, attack in threats.items():
+        for column in drawn:
             for setting, home in homes.items():
                 f = pick(SETTINGS[setting])
-                base = merged(f.tree, attack)
+                own = drawn[column] if f.kind == "stand-in" else threat(f, column)
+                base = merged(f.tree, own)
                 trees = tuple(merged(base, {"personalizer": p}) for p in parts)
                 known = parts if f.kind == "stand-in" else ()
                 kept = (f"{home}/{label(name, p)}, {column}" for p in known)

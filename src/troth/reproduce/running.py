@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from troth.config.schema import Experiment
+from troth.data import load
 from troth.reproduce.entry import Cell, experiment, key
 from troth.reproduce.kept import Shelf
 from troth.runs import train as runs
 from troth.runs import train_many
 from troth.runs.load import Run
+from troth.types import Refusal
 
 MOST = 10
 """Cells that are trained as one matrix: the columns of a row."""
@@ -115,10 +117,27 @@ def trained(
     return [Run(path) for path in paths]
 
 
+def check(job: Job, data_dir: str | None = None) -> None:
+    """Refuse data with another number of clients than the federation has.
+
+    The numbers of the malicious clients are drawn for this number of clients. With
+    other data, the share of malicious clients would not be that of the column.
+    """
+    federation = job.cell.federation
+    n = len(load.deal(job.experiment, data_dir)[1].train)
+    if n != federation.clients:
+        raise Refusal(
+            f"data '{federation.data}' have {n} clients here, and {federation.name} "
+            f"has {federation.clients}: the share of malicious clients would be wrong; "
+            "get the whole data set, or choose other cells with --cells"
+        )
+
+
 def _train(
     group: list[Job], shelf: Shelf, data_dir: str | None, watch: runs.Watch | None
 ) -> None:
-    """Train a group in a folder that is thrown away, and keep what it found."""
+    """Train a group in a temporary folder, and keep its results."""
+    check(group[0], data_dir)
     with tempfile.TemporaryDirectory(prefix="troth-cells-") as place:
         every = [job.experiment for job in group]
         found = trained(every, Path(place), data_dir, watch)

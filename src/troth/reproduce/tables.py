@@ -1,4 +1,4 @@
-"""A table as the paper lays it out, ours beside theirs: Markdown and CSV."""
+"""Tables in the paper's layout, with our numbers and the paper's: Markdown and CSV."""
 
 import csv
 import io
@@ -7,15 +7,21 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from troth.reproduce.entry import Entry
-from troth.reproduce.judging import RULE, Judged, share
+from troth.reproduce.judging import RULE, Judged, distinct, share
 from troth.reproduce.settings import TEXTS
 
 MARKS = {"reproduced": "=", "better": "↑", "worse": "↓", "not judged": "~", "": ""}
+"""Verdict → its mark. For standard deviations, "better" is larger, "worse" smaller."""
 LEGEND = TEXTS["legend"]
+VERDICTS: dict[str, Callable[[Judged], str]] = {
+    "by the mean over devices": lambda one: one.devices_verdict,
+    "standard deviations": lambda one: one.std_verdict,
+}
+"""The verdicts of a cell other than that on the weighted mean."""
 
 
 def number(value: float | None, sign: bool = False) -> str:
-    """Three decimals without the leading zero; – for what is not known."""
+    """Write three decimals without the leading zero; – for a missing number."""
     if value is None or math.isnan(value):
         return "–"
     text = f"{value:+.3f}" if sign else f"{value:.3f}"
@@ -23,13 +29,13 @@ def number(value: float | None, sign: bool = False) -> str:
 
 
 def short(value: float | None) -> str:
-    """Two decimals, as the papers print standard deviations."""
+    """Write two decimals, as the papers print standard deviations."""
     known = value is not None and not math.isnan(value)
     return f"{value:.2f}".replace("0.", ".", 1) if known else "–"
 
 
 def words(one: Judged) -> str:
-    """All of a cell in a line; "" where there is neither ours nor theirs."""
+    """Write a cell in one line; "" if there is neither our number nor the paper's."""
     theirs = one.theirs
     printed = "" if theirs is None else number(theirs.mean)
     if theirs is not None and theirs.std is not None:
@@ -37,7 +43,10 @@ def words(one: Judged) -> str:
     if not one.seeds:
         return f"[{printed}]" if printed else ""
     text = number(one.mean)
-    text += f" ({short(one.std)})" if not math.isnan(one.std) else ""
+    if not math.isnan(one.devices):
+        text += f"/{number(one.devices)}"
+    if not math.isnan(one.std):
+        text += f" ({short(one.std)} {MARKS[one.std_verdict]}".rstrip() + ")"
     if one.seeds > 1:
         text += f" ±{number(one.spread)}"
     if printed:
@@ -46,7 +55,7 @@ def words(one: Judged) -> str:
 
 
 def brief(one: Judged) -> str:
-    """Ours alone, and the mark; "" where nothing was run."""
+    """Write our mean and the mark of the verdict; "" if nothing was run."""
     return f"{number(one.mean)} {MARKS[one.verdict]}".rstrip() if one.seeds else ""
 
 
@@ -57,7 +66,7 @@ Layout = tuple[str, list[str], list[list[str]]]
 def layout(
     judged: Sequence[Judged], text: Callable[[Judged], str] = words
 ) -> Iterator[Layout]:
-    """Part by part, rows and columns in the paper's order."""
+    """Yield the layout of each part, rows and columns in the paper's order."""
     for mine in parts(judged):
         columns = list(dict.fromkeys(one.cell.column for one in mine))
         at = {(one.cell.row, one.cell.column): text(one) for one in mine}
@@ -77,46 +86,61 @@ def parts(judged: Sequence[Judged]) -> list[list[Judged]]:
 
 
 def title(mine: Sequence[Judged], nothing: str = "") -> str:
-    """Return the paper's data of a part, and ours, which may stand in for them.
+    """Return a title with the paper's data of a part and our data.
 
-    `nothing` stands in the place of the paper's where it prints no number of it.
+    Args:
+        mine: The cells of the part.
+        nothing: Text in place of the paper's data if it prints no number of them.
     """
     names = "; ".join(dict.fromkeys(one.cell.federation.name for one in mine))
     printed = any(one.theirs for one in mine)
-    theirs = f"theirs: {mine[0].cell.part}; " if printed else nothing
+    theirs = f"the paper: {mine[0].cell.part}; " if printed else nothing
     return f"{theirs}ours: {names}"
 
 
 def where(entry: Entry) -> str:
-    """Return the place of the paper's numbers."""
+    """Return the table and section of the paper that the numbers are from."""
     printed = entry.printed
     return printed.where if printed else "the paper prints no numbers"
 
 
 def markdown(entry: Entry, judged: Sequence[Judged]) -> str:
-    """Return the whole table, with the rule and the share of cells that meet it."""
-    lines = [f"# {entry.name}: {entry.title}", "", f"Theirs: {where(entry)}."]
+    """Return the whole table in Markdown, with the rule and the reproduced share."""
+    lines = [f"# {entry.name}: {entry.title}", "", f"The paper: {where(entry)}."]
     lines += [f"Note: {entry.note}."] if entry.note else []
     for title, columns, rows in layout(judged):
         lines += ["", f"## {title}", "", *grid(columns, rows)]
-    good, all_ = share(judged)
-    lines += ["", LEGEND, "", RULE, "", f"Reproduced: {good} of {all_} cells judged."]
+    lines += ["", LEGEND, "", RULE, "", f"{shares(judged)}."]
     return "\n".join(lines) + "\n"
 
 
+def shares(judged: Sequence[Judged]) -> str:
+    """Write how many of the judged cells are reproduced, by each of the verdicts."""
+    mean = share(judged)
+    text = "Reproduced: {} of {} judged cells".format(*mean)
+    once = share(distinct(judged))
+    if once[1] < mean[1]:
+        text += " ({} of {} without repeated ones)".format(*once)
+    for name, by in VERDICTS.items():
+        both = share(judged, by)
+        if both[1]:
+            text += "; {}: {} of {}".format(name, *both)
+    return text
+
+
 def grid(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table of Markdown."""
+    """Return the lines of a Markdown table."""
     lines = ["| | " + " | ".join(columns) + " |", "|" + "---|" * (len(columns) + 1)]
     return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
 
 
 def as_csv(judged: Sequence[Judged]) -> str:
-    """Format one line per cell, with all its numbers in full precision."""
+    """Return CSV with one line per cell and all its numbers in full precision."""
     return plain_csv([one.plain() for one in judged])
 
 
 def plain_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Format one line per row; what is missing or NaN is left empty."""
+    """Format one line per row; a missing or NaN value is left empty."""
     text = io.StringIO()
     out = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     out.writeheader()

@@ -1,38 +1,21 @@
-"""Compare finished runs: over seeds, client by client, as people read it.
-
-References: wilcoxon1945individual.
-"""
+"""Compare finished runs over seeds and client by client, and write the results."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from troth import lookup
 from troth.config import reader
+from troth.evaluation.paired import NAN, Paired, holm, interval, paired
 from troth.runs.load import Run, judged
-from troth.types import Refusal
 
 Row = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""Settings (dotted key → value, `seed` among them) and summary of a run."""
+"""Settings (dotted key → value, with `seed`) and summary of a run."""
 
-NAN = float("nan")
 _PERSONAL = "personalizer.name"
-
-
-class Paired(NamedTuple):
-    """Two runs, client by client."""
-
-    mean_difference: float  # of the second from the first
-    low: float  # its 95 % interval
-    high: float
-    p_value: float  # Wilcoxon's signed ranks, two-sided
-    better: int  # clients that the second run serves better
-    worse: int
-    equal: int
-    n: int  # clients that have a value in both
 
 
 class Group(NamedTuple):
@@ -40,113 +23,48 @@ class Group(NamedTuple):
 
     settings: dict[str, Any]  # without the seed
     seeds: list[Any]
-    runs: list[int]  # which of the runs given, a seed each
+    runs: list[int]  # index of the run of each seed
     numbers: dict[str, tuple[float, float]]  # key → mean, half width
 
 
 class Pair(NamedTuple):
-    """Two runs that differ in one setting."""
+    """Two runs, or groups of runs, that differ in one setting."""
 
     setting: str
-    first: int  # which of the runs given
+    first: int  # index
     second: int
 
 
-def interval(values: np.ndarray | Sequence[float]) -> tuple[float, float]:
-    """Return the mean of values and the half width of its 95 % Student-t interval.
-
-    With s² = Σ(x − x̄)²/(n−1) the half width is t_{0.975, n−1} · s/√n, NaN for a single
-    value. It supposes independent values that are about normal, as results over seeds
-    are. A NaN is not left out: a seed that failed is not a result.
-    """
-    x = np.asarray(values, dtype=np.float64)
-    if x.size == 0:
-        return NAN, NAN
-    with np.errstate(invalid="ignore", over="ignore"):
-        mean = float(x.mean())
-        if x.size == 1:
-            return mean, NAN
-        error = float(x.std(ddof=1)) / float(np.sqrt(x.size))
-    return mean, float(stats.t.ppf(0.975, x.size - 1)) * error
-
-
-def paired(a: np.ndarray, b: np.ndarray, higher_is_better: bool = True) -> Paired:
-    """Test whether the second of two runs serves the clients better than the first.
-
-    The mean of the differences b − a with its t-interval, and the p-value of Wilcoxon's
-    signed-rank test that they lie symmetrically about 0; clients without a difference
-    do not enter the test (Wilcoxon's own treatment).
-
-    Args:
-        a: [n] one value per client in the first run.
-        b: [n] the same clients in the second run.
-        higher_is_better: False for losses and errors; decides `better` and `worse`.
-
-    Returns:
-        The comparison over clients that have a value in both. With none all is NaN;
-        with one the interval is; without any difference the p-value is 1.
-    """
-    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if a.ndim != 1 or a.shape != b.shape:
-        raise Refusal(
-            f"runs of {a.shape} and {b.shape} clients cannot be paired; "
-            "both must have the same clients, a value each"
-        )
-    both = ~(np.isnan(a) | np.isnan(b))
-    a, b = a[both], b[both]
-    with np.errstate(invalid="ignore"):
-        difference = np.where(a == b, 0.0, b - a)  # two infinite losses are equal
-    mean, half = interval(difference)
-    up, down = int((difference > 0).sum()), int((difference < 0).sum())
-    better, worse = (up, down) if higher_is_better else (down, up)
-    p_value, n = _signed_ranks(difference), len(difference)
-    equal = n - up - down
-    return Paired(mean, mean - half, mean + half, p_value, better, worse, equal, n)
-
-
-def _signed_ranks(difference: np.ndarray) -> float:
-    """Return the two-sided p-value; differences within 1e-12 share a rank."""
-    if not difference.size:
-        return NAN
-    difference = difference[difference != 0]
-    if not difference.size:
-        return 1.0
-    magnitude = np.abs(difference)
-    unit = np.max(magnitude, initial=0.0, where=np.isfinite(magnitude)) or 1.0
-    ranks = stats.rankdata(np.round(magnitude / unit, 12))  # finite where these are not
-    return float(stats.wilcoxon(np.sign(difference) * ranks).pvalue)
-
-
 def by_seed(runs: Sequence[Row]) -> list[Group]:
-    """Group runs that differ only in `seed`: means, half widths of 95 % intervals.
+    """Group runs that differ only in `seed`; give means and 95 % intervals over seeds.
 
-    Runs alike in every setting, seed included, are the same run, and only the first of
-    them counts. Numbers are those that every run of a group has; a key in a nested
-    summary is dotted (`personal.accuracy_mean`), lists and texts are passed over.
+    Of runs with the same settings and the same seed, only the first counts. `numbers`
+    has the keys that all runs of a group have. Keys of nested summaries are joined by
+    dots (`personal.accuracy_mean`). Lists and texts are left out.
     """
-    groups: dict[frozenset[tuple[str, str]], list[int]] = {}
+    members: dict[frozenset[tuple[str, str]], list[int]] = {}
     for i in _distinct(runs):
         rest = {k: v for k, v in runs[i][0].items() if k != "seed"}
-        groups.setdefault(frozenset(_written(rest).items()), []).append(i)
-    found = []
-    for members in groups.values():
-        settings = {k: v for k, v in runs[members[0]][0].items() if k != "seed"}
-        seeds = [runs[i][0].get("seed") for i in members]
-        tables = [_numbers(runs[i][1]) for i in members]
+        members.setdefault(frozenset(_written(rest).items()), []).append(i)
+    groups = []
+    for own in members.values():
+        settings = {k: v for k, v in runs[own[0]][0].items() if k != "seed"}
+        seeds = [runs[i][0].get("seed") for i in own]
+        tables = [_numbers(runs[i][1]) for i in own]
         shared = [k for k in tables[0] if all(k in t for t in tables)]
         numbers = {k: interval([t[k] for t in tables]) for k in shared}
-        found.append(Group(settings, seeds, members, numbers))
-    return found
+        groups.append(Group(settings, seeds, own, numbers))
+    return groups
 
 
 def pairs(runs: Sequence[Row]) -> list[Pair]:
-    """Pair runs that differ in exactly one setting and have the same seed.
+    """Return the pairs of runs that differ in exactly one setting, not in the seed.
 
-    Of many runs that differ in the same setting, each is paired with the first of them
-    only; where that is the personalizer, also with the one whose clients train alone
-    (`local`), for that is what every other one must be worth the effort against.
-    Where the setting is the name of a part (`personalizer.name`), options of that part
-    which only one of the two has go with the name and are no second difference.
+    Among many runs that differ in the same setting, each is paired with the first one
+    only. If the setting is the personalizer, each is also paired with local training
+    (`local`), which is the baseline of every personalizer. If the setting is the name
+    of a part (`personalizer.name`), options of that part that only one of the two runs
+    has do not count as a second difference.
     """
     written = {i: _written(runs[i][0]) for i in _distinct(runs)}
     every = {key for settings in written.values() for key in settings}
@@ -167,7 +85,7 @@ def pairs(runs: Sequence[Row]) -> list[Pair]:
 
 
 def _difference(a: dict[str, str], b: dict[str, str]) -> str:
-    """Return the one setting in which two runs differ; "" if not one, or the seed."""
+    """Return the setting in which two runs differ; "" for several, or the seed."""
     changed = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k))
     if len(changed) == 1:
         return "" if changed == ["seed"] else changed[0]
@@ -181,7 +99,7 @@ def _difference(a: dict[str, str], b: dict[str, str]) -> str:
 
 
 def _distinct(runs: Sequence[Row]) -> list[int]:
-    """Return the runs, less those that repeat an earlier one."""
+    """Return the indices of the runs without repetitions."""
     first: dict[frozenset[tuple[str, str]], int] = {}
     for i, (settings, _) in enumerate(runs):
         first.setdefault(frozenset(_written(settings).items()), i)
@@ -189,12 +107,12 @@ def _distinct(runs: Sequence[Row]) -> list[int]:
 
 
 def _written(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Write settings as text: lists too can be compared and counted."""
+    """Write the values of settings as text, so that lists can be compared too."""
     return {key: repr(value) for key, value in settings.items()}
 
 
 def _numbers(summary: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Return the numbers of a summary by dotted key; `null` stands for NaN."""
+    """Return the numbers of a summary by dotted key; `null` becomes NaN."""
     flat: dict[str, float] = {}
     for key, value in summary.items():
         if isinstance(value, Mapping):
@@ -207,26 +125,75 @@ def _numbers(summary: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 def compare(runs: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:
-    """Summarize runs over their seeds, and compare pairs of runs client by client."""
-    rows = [(_settings(run), run.summary) for run in runs]
-    several = [group for group in by_seed(rows) if len(group.runs) > 1]
-    other = ("data.", "partition.")  # there client k is somebody else
-    alike = [pair for pair in pairs(rows) if not pair.setting.startswith(other)]
-    return [
-        *(_over_seeds(group, runs, labels) for group in several),
-        *(_by_client(pair, runs, labels) for pair in alike),
+    """Summarize runs over their seeds, and compare pairs of methods.
+
+    Two methods are compared if their runs differ in one setting other than the data,
+    the partition and the seed. All seeds that both have enter one comparison (see
+    `troth.evaluation.paired.paired`).
+
+    Args:
+        runs: finished runs.
+        labels: one label per run, such as `personalizer=ditto+lam=1.0,seed=0`.
+
+    Returns:
+        One dictionary per group of runs over several seeds (`kind` is "seeds"), then
+        one per pair (`kind` is "paired"), with p-values corrected by `corrected`.
+    """
+    groups = by_seed([(settings_of(run), run.summary) for run in runs])
+    other = ("data.", "partition.")  # client k of one run is not client k of the other
+    alike = [
+        pair
+        for pair in pairs([(group.settings, {}) for group in groups])
+        if not pair.setting.startswith(other)
     ]
+    made = (_by_client(pair, groups, runs, labels) for pair in alike)
+    return [
+        *(_over_seeds(group, runs, labels) for group in groups if len(group.runs) > 1),
+        *corrected([pair for pair in made if pair is not None]),
+    ]
+
+
+def corrected(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add `p_holm` to comparisons: p-values corrected for the number of comparisons."""
+    adjusted = holm([pair["p_value"] for pair in found])
+    return [
+        pair | {"p_holm": p, "comparisons": len(found)}
+        for pair, p in zip(found, adjusted, strict=True)
+    ]
+
+
+def without_seed(label: str) -> str:
+    """Return a label without its seed; "all seeds" for a label of a seed alone."""
+    rest = re.sub(r"(?<![.\w])seed=[^,]*,|,seed=[^,]*", "", label)
+    return re.sub(r"(?<![.\w])seed=[^,]*", "all seeds", rest)
+
+
+def caution(found: Sequence[Mapping[str, Any]]) -> str:
+    """Say what comparisons with one or two seeds do not show; "" with more seeds."""
+    pairs = [each["seeds"] for each in found if each["kind"] == "paired"]
+    groups = [len(each["seeds"]) for each in found if each["kind"] == "seeds"]
+    more = "Train at least 3 seeds, better 5, such as seed = [0, 1, 2] in [grid]"
+    if 1 in pairs:
+        return (
+            "With one seed, a comparison is about the trained models, for clients like "
+            "these. It does not show that one method is better: another seed of the "
+            f"same method may differ as much. {more}"
+        )
+    if 2 in [*pairs, *groups]:
+        return (
+            f"Two seeds are too few: an interval over two values is very wide. {more}"
+        )
+    return ""
 
 
 def _over_seeds(
     group: Group, runs: Sequence[Run], labels: Sequence[str]
 ) -> dict[str, Any]:
     first = group.runs[0]
-    parts = [p for p in labels[first].split(",") if not p.startswith("seed=")]
     numbers = {k: {"mean": m, "half_width": h} for k, (m, h) in group.numbers.items()}
     return {
         "kind": "seeds",
-        "label": ",".join(parts) or "all",
+        "label": without_seed(labels[first]),
         "metric": heading(runs[first].summary),
         "runs": [_identity(runs[i]) for i in group.runs],
         "seeds": group.seeds,
@@ -235,37 +202,66 @@ def _over_seeds(
 
 
 def _by_client(
-    pair: Pair, runs: Sequence[Run], labels: Sequence[str]
-) -> dict[str, Any]:
-    a, b = runs[pair.first], runs[pair.second]
-    metric = heading(a.summary)
-    who = judged(a.clients) & judged(b.clients)
-    one, two = (run.clients[metric][who] for run in (a, b))
+    pair: Pair, groups: Sequence[Group], runs: Sequence[Run], labels: Sequence[str]
+) -> dict[str, Any] | None:
+    """Compare two groups of runs; None if they have no seed in common."""
+    of = [
+        dict(zip(g.seeds, g.runs, strict=True))
+        for g in (groups[pair.first], groups[pair.second])
+    ]
+    seeds = [seed for seed in of[0] if seed in of[1]]
+    if not seeds:
+        return None
+    first, second = ([each[seed] for seed in seeds] for each in of)
+    metric = heading(runs[first[0]].summary)
+    names = [labels[first[0]], labels[second[0]]]
+    names = [without_seed(name) for name in names] if len(seeds) > 1 else names
+    values = [_values(runs[i], metric) for i in (*first, *second)]
     return {
         "kind": "paired",
-        "label": difference(labels[pair.first], labels[pair.second]),
+        "label": difference(*names),
         "metric": metric,
         "setting": pair.setting,
-        "first": _identity(a),
-        "second": _identity(b),
-        **paired(one, two, metric == "accuracy")._asdict(),
+        "first": [_identity(runs[i]) for i in first],
+        "second": [_identity(runs[i]) for i in second],
+        **over_seeds(values, metric)._asdict(),
     }
 
 
+def _values(run: Run, metric: str) -> np.ndarray:
+    """Return the metric of every client; NaN for clients that do not count."""
+    return np.where(judged(run.clients), run.clients[metric], NAN)
+
+
+def over_seeds(values: Sequence[np.ndarray], metric: str) -> Paired:
+    """Compare two methods under several seeds.
+
+    Args:
+        values: one array [n] per seed of the first method, then the same of the second.
+            NaN: a client without a value. Seeds may differ in the number of clients.
+        metric: accuracy, of which more is better, or error.
+    """
+    rows = np.full((len(values), max(map(len, values))), NAN)
+    for row, own in zip(rows, values, strict=True):
+        row[: len(own)] = own
+    first, second = np.split(rows, 2)
+    return paired(first, second, metric == "accuracy")
+
+
 def _identity(run: Run) -> str:
-    """Return the same text for runs that must give the same numbers."""
+    """Return the fingerprint: equal for runs that must give the same numbers."""
     return str(run.experiment.resolved["fingerprint"])
 
 
-def _settings(run: Run) -> dict[str, Any]:
-    """Return dotted key → value, of all that decides the numbers of a run."""
+def settings_of(run: Run) -> dict[str, Any]:
+    """Return dotted key → value for all settings that determine a run's numbers."""
     aside = ("name", "engine.", "checkpoint.", "output.")
     flat = reader.differences(reader.to_dict(run.experiment), {})
     return {k: v for k, (v, _) in flat.items() if not k.startswith(aside)}
 
 
 def entries(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Describe the runs for programs."""
+    """Describe the runs for programs, as in `troth run --json`."""
     return [
         {
             "id": _identity(run),
@@ -294,7 +290,7 @@ def short(label: str) -> str:
 
 
 def difference(first: str, second: str) -> str:
-    """« second − first » of two labels, with what they share in brackets after it."""
+    """Return `second − first` for two labels, with their common parts in brackets."""
     a, b = first.split(","), second.split(",")
     both = [part for part in a if part in b]
     own = (",".join(p for p in parts if p not in both) for parts in (b, a))

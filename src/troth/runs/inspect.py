@@ -115,6 +115,8 @@ def certified(file: Path) -> list[Certified]:
     if not whole:
         return []
     lines = pd.read_csv(io.StringIO(whole), dtype=str, keep_default_na=False)
+    if "lattice" not in lines:  # older files: noise was not on a lattice
+        lines["lattice"] = ""
     names, found = [*Smoothing().record()], []
     for key, mine in lines.groupby(names, sort=False):
         settings = dict(zip(names, key, strict=True))

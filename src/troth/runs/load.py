@@ -3,6 +3,7 @@
 Reading tables loads neither data sets nor networks. Models are loaded on demand.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
@@ -14,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from troth import files
+from troth import files, lookup
 from troth.config import reader
 from troth.config.schema import Experiment
 from troth.types import Refusal, Statistics
@@ -43,12 +44,48 @@ def rounds(file: Path) -> list[dict[str, Any]]:
     return every
 
 
+class Tail:
+    """The rounds of a run while it trains, each read once from `rounds.jsonl`."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._part, self._at = b"", 0
+
+    @property
+    def shortened(self) -> bool:
+        """Whether the file is shorter than what was read: a resumed run goes back."""
+        with contextlib.suppress(OSError):
+            return self._file.stat().st_size < self._at
+        return False
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the new rounds; if the file was shortened, all rounds."""
+        if self.shortened:
+            self._part, self._at = b"", 0
+        try:
+            with self._file.open("rb") as journal:
+                journal.seek(self._at)
+                new = journal.read()
+        except OSError:
+            return []
+        self._at += len(new)
+        *lines, self._part = (self._part + new).split(b"\n")
+        found = []
+        for line in lines:
+            with contextlib.suppress(ValueError):  # not written by Troth
+                record = json.loads(line)
+                if isinstance(record, dict) and isinstance(record.get("round"), int):
+                    found.append(record)
+        return found
+
+
 class Run:
     """A run that is read from its folder, finished or not."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.experiment = read_experiment(self.path)
+        self.experiment = e = read_experiment(self.path)
+        self._held = lookup.held(e.data.name), lookup.held(e.model.name)
 
     @property
     def finished(self) -> bool:
@@ -232,12 +269,16 @@ def judged(clients: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.asarray((clients["malicious"] == 0) & (late == 0))
 
 
-def load(path: str | Path) -> Run:
+def load(path: str | Path, *, data: Any = None, model: Any = None) -> Run:
     """Open the folder of a run, finished or not.
 
     Args:
         path: Folder of a run, as `run` or `troth run` wrote it. For a grid: the folder
             of one of its runs.
+        data: The data in memory with which the run was trained, if an audit needs them.
+            They remain known while the returned run exists.
+        model: The network in memory with which the run was trained, if models are
+            needed.
 
     Returns:
         The run, with its `experiment`, its tables (`summary`, `clients`, `rounds`) and
@@ -245,7 +286,8 @@ def load(path: str | Path) -> Run:
         models are read when they are needed.
 
     Raises:
-        Refusal: The folder is not that of a run.
+        Refusal: The folder is not that of a run, or the data or the network are not
+            those with which it was trained.
 
     >>> import tempfile, troth, numpy as np
     >>> folder = tempfile.TemporaryDirectory()
@@ -259,4 +301,8 @@ def load(path: str | Path) -> Run:
 
     Read on: `docs/reference/run.md` lists the files of a run.
     """
+    from troth.runs import given
+
+    objects = given.give(data, model)
+    given.check_same(objects, [read_experiment(Path(path))], path)
     return Run(path)

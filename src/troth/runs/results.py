@@ -95,7 +95,10 @@ def write(
     """
     f, data = built.federation, built.data
     n, late = f.population.n, f.newcomers
-    columns: dict[str, Any] = {"client": np.arange(n), "malicious": built.hostile}
+    columns: dict[str, Any] = {"client": np.arange(n)}
+    if "owners" in built.facts:
+        columns[files.OWNER] = built.facts["owners"]
+    columns["malicious"] = built.hostile
     scored = [(evaluated(built), tables)]
     summary = summaries(built, tables)
     if len(late):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import logging
 import platform
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 import troth
-from troth import files, progress
+from troth import devices, files, progress
 from troth.build import Built, build
 from troth.config import reader
 from troth.config.schema import Experiment
@@ -29,7 +30,7 @@ from troth.networks import build as networks
 from troth.runs import results
 from troth.runs.checkpoint import Journal
 from troth.runs.load import Run, read_experiment
-from troth.types import Record
+from troth.types import Record, Refusal
 
 if TYPE_CHECKING:
     from troth.federation.stacked import Stack
@@ -59,6 +60,9 @@ class Progress(NamedTuple):
 Watch = Callable[[Progress], None]
 UNMEASURED = Plan("loop", 1)
 """Plan for building an experiment without training, so nothing is measured."""
+
+
+_log = logging.getLogger("troth.run")
 
 
 class Interrupted(Exception):
@@ -100,9 +104,12 @@ def begin(built: Built, path: Path, data_dir: str | None) -> Begun:
     for package in ("torch", "numpy", "scipy", "scikit-learn"):
         versions[package] = importlib.metadata.version(package)
     facts = {"plan": plan._asdict(), **built.facts}
-    facts["fingerprint"] = reader.fingerprint(experiment)
+    facts["fingerprint"] = reader.fingerprint(experiment, facts.get("data_sha256", ""))
     facts |= {"data_dir": data_dir} if data_dir else {}
-    facts |= {"threads": torch.get_num_threads(), "versions": versions} | _git()
+    facts |= {
+        "threads": plan.threads or torch.get_num_threads(),
+        "versions": versions,
+    } | _git()
     if built.federation.population.on_disk and experiment.engine.state_dir:
         facts["state_file"] = str(state)
     resolved = dataclasses.replace(experiment, resolved=facts)
@@ -127,8 +134,20 @@ def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
     engine = dataclasses.replace(experiment.engine, **kept)
     again = dataclasses.replace(experiment, engine=engine)
     built = build(again, data_dir=facts.get("data_dir"), plan=plan_of(experiment))
+    check_same(built.facts, facts, path)
     check_room(built, state, path)
     return go_on([Begun(built, path, state)], watch)[0]
+
+
+def check_same(now: dict[str, Any], before: dict[str, Any], path: Path) -> None:
+    """Refuse to continue a run with other data, or with another network from memory."""
+    for key, what in (("data_sha256", "data"), ("model_sha256", "network")):
+        if key in before and now.get(key) != before[key]:
+            raise Refusal(
+                f"the {what} of {path} changed since it was trained (SHA-256 "
+                f"{before[key][:12]}… then, {now.get(key, 'none')[:12]}… now); restore "
+                f"what it was trained with, or train anew into another folder"
+            )
 
 
 def check_room(built: Built, state: Path, path: Path) -> None:
@@ -166,6 +185,8 @@ def go_on(
     """
     began, watch = time.monotonic(), watch or (lambda p: None)
     with ExitStack() as open_:
+        threads = runs[0].built.federation.engine.plan.threads
+        open_.enter_context(devices.using(threads))
         for built, _, state in runs:
             population = open_.enter_context(closing(built.federation.population))
             population.open(state)
@@ -178,6 +199,8 @@ def go_on(
         ]
         with stoppable() as stopped:
             began -= sum(journal.restore() for journal in journals)
+            for run in runs:
+                _started(run)
             tables = _rounds(runs, stacks, journals, watch, stopped, began)
             _finish(runs[0], stacks, stopped)
             if runs[0].built.federation.engine.client.finish:
@@ -190,7 +213,16 @@ def go_on(
             found.append(results.write(run.built, run.path, journal, table, since))
     for run in runs:
         forget(run.path, run.state)
+        _log.info("finished %s after %.1f s", run.path, took)
     return found
+
+
+def _started(run: Begun) -> None:
+    f = run.built.federation
+    first = f"resumed after round {f.round}" if f.round else "started"
+    engine = f"{f.engine.plan.how} on {f.engine.device}"
+    facts = f"{f.rounds} rounds, {f.population.n} clients, {engine}"
+    _log.info("%s %s: %s", first, run.path, facts)
 
 
 def _finish(run: Begun, stacks: Sequence["Stack"], stopped: Callable[[], bool]) -> None:
@@ -260,19 +292,39 @@ def _rounds(
         if f.engine.plan != plan:  # the chunk was halved because memory ran out
             plan = f.engine.plan
             _record(runs[0].path, plan)
+            many = f"{plan.chunk} clients at once"
+            _log.warning("memory ran out in round %d: now %s", done, many)
         tables = [results.evaluate(run.built) for run in runs] if due else []
         pairs = zip(runs, tables, strict=False)
         found = [results.summaries(run.built, table) for run, table in pairs]
         for k, (journal, record) in enumerate(zip(journals, records, strict=True)):
             journal.write(record, found[k] if found else None)
+            _finished_round(runs[k].path, record, found[k] if found else {})
         watch(Progress(name, done, f.rounds, found[0] if found else None))
         if not last or after:
             save(journals, done, last or stopped() or failed is not None)
             if stopped():
+                _log.info("stopped %s after round %d", runs[0].path, done)
                 raise Interrupted(runs[0].path)
         if failed is not None:
             raise failed
     return tables
+
+
+def _finished_round(path: Path, record: Record, evaluated: dict[str, Any]) -> None:
+    """Log a round: at level INFO if it was evaluated or had no effect, else DEBUG."""
+    scores = {
+        f"{kind}.{metric}": f"{evaluated[kind][f'{metric}_mean']:.4g}"
+        for kind in ("personal", "shared")
+        for metric in (*files.METRICS, "loss")
+        if f"{metric}_mean" in evaluated.get(kind, {})
+    }
+    level = logging.INFO if scores or record.stayed else logging.DEBUG
+    if _log.isEnabledFor(level):
+        words = [f"{name} {value}" for name, value in scores.items()]
+        words += [f"shared model unchanged: {record.why}"] if record.stayed else []
+        text = ", ".join([f"{len(record.cohort)} clients", *words])
+        _log.log(level, "round %d of %s: %s", record.round + 1, path, text)
 
 
 def _stepped(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SERVERS = ("filter", "aggregator", "server")
 MAY_DIFFER = ("seed", "adversary", "attack", "corruption", *_SERVERS)
 """Sections in which runs that step together may differ."""
-_ASIDE = ("resolved", "name", "checkpoint", "output")
+_ASIDE = ("resolved", "name", "checkpoint", "output", "track")
 
 
 def kind(experiment: Experiment) -> str:
@@ -75,7 +75,7 @@ def train(
     chosen = first.federation.engine.plan
     if chosen.apart:
         cohort = experiments[0].train.cohort or first.federation.population.n
-        chosen = Plan("vmap", cohort)
+        chosen = Plan("vmap", cohort, threads=chosen.threads)
         first.federation.engine.use(chosen)
     rest = [build(e, data_dir=data_dir, plan=chosen) for e in experiments[1:]]
     every = [first, *rest]

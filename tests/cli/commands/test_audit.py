@@ -10,6 +10,7 @@ import pytest
 
 from troth import api, files
 from troth.cli.commands import audit
+from troth.examine import audit as auditing
 from troth.runs.load import Run
 
 COLUMNS = (
@@ -120,3 +121,17 @@ def test_refusals(refused, run, tmp_path):
         ("is not the folder of a run", tmp_path),
     ):
         assert re.search(words, refused("audit", *arguments))
+
+
+def test_undecided_clients_need_more_examples_than_they_have():
+    """Client 0: the low end is .5 below the change and the limit .25, so four times.
+
+    The interval is not symmetric: with half its width, .26, 8 examples would do.
+    """
+    nan = np.nan
+    table = {"client": [0, 1, 2], "examples": [7, 9, 5], "suspect": [nan, 1.0, nan]}
+    table |= {"change": [0.5, 0.5, nan], "change_low": [0.0, 0.4, nan]}
+    table |= {"change_high": [0.52, 0.6, nan]}
+    columns = {name: np.array(values) for name, values in table.items()}
+    found = auditing.Found(Path("audit.csv"), columns, {"limit": 0.25}, [])
+    assert audit._needed(found) == "client 0 about 28 instead of 7"

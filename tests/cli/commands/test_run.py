@@ -44,16 +44,23 @@ def test_a_grid_is_compared(grid):
     found = json.loads(result.stdout)
     assert len(found["runs"]) == 6 and len({r["id"] for r in found["runs"]}) == 6
     kinds = [c["kind"] for c in found["comparisons"]]
-    assert kinds == ["seeds"] * 3 + ["paired"] * 6  # each seed: all three pairs
+    assert kinds == ["seeds"] * 3 + ["paired"] * 3  # over both seeds
     first, pair = found["comparisons"][0], found["comparisons"][3]
     assert first["seeds"] == [0, 1] and first["label"] == "personalizer=none"
     assert pair["setting"] == "personalizer.name" and pair["n"] == 6
     ids = [run["id"] for run in found["runs"]]
-    assert (pair["first"], pair["second"]) == (ids[0], ids[2])
-    names = ("personalizer=none,seed=0", "personalizer=local,seed=0")
-    a, b = (Run(out / name).clients["accuracy"] for name in names)
-    assert pair["mean_difference"] == pytest.approx(np.mean(b - a))
-    assert pair["better"] == (b > a).sum()
+    assert (pair["first"], pair["second"]) == (ids[:2], ids[2:4])
+    a, b = (
+        [
+            Run(out / f"personalizer={name},seed={seed}").clients["accuracy"]
+            for seed in (0, 1)
+        ]
+        for name in ("none", "local")
+    )
+    d = np.array(b) - np.array(a)
+    assert pair["mean_difference"] == pytest.approx(d.mean())
+    assert pair["better"] == (d.mean(axis=0) > 0).sum()
+    assert pair["seeds"] == 2 and pair["p_holm"] >= pair["p_value"]
 
 
 def test_a_grid_for_people(grid):
@@ -61,7 +68,8 @@ def test_a_grid_for_people(grid):
     text = result.stderr
     assert "no personalizer,seed=0" in text and "ditto,lam=0.5,seed=1" in text
     assert "Over seeds" in text and " ± " in text
-    assert "local − no personalizer (seed=0): " in text
+    assert "local − no personalizer: " in text and "Two seeds are too few" in text
+    assert "Client by client, 2 seeds: " in text and "3 comparisons (Holm)" in text
     assert "better for" in text and "p = " in text
     assert f"Files: {out}, one folder per run" in text
     assert "'" not in text.split("troth predict ")[1].split(" --client")[0]

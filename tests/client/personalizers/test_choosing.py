@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import troth
-from troth.client.personalizers._choosing import Asked, _choice, largest, tried
+from troth.client.personalizers._choosing import Asked, _choice, largest, lowest, tried
 from troth.client.personalizers.ditto import ditto
 from troth.client.personalizers.local import local
 from troth.client.regularizers.l2sq import l2sq
@@ -127,6 +127,15 @@ def test_the_choice_by_an_oracle(found, n, data):
     able = [(one, lam) for one, lam in pairs if math.isfinite(one)]
     tells = n >= (max(1, few) if rule == "paper" else 1)
     assert chosen == (min(able)[1] if able and tells else fallback)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(LOSSES, min_size=1, max_size=6))
+def test_the_lowest_loss_by_an_oracle(found):
+    """Of the finite losses the lowest, the last of equals; else the last."""
+    able = [(-one, i) for i, one in enumerate(found) if math.isfinite(one)]
+    chosen = int(lowest(torch.tensor(found, dtype=torch.float64)))
+    assert chosen == (max(able)[1] if able else len(found) - 1)
 
 
 # A federation

@@ -11,6 +11,7 @@ import troth
 from troth import progress
 from troth.data import labels
 from troth.runs import train as runs
+from troth.types import Refusal
 
 from ..small import (
     LOOP,
@@ -60,6 +61,22 @@ def test_trains_on_from_the_shared_model(tree, plan):
     for k, steps in enumerate(counts.tolist()):
         assert torch.allclose(found[k], way(ready, k, steps)[-1], 0, 1e-12)
     assert (found - w).abs().amax(1).min() > 1e-3
+
+
+def test_steps_by_examples(tree):
+    """As many as the authors take; fewer than whole epochs have."""
+    own = {"epochs": 3, "count": "examples"}
+    ready, found, _ = trained(tree, own)
+    sizes, fewer = ready.data.train.size.tolist(), 0
+    for k, size in enumerate(sizes):
+        steps = max(int(3 * size / BATCH), 3)
+        fewer += steps < 3 * -(-size // BATCH)
+        assert torch.allclose(found[k], way(ready, k, steps)[-1], 0, 1e-12)
+    assert fewer > 1
+    with pytest.raises(Refusal, match="personalizer.epochs is not set"):
+        built(tuned(tree, {"count": "examples"}))
+    with pytest.raises(Refusal, match="'local' trains in the rounds"):
+        built(tuned(tree, {"name": "local", **own}))
 
 
 @pytest.mark.parametrize("select", ["epoch", "step"])

@@ -36,6 +36,7 @@ VARIANTS = [
     ("mixture", {"distance": "mean"}),
     ("mixture", {"start": "mean"}),
     ("per_fedavg", {"variant": "hessian_free"}),
+    ("per_fedavg", {"variant": "exact"}),
     ("pfedme", {"tol": 0.3}),
     ("transfer", {"w1": "auto", "w2": "auto", "candidates": [0.1, 1.0]}),
 ]
@@ -210,6 +211,7 @@ OTHERS = [
     ),
     (own("mapper", epochs=1, optimizer="momentum"), {}),
     (own("per_fedavg", variant="hessian_free", alpha=0.2), {}),
+    (own("per_fedavg", variant="exact", alpha=0.2), {}),
     (
         own("pfedme", optimizer="adam", lr=0.01, tol=0.3, inner=3),
         {"train": {"optimizer": "momentum"}},

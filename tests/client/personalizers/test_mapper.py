@@ -46,8 +46,8 @@ def test_the_weight_with_the_lowest_loss_is_taken(x, expected):
 
 
 @pytest.mark.parametrize("x", [5.0, NAN, INF])
-def test_of_equal_losses_or_none_the_smallest_weight_is_taken(x):
-    assert worked(client([0.75, 0.25, 0.5]), 4.0, 4.0, x)[2] == 0.25
+def test_of_equal_losses_or_none_the_largest_weight_is_taken(x):
+    assert worked(client([0.25, 0.75, 0.5]), 4.0, 4.0, x)[2] == 0.75
 
 
 @pytest.mark.parametrize("w", [INF, -INF, NAN])
@@ -109,7 +109,7 @@ def test_written_out(tree):
             for i, lam in enumerate(weights):
                 there = copy + lam * (v[k] - copy)
                 total[i] += loss(made, there, held).item()
-            lam = weights[int(np.argmin(total))]
+            lam = weights[2 - int(np.argmin(total[::-1]))]
             g = gradient(made, copy + lam * (v[k] - copy), held)
             v[k], copy = v[k] - 0.3 * lam * g, copy - 0.1 * (1 - lam) * g
             lams[k] = lam

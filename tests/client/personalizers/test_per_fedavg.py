@@ -16,6 +16,7 @@ from ..hand import batch, bowl, by, number, sent, worked
 from ..small import THREADS, agrees, built, done, draws, gradient, models, written_out
 
 BOTH = pytest.mark.parametrize("variant", ["first_order", "hessian_free"])
+MAKERS = pytest.mark.parametrize("make", [tasks.functional, tasks.in_place])
 
 
 def client(task, lr=0.1, **options):
@@ -45,10 +46,10 @@ def test_a_step_by_hand(variant, expected):
         assert found == pytest.approx(0.24 + 0.1 * 2 * 0.6 * (1 - 3.24))
 
 
-def network():
+def network(make=tasks.functional, bend=nn.Tanh):
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
-    task = tasks.functional(tasks.Objective(net, 2), "float64")
+    net = nn.Sequential(nn.Linear(3, 4), bend(), nn.Linear(4, 2)).double()
+    task = make(tasks.Objective(net, 2), "float64")
     x, y = torch.randn(6, 3, dtype=torch.float64), torch.tensor([0, 1, 1, 0, 1, 0])
     weight = torch.full((6,), 1 / 6, dtype=torch.float64)
     seen = Batch(x, y, weight, torch.tensor(0), torch.tensor(1))
@@ -71,6 +72,85 @@ def test_the_product_is_the_derivative_of_the_objective():
     assert errors[0] < 1e-2 and error() > 10 * errors[0]
     for rough, fine in itertools.pairwise(errors):
         assert fine == pytest.approx(rough / 100, rel=0.1)
+    assert error(variant="exact") < 1e-14
+
+
+@MAKERS
+@pytest.mark.parametrize("bend", [nn.Tanh, nn.ReLU])
+def test_the_exact_product_is_that_of_the_whole_hessian(make, bend):
+    """Every column of ∇²F by torch; the product is bilinear and has no δ."""
+    task, w, seen = network(make, bend)
+    pure, _, _ = network(tasks.functional, bend)
+    whole = torch.func.jacrev(torch.func.jacrev(pure.loss))(w, seen)
+    along = (
+        torch.randn(3, len(w), dtype=torch.float64) * number(1.0, 1e-8, 1e8)[:, None]
+    )
+    for one in along:
+        found = task.bend(w, seen, one)
+        assert (found - whole @ one).norm() <= 1e-14 * one.norm()
+
+
+@MAKERS
+def test_finite_differences_spike_at_a_kink_and_the_exact_product_does_not(make):
+    """F = relu(w)²/2 + relu(w): ∇F jumps by 1 at 0, ∇²F is 1 above and 0 below."""
+
+    class Kink(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+
+        def forward(self, x):
+            return self.w.relu().expand(len(x), 1)
+
+    def square(outputs, y):
+        return outputs[:, 0].square() / 2 + outputs[:, 0]
+
+    task = make(tasks.Objective(Kink(), 0, square), "float64")
+    for at in (1e-4, -1e-4):  # nearer to the kink than δ·g
+        inner = 0.1 * task.grad(number(at), batch(0.0)).item()
+        g = task.grad(number(at - inner), batch(0.0)).item()
+        found = {
+            variant: -moved(
+                client(task, lr=1.0, alpha=0.1, same_batch=True, variant=variant),
+                number(at),
+                batch(0.0),
+            ).item()
+            for variant in ("exact", "hessian_free")
+        }
+        assert found["exact"] == pytest.approx(g * (1 - 0.1 * (at > 0)), abs=1e-14)
+        if g:
+            assert abs(found["hessian_free"] - found["exact"]) > 10
+
+
+def test_the_exact_product_of_a_network_with_every_layer():
+    """Dropout with the mask of the step, and batch statistics; by differences."""
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Tanh()]
+    layers += [nn.AvgPool2d(2), nn.Dropout(0.3), nn.Flatten(), nn.Linear(64, 3)]
+    net = nn.Sequential(*layers).double()
+    x = torch.randn(6, 1, 8, 8, dtype=torch.float64)
+    weight = torch.full((6,), 1 / 6, dtype=torch.float64)
+    y = torch.tensor([0, 1, 2, 0, 1, 2])
+    seen = Batch(x, y, weight, torch.tensor(0), torch.tensor(1))
+    w, one = tasks.flatten(net).detach(), torch.randn(251, dtype=torch.float64)
+    found = []
+    for make, *how in (
+        (tasks.functional,),
+        (tasks.functional, True),
+        (tasks.in_place,),
+    ):
+        task = make(tasks.Objective(net, 3), "float64", *how)
+        along = one.clone()
+        along[-task.tail :] = 0
+        forth = task.grad(w + 1e-5 * along, seen).clone()
+        expected = (forth - task.grad(w - 1e-5 * along, seen)) / 2e-5
+        expected[-task.tail :] = 0
+        found.append(task.bend(w, seen, one))
+        assert (found[-1] - expected).abs().max() < 1e-7 * expected.abs().max()
+    assert torch.equal(found[0], found[1]) and torch.allclose(found[0], found[2])
+    many = torch.func.vmap(tasks.functional(tasks.Objective(net, 3)).bend, (0, None, 0))
+    both = many(torch.stack([w, w]), seen, torch.stack([one, 2 * one]))
+    assert torch.allclose(both, found[0] * number(1.0, 2.0)[:, None])
 
 
 @given(
@@ -151,13 +231,19 @@ def test_on_quadratics_it_ends_at_the_minimizer_of_its_objective(alpha, variant)
 
 @pytest.mark.parametrize(
     ("variant", "same"),
-    [("hessian_free", False), ("hessian_free", True), ("first_order", False)],
+    [
+        ("hessian_free", False),
+        ("hessian_free", True),
+        ("first_order", False),
+        ("exact", False),
+    ],
 )
 def test_written_out(tree, variant, same):
     options = {"alpha": 0.2, "variant": variant, "same_batch": same}
     options |= {"name": "per_fedavg", "steps": 1, "lr": 0.3}
     made = built(tree("plain", options), THREADS, 0)
-    feed, many = made.federation.engine.feed, 3 if variant == "hessian_free" else 2
+    feed, many = made.federation.engine.feed, 2 if variant == "first_order" else 3
+    delta, within = (1e-6, 1e-8) if variant == "exact" else (1e-3, 1e-11)
 
     def local(k, w, r, slots):
         key, copy = feed.keys(np.array([k]), r)[0], w
@@ -168,19 +254,19 @@ def test_written_out(tree, variant, same):
             parts = [seen] * 3 if same else _parts(seen, many)
             first, second, *third = [b.x[b.weight > 0] for b in parts]
             g = gradient(made, copy - 0.2 * gradient(made, copy, first), second)
-            if variant == "hessian_free":
-                forth = gradient(made, copy + 1e-3 * g, third[0])
-                back = gradient(made, copy - 1e-3 * g, third[0])
-                g = g - 0.2 * (forth - back) / 2e-3
+            if third:
+                forth = gradient(made, copy + delta * g, third[0])
+                back = gradient(made, copy - delta * g, third[0])
+                g = g - 0.2 * (forth - back) / (2 * delta)
             copy = copy - 0.1 * g
         return copy - w
 
     w = written_out(made, local)
-    agrees(made, w, w, 1e-11)
+    agrees(made, w, w, within)
     shared = made.federation.broadcast.w.expand(6, -1)
     assert torch.equal(models(made), shared)  # until the end
     found = done(made)
     for k in range(6):
         [held] = draws(made, k, 3, 1)
         expected = w - 0.3 * gradient(made, w, held)
-        assert (found[k] - expected).abs().max() <= 1e-11
+        assert (found[k] - expected).abs().max() <= within

@@ -171,9 +171,9 @@ SECTIONS = [
         (
             own("per_fedavg", variant=variant),
             {"train": {"batch": least - 1}},
-            f"per_fedavg needs {least} different batches a step, parts of the one that "
-            f"train.batch makes, and that has {least - 1}; set train.batch to at least "
-            f"{least}, or personalizer.same_batch = true to use it whole",
+            f"{least} different batches a step, which are parts of one batch of "
+            f"[train], and that has {least - 1} examples; set train.batch to at least "
+            f"{least}, or personalizer.same_batch = true",
         )
         for variant, least in (("first_order", 2), ("hessian_free", 3))
     ),

@@ -39,6 +39,7 @@ def refused(path, words, **options):
 
 def test_worked_example(save):
     arrays, nan = csv(path=save(HEART), **ROLES), math.nan
+    assert arrays.owners == ("007", "Bern", "Ulm")
     first = ("age", "sex=f", "sex=m", "pain=none at all", "pain=typical")
     assert arrays.names == (*first, "chol", "fit")
     expected = [
@@ -238,6 +239,22 @@ def test_owners_and_groups_keep_their_names(save):
         for key in ("owner", "group"):
             arrays = csv(path=save(text), label="y", **{key: "o"})
             assert getattr(arrays, key).tolist() == owner
+
+
+def test_classes_may_lack_examples(save):
+    path = save("a,y\n1,b\n2,d\n3,b\n")
+    found = csv(path=path, label="y", classes=["d", "c", "b"])
+    assert found.labels == ("d", "c", "b") and found.y.tolist() == [2, 0, 2]
+    refused(path, "column 'y': y holds 'd', which is not", classes=["a", "b"])
+    refused(path, "y holds texts such as 'b'", classes=4)
+    numbers = save("a,y\n1,3\n2,1\n3,3\n")
+    for classes, labels in ((5, "01234"), (["u", "v", "w", "x"], "uvwx")):
+        found = csv(path=numbers, label="y", classes=classes)
+        assert found.labels == tuple(labels) and found.y.tolist() == [3, 1, 3]
+    assert csv(path=numbers, label="y", classes=["3", "1"]).y.tolist() == [0, 1, 0]
+    refused(numbers, "y holds the labels 3, and data.classes gives 3", classes=3)
+    refused(numbers, "goes only with one column of lab", classes=4, kind="targets")
+    refused(numbers, "data.classes = 1 must be the number", classes=1)
 
 
 def test_refuses_files(save):

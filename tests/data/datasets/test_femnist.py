@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from troth.data.datasets.femnist import femnist
-from troth.types import TEST, TRAIN
+from troth.types import TEST, TRAIN, Refusal
 
 pytestmark = pytest.mark.usefixtures("offline")
 
@@ -63,6 +63,24 @@ def test_reads_the_layout_of_leaf(tmp_path):
     assert arrays.classes == 62 and arrays.scale == 255 and arrays.group is None
     types = arrays.y.dtype, arrays.owner.dtype, arrays.split.dtype
     assert types == (np.int64, np.int64, np.int8)
+
+
+def test_some_writers_are_drawn_by_the_seed(tmp_path):
+    names = {f"w{k}": 1 + k % 3 for k in range(20)}
+    root = put(tmp_path, train_0=leaf(names), test_0=leaf(names, start=90))
+    whole = femnist(root)
+    few = femnist(root, 0, writers=5)
+    assert len({*few.owner.tolist()}) == 5 and few.owner.max() == 4
+    for k in range(5):  # all examples of a drawn writer are there
+        held = numbers(few.x[few.owner == k])
+        same = [w for w in range(20) if numbers(whole.x[whole.owner == w]) == held]
+        assert len(same) == 1
+    again, other = femnist(root, 0, writers=5), femnist(root, 1, writers=5)
+    assert numbers(again.x) == numbers(few.x) != numbers(other.x)
+    assert numbers(femnist(root, 0, writers=20).x) == numbers(whole.x)
+    for wrong in (21, -1):
+        with pytest.raises(Refusal, match=f"data.writers = {wrong} must be 1 to 20"):
+            femnist(root, writers=wrong)
 
 
 def test_other_writers_may_be_tested_and_every_byte_is_kept(tmp_path):

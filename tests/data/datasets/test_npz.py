@@ -101,6 +101,38 @@ def test_signs_several_labels_and_targets(save):
         assert arrays.classes == 3
 
 
+def test_classes_may_lack_examples(save, refuses):
+    path = save(x=X, y=Y * 2)
+    assert npz(path=path, classes=10).classes == 10
+    found = npz(path=path, classes=list("abcde"))
+    assert found.labels == tuple("abcde") and found.y.tolist() == [0, 2, 4] * 2
+    path = save(x=X, y=np.array(["b", "d"] * 3))
+    assert npz(path=path).labels == ("b", "d")
+    found = npz(path=path, classes=list("abcd"))
+    assert found.y.tolist() == [1, 3] * 3 and found.classes == 4
+    assert npz(path=save(x=X, y=np.zeros(6, int)), classes=2).classes == 2
+    sign = np.array([-1, 1] * 3)
+    assert npz(path=save(x=X, y=sign), classes=2).y.tolist() == [0, 1] * 3
+    several = np.array([[0, 1]] * 6)
+    assert npz(path=save(x=X, y=several), classes=["u", "v"]).labels == ("u", "v")
+    for y, classes, said in (
+        (Y * 2, 4, "holds the labels 4, and data.classes gives 4 classes, 0 to 3"),
+        (Y - 1, 3, "holds the labels -1"),
+        (Y / 2, 3, "y is float64; it must be .* because data.classes = 3"),
+        (Y.astype("U1"), 3, "y holds texts such as '0': set data.classes to the list"),
+        (Y.astype("U1"), ["0", "1"], "y holds '2', which is not in data.classes"),
+        (several, 3, "y has 2 columns, one per label, and data.classes = 3"),
+        *((Y, k, "must be the number of classes") for k in (1, -2, ["a"], ["a", "a"])),
+    ):
+        refuses(said, npz, path=save(x=X, y=y), classes=classes)
+
+
+def test_owners_keep_their_names(save):
+    owner = np.array(["Ulm", "Bern", "Ulm", "Aosta", "Bern", "Ulm"])
+    assert npz(path=save(x=X, y=Y, owner=owner)).owners == ("Aosta", "Bern", "Ulm")
+    assert npz(path=save(x=X, y=Y, owner=Y)).owners == ()
+
+
 MANY = np.zeros((50, 1))
 HALVES = np.stack([Y / 2, Y / 2], axis=1)
 LOST = X.copy()
@@ -137,7 +169,8 @@ def test_refuses(save, refuses):
         ),
         ({"y": LOST[:, 1]}, r"y is NaN or infinite in 2 of 6 .*row 2\)"),
         ({"x": X.astype(np.complex64)}, "x is complex64; it must be an array of real"),
-        ({"y": Y.astype("U1")}, "y is <U1; it must be whole numbers"),
+        ({"y": Y.astype("c8")}, "y is complex64; it must be whole numbers .labels., t"),
+        ({"y": ["a"] * 6}, "y is 'a' in every example"),
         ({"owner": Y / 2}, "owner is float64; give whole numbers or texts"),
         ({"split": ["dev", "eval"] * 3}, "split holds dev, eval; it must be 0, 1, 2"),
         ({"split": np.arange(6) % 5}, "split holds 3, 4"),

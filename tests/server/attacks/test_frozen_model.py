@@ -8,6 +8,8 @@ import torch
 from clients_sent import broadcast, messages
 
 from troth import lookup
+from troth.config import reader
+from troth.server import rules
 from troth.server.attacks.frozen_model import frozen_model
 
 F64 = torch.float64
@@ -30,14 +32,35 @@ def close(found, expected):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("regularizer", ["l2sq", "l2", "smooth_l2"])
-def test_it_is_what_a_client_with_that_model_reports(target, regularizer):
+@pytest.mark.parametrize(
+    ("regularizer", "options"),
+    [("l2sq", {}), ("l2", {}), ("smooth_l2", {}), ("smooth_l2", {"delta": 0.1})],
+)
+def test_it_is_what_a_client_with_that_model_reports(target, regularizer, options):
     """−λ∇_ρR = λ∇_θR, by the regularizer itself; at ρ = θ♠ it is 0."""
     found = lookup.find("regularizer", regularizer)
-    rule = lookup.call(found, {}, task=SimpleNamespace(tail=0))
+    rule = lookup.call(found, options, task=SimpleNamespace(tail=0))
     for w in ([0.3, -2.0], [3.0, 4.0], [-50.0, 7.0]):
         pull = rule.grad(THETA, torch.tensor(w, dtype=F64), None)
-        close(sent(target, w, lam=0.7, regularizer=regularizer)[1], 0.7 * pull)
+        update = sent(target, w, lam=0.7, regularizer=regularizer, **options)
+        close(update[1], 0.7 * pull)
+
+
+def test_the_width_is_that_of_the_experiments_regularizer(target):
+    """With δ = .1 an honest update from distance .283 has length .943, not .272."""
+    tree = {
+        "personalizer": {"name": "coupled", "lam": 1.0},
+        "regularizer": {"name": "smooth_l2", "delta": 0.1},
+        "aggregator": "sum",
+        "adversary": {"count": 1},
+        "attack": {"name": "frozen_model", "target": target},
+    }
+    attack = rules.of(reader.from_dict(tree), 1).attack
+    near = THETA - torch.tensor([0.283, 0.0], dtype=F64)
+    rows, hostile = messages(torch.ones(3, 2, dtype=F64)), torch.arange(3) > 0
+    given = {"messages": rows, "hostile": hostile, "broadcast": broadcast(near, 2)}
+    found, _ = attack(rules.no_memory(), **given)
+    assert float(found.update[1].norm()) == pytest.approx(0.943, abs=5e-4)
 
 
 def test_lam_0_sends_zeros(target):

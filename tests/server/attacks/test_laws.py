@@ -32,6 +32,7 @@ REFUSED = [
     ("counter_gradient", "radius", [0.0, NAN], "must be above 0"),
     ("frozen_model", "lam", [-1.0, NAN, INF], AT_LEAST_0),
     ("frozen_model", "lam", ["'auto'"], COUPLED),
+    ("frozen_model", "delta", [0.0, NAN, INF], ABOVE_0),
     ("gaussian", "mean", [NAN, INF, -INF], "must be a finite number$"),
     ("gaussian", "std", [-1.0, NAN, INF], f"{AT_LEAST_0}; 0 sends"),
     ("ipm", "epsilon", [-0.5, NAN, INF], f"{AT_LEAST_0}; 0 sends"),

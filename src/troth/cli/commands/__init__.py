@@ -8,7 +8,7 @@ so that `--help` does not wait for torch.
 ORDER = (
     *("new", "run", "resume", "data", "list", "cite", "schema"),
     *("predict", "personalize", "certify", "audit", "advise", "poison"),
-    *("report", "ui", "reproduce"),
+    *("report", "ui", "track", "reproduce"),
     *("server", "client", "bench"),
 )
 """Order of the commands in `troth --help`; commands that are not named here follow."""

@@ -24,16 +24,14 @@ def _words(a: Advice) -> list[str]:
     low, median, high = a.examples
     range_ = f"{median}" if low == high else f"{median} (median; {low} to {high})"
     layer = f"layer '{a.layer}'" if a.layer else "the model"
-    extreme = ". The clients' data are almost the same" if a.lam > 100 else ""
-    if a.lam == float("inf"):
-        extreme = ". Clients differ by no more than noise: the shared model suits all"
     lines = [
         f"Estimated from {a.used} benign clients of {a.clients} clients, with {range_} "
         f"training examples each, by {a.method} on {layer}:",
-        f"  σ² = {a.sigma2:.4g} within a client, "
-        f"τ² = {a.tau2:.4g} ± {a.tau2_error:.2g} between clients",
-        f"  λ = {_number(a.lam)}; {_number(a.lam_range[0])} to "
-        f"{_number(a.lam_range[1])} within two standard errors of τ²{extreme}",
+        f"  σ² = {a.sigma2:.4g} within a client",
+        f"  τ² = {a.tau2:.4g} between clients, 95 % interval "
+        f"{_number(a.tau2_range[0])} to {_number(a.tau2_range[1])}",
+        f"  λ = {_number(a.lam)}, and {_number(a.lam_range[0])} to "
+        f"{_number(a.lam_range[1])} for the interval of τ²{_extreme(a)}",
     ]
     if low != high:
         most, least = map(_number, a.lam_sizes)
@@ -42,6 +40,16 @@ def _words(a: Advice) -> list[str]:
             "client with the fewest"
         )
     return [*lines, _adversaries(a), *(f"Caution: {text}." for text in a.rough)]
+
+
+def _extreme(a: Advice) -> str:
+    """Explain a λ that is infinite or very large; "" for other values."""
+    if a.lam == float("inf"):
+        return (
+            ". No difference between clients was found beyond noise: λ = ∞ is the "
+            "shared model"
+        )
+    return ". The clients' data are almost the same" if a.lam_range[0] > 100 else ""
 
 
 def _number(lam: float) -> str:

@@ -191,7 +191,7 @@ def _settle(found: Found) -> str:
     """Write which further examples would decide the open questions."""
     enough = math.ceil(1 / max(found.settings["limit"], 0.01) ** 2)
     need = _needed(found)
-    more = f" To decide open changes: {need}." if need else ""
+    more = f" Examples that would decide open changes: {need}." if need else ""
     if "biased" not in found.table:
         return (
             f"about {enough} conflicting test examples per client "
@@ -204,17 +204,21 @@ def _settle(found: Found) -> str:
 
 
 def _needed(found: Found) -> str:
-    """Estimate the examples that undecided clients need if their change stays."""
+    """Estimate the examples that undecided clients need if their change stays.
+
+    The end of the interval on the limit's side must move to the limit. Its distance
+    from the change shrinks with the square root of the number of examples.
+    """
     t, limit, texts = found.table, found.settings["limit"], []
     for k in found.clients("suspect", math.nan):
         at = int((t["client"] == k).argmax())
-        half = (t["change_high"][at] - t["change_low"][at]) / 2
-        gap = abs(t["change"][at] - limit)
-        if gap > 0:  # false at the limit, where no number suffices, and for NaN
-            many = math.ceil(t["examples"][at] * (half / gap) ** 2)
-            texts.append(f"client {k} {many:,} (now {t['examples'][at]})")
+        change, size = t["change"][at], t["examples"][at]
+        end = t["change_low"][at] if change > limit else t["change_high"][at]
+        if change != limit and not math.isnan(change):  # else no number suffices
+            many = math.ceil(size * ((end - change) / (limit - change)) ** 2)
+            texts.append(f"client {k} about {many:,} instead of {size:,}")
     more = f" and {len(texts) - 3} more clients" if len(texts) > 3 else ""
-    return f"examples of {', '.join(texts[:3])}{more}" if texts else ""
+    return f"{', '.join(texts[:3])}{more}" if texts else ""
 
 
 def _who(ids: list[int]) -> str:

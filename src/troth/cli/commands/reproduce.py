@@ -267,15 +267,14 @@ def people(
     """Print the table of an entry, the share of it that is reproduced, and the time."""
     from troth.cli import progress
     from troth.cli import tables as display
-    from troth.reproduce import judging, tables
+    from troth.reproduce import tables
 
     for full, brief in zip(
         tables.layout(judged), tables.layout(judged, tables.brief), strict=True
     ):
         _table(*full, brief[2])
     display.say(tables.LEGEND)
-    good, all_ = judging.share(judged)
-    display.say(f"Reproduced: {good} of {all_} judged cells. {tables.where(entry)}")
+    display.say(f"{tables.shares(judged)}. {tables.where(entry)}")
     ran, time = sum(one.seeds > 0 for one in judged), progress.duration(took)
     display.say(f"Run: {ran} of the {len(judged)} cells shown, in {time}")
     display.say(f"Files: {', '.join(map(str, files))}")
@@ -290,6 +289,8 @@ def programs(
     good, all_ = judging.share(judged)
     about = {"name": entry.name, "title": entry.title, "note": entry.note}
     numbers = {"reproduced": good, "judged": all_, "order": judging.order(judged)}
+    once = judging.share(judging.distinct(judged))
+    numbers |= {"reproduced_distinct": once[0], "judged_distinct": once[1]}
     cells, names = [one.plain() for one in judged], [*map(str, files)]
     more = {"seconds": took, "cells": cells, "files": names}
     return {**about, **numbers, **more}

@@ -1,4 +1,10 @@
-"""Choose weights by each client's validation data: λ of `ditto`, w₁ and w₂."""
+"""Choose weights by each client's data: λ of `ditto` and `mapper`, w₁ and w₂.
+
+Candidates that are equal by the data differ in how strongly they rely on the shared
+model. Of these, the choice is the one that relies on it least, as fine-tuned models
+win against the shared model. The only exception is the paper's rule for `transfer`,
+which asks for the largest weights that do not lower accuracy.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -85,14 +91,23 @@ def auto(
 def _choice(models: list[Tensor], task: Task, valid: Batch, asked: Asked) -> Tensor:
     """Return the index of the λ whose model has the lowest validation loss.
 
-    Of equal losses, the first one counts. Return the index of the fallback if the
-    client has too few validation examples, or if no loss is finite.
+    Of equal losses, the smallest λ counts, as in the authors' code. Return the index of
+    the fallback if the client has too few validation examples, or if no loss is finite.
     """
     losses = torch.stack([task.loss(v, valid) for v in models[: asked.among]])
     finite = losses.isfinite()
     enough = (valid.weight > 0).sum() >= asked.least
     best = torch.where(finite, losses, torch.inf).argmin()
     return torch.where(enough & finite.any(), best, asked.first)
+
+
+def lowest(losses: Tensor) -> Tensor:
+    """Return the index of the lowest finite loss, of equal losses the last.
+
+    If no loss is finite, return the last index.
+    """
+    finite = torch.where(losses.isfinite(), losses, torch.inf)
+    return len(losses) - 1 - finite.flip(0).argmin()
 
 
 def pick(options: Sequence[Any], at: Tensor) -> Tensor:

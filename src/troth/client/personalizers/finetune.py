@@ -15,11 +15,12 @@ def finetune(
     keep: Keep = "last",
     select: Select = "epoch",
 ) -> Personal:
-    """After the last round every client trains on from w*: v ← v − η∇F_k(v).
+    """Train the shared model w* further at every client: v ← v − η∇F_k(v).
 
-    The baseline of Ditto's Tables 3 and 7–10 and Figures 7–9: `personalizer.steps` or
-    `personalizer.epochs` say how long (50 epochs as in the paper, FMTL 30, the authors'
-    script 40). Nothing pulls v back, so where w* was poisoned v starts from that.
+    The training begins after the last round and lasts `personalizer.steps` or
+    `personalizer.epochs`. It is the baseline of Ditto's Tables 3 and 7–10 and Figures
+    7–9. Ditto has 50 epochs, its authors' script 40, and FMTL 30. Nothing pulls v back
+    to w*, but if w* was poisoned, v starts from the poisoned model.
 
     Args:
         task: Task of the client.
@@ -31,5 +32,10 @@ def finetune(
             latest is kept. The shared model w* is a candidate that loses every tie.
         select: Candidates of `keep`: the models after every "epoch" of the client's
             data, or after every "step". w* and the last model are always candidates.
+
+    Departs: the authors' code takes max(⌊E · n / B⌋, E) steps for E epochs, n examples
+    and batches of B. Here E epochs take E times the number of batches, so that every
+    epoch uses every example (with `train.drop_last`: every full batch). Set
+    `personalizer.count = "examples"` for the authors' number.
     """
     return tuned(task, descent, budget, keep, select)

@@ -6,7 +6,7 @@ References: mansour2020three.
 import torch
 from torch import Tensor
 
-from troth.client.personalizers._choosing import pick
+from troth.client.personalizers._choosing import lowest, pick
 from troth.client.personalizers._mixed import mixed, through
 from troth.client.personalizers._owner import owner
 from troth.types import (
@@ -53,9 +53,10 @@ def mapper(
         solving: Optimizer of w_k, from `[train]`; its moments start anew every round.
         budget: Length of both trainings in a round, if `[personalizer]` sets it.
         work: Length of both trainings, if `[personalizer]` sets none.
-        weights: Values of λ to choose from, in [0, 1]. Of equal losses, or none finite,
-            the smallest is taken. [0] is exactly `fedavg`; [1] exactly `local`, with a
-            shared model that stays. Ditto's authors have {0.25, 0.5, 0.75}.
+        weights: Values of λ to choose from, in [0, 1]. Of equal losses, or if none is
+            finite, the largest is taken, which relies least on the shared model. [0] is
+            exactly `fedavg`; [1] exactly `local`, with a shared model that stays.
+            Ditto's authors have {0.25, 0.5, 0.75}, and take the smallest of equals.
 
     Departs: the code of Ditto's authors trains a copy of v for each λ with w held
     fixed, takes the one with the lowest loss on all training data and then moves w by a
@@ -79,8 +80,7 @@ def mapper(
         if len(every) > 1:
             tried = (mixed(v, w, lam, tail) for lam in every)
             total = total + torch.stack([task.loss(at, batch) for at in tried])
-        finite = torch.where(total.isfinite(), total, torch.inf)
-        place = (finite.argmin() + 1).to(w.dtype)  # of equal ones, the first
+        place = (lowest(total) + 1).to(w.dtype)
         lam = pick([v.new_zeros(()), *every], place)
         at = mixed(v, w, lam, tail, inside)
         g = task.grad(at, batch)

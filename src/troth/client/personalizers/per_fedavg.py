@@ -1,4 +1,4 @@
-"""Per-FedAvg: a shared model from which one step serves every client.
+"""Per-FedAvg: a shared model that fits every client after one step.
 
 References: fallah2020personalized.
 """
@@ -14,7 +14,7 @@ from troth.client.personalizers._tuned import tuned
 from troth.client.solvers._steps import steps
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task
 
-_SPLIT = 2**40  # what these draws are for: others of the step count from 0
+_SPLIT = 2**40  # purpose of these draws; those of other purposes are numbered from 0
 
 
 def per_fedavg(
@@ -25,67 +25,74 @@ def per_fedavg(
     work: Budget,
     batch: int = 0,
     *,
-    variant: Literal["first_order", "hessian_free"] = "first_order",
+    variant: Literal["first_order", "hessian_free", "exact"] = "first_order",
     alpha: float = 0.01,
     delta: float = 1e-3,
     same_batch: bool = False,
 ) -> Client:
-    """min_w (1/n)·Σ_k F_k(w − α∇F_k(w)): w is judged by its loss after one step.
+    """Train a shared model that fits every client after one step of its own.
 
-    Per-FedAvg (Algorithm 1): in every step a client draws batches D, D', D'' and moves
-    w_k ← w_k − η(I − α∇²F(w_k; D''))·g, g = ∇F(w_k − α∇F(w_k; D); D'), with η and the
-    optimizer of `[train]`; the update is w_k − wᵗ. "first_order" leaves the Hessian
-    out; "hessian_free" takes (∇F(w_k + δg; D'') − ∇F(w_k − δg; D''))/2δ for its product
-    with g.
+    The objective is min_w (1/n)·Σ_k F_k(w − α∇F_k(w)) (Per-FedAvg, Algorithm 1). In
+    every step, a client draws batches D, D' and D'' and moves its copy of w:
 
-    After the last round every client takes w* on by its own loss, for one epoch or for
-    `personalizer.steps` or `.epochs`, with `personalizer.lr` and `.optimizer`; until
-    then it predicts with w. (lr = α, steps = 1 and a batch of all data are the step
-    that w* was trained for.)
+        w_k ← w_k − η(I − α∇²F(w_k; D''))·g,   g = ∇F(w_k − α∇F(w_k; D); D')
 
-    The batch of a step is divided anew, at random, into two parts (D, D'), with
-    "hessian_free" three: `train.batch` counts them together. In a batch with fewer
-    examples than parts, the first stands in for those that are empty.
+    η and the optimizer are those of `[train]`. The update is w_k − wᵗ.
+
+    After the last round, every client trains w* further on its own loss, for one epoch
+    or for `personalizer.steps` or `.epochs`, with `personalizer.lr` and `.optimizer`.
+    Until then it predicts with w. With lr = α, steps = 1 and a batch of all data, this
+    is the step that w* was trained for.
+
+    The batch of each step is divided at random into two parts (D, D'), or into three if
+    the variant uses the Hessian. So `train.batch` counts all parts together. If a batch
+    has fewer examples than parts, the first part is used in place of the empty ones.
 
     Args:
         task: Task of the client.
-        descent: Learning rate and optimizer of the adaptation after the last round.
+        descent: Learning rate and optimizer of the training after the last round.
         solving: Learning rate and optimizer of w_k.
-        budget: Length of the adaptation; None is one epoch.
+        budget: Length of the training after the last round; None is one epoch.
         work: Length of a client's training in a round.
-        batch: Number of examples in a batch; 0: all that a client has.
-        variant: Hessian: left out ("first_order", cheaper) or "hessian_free".
-            "first_order" ends elsewhere: where Σ_k g_k = 0.
-        alpha: Inner step α ≥ 0; no schedule scales it. 0 (with `same_batch`) is exactly
-            `fedavg` and then `finetune`. The paper has it at most 1/L on curvature L,
-            where the inner step does not overshoot.
-        delta: Finite difference δ > 0. For quadratic F_k any is exact, else a larger
-            one is less so, and a smaller one loses digits.
-        same_batch: Whether every gradient is of the whole batch. The objective has this
-            where batches are all data; with fewer, the gradient is biased.
+        batch: Number of examples in a batch; 0: all examples of the client.
+        variant: Treatment of the Hessian. "exact" computes its product with g by
+            automatic differentiation. "hessian_free" approximates the product by
+            (∇F(w_k + δg; D'') − ∇F(w_k − δg; D''))/2δ, as the paper's Per-FedAvg (HF).
+            "first_order" leaves the Hessian out, which is cheaper, and converges to
+            another point, where Σ_k g_k = 0.
+        alpha: Size of the inner step, α ≥ 0. No schedule scales it. 0 (with
+            `same_batch`) is exactly `fedavg` followed by `finetune`. The paper requires
+            α ≤ 1/L on curvature L, so that the inner step does not overshoot.
+        delta: Step δ > 0 of the finite difference, for "hessian_free". For quadratic
+            F_k every δ is exact. Otherwise a larger δ is less exact, and a smaller one
+            loses digits. If a ReLU switches between w_k ± δg, the difference is wrong
+            by the jump of the gradient divided by 2δ. "exact" has no such errors.
+        same_batch: Whether every gradient is computed on the whole batch. If batches
+            hold all data, this is the objective above. Otherwise it is biased.
 
-    Departs: the paper draws three batches, from all data each; here a batch is divided.
-    (The code of Ditto's authors draws three, too, has η = 0.01, δ = 0.001 and for α the
-    rate tuned for fedavg, with which clients then fine-tune for 40 epochs.) Weight
-    decay acts in outer steps alone. Running statistics of batch normalization follow
-    D' alone.
+    Departs: in the paper, each of the three batches is drawn from all data. Here one
+    batch is divided. (The code of Ditto's authors draws three batches too. It has η =
+    0.01, δ = 0.001 and the learning rate of fedavg as α. Its clients then fine-tune for
+    40 epochs.) Weight decay applies to the outer steps only. The running statistics of
+    batch normalization follow D' only.
 
-    Guarantee: where batches are all data and a round is one step, "hessian_free" on
-    quadratic F_k ends at the minimizer of the objective. Several steps a round drift
-    towards the clients' own minimizers, as with `fedavg`.
+    Guarantee: if batches hold all data and a round is one step, "exact" and
+    "hessian_free" converge to the minimizer of the objective on quadratic F_k. With
+    several steps in a round, clients drift towards their own minimizers, as with
+    `fedavg`.
     """
-    tail, product = task.tail, variant == "hessian_free"
+    tail, differences = task.tail, variant == "hessian_free"
     if not 0 <= alpha < float("inf"):
         raise Refusal(
-            f"per_fedavg's alpha = {alpha} must be a finite number of at least 0: the "
-            "inner step; 0 takes none"
+            f"per_fedavg's alpha = {alpha} must be a finite number of at least 0; it "
+            "is the size of the inner step, such as 0.01"
         )
-    if product and not 0 < delta < float("inf"):
+    if differences and not 0 < delta < float("inf"):
         raise Refusal(
-            f"per_fedavg's delta = {delta} must be a finite number above 0: how far "
-            "gradients are compared; Ditto's authors have 0.001"
+            f"per_fedavg's delta = {delta} must be a finite number above 0; it is the "
+            "step of the finite difference, such as 0.001"
         )
-    many = 3 if product else 2
+    many = 2 if variant == "first_order" else 3
     if batch and not same_batch:
         _enough(batch, many)
 
@@ -95,12 +102,14 @@ def per_fedavg(
             return task.grad(w, parts[1])
         ahead = w - alpha * numerics.off_tail(task.grad(w, parts[0]), tail)
         g = task.grad(ahead, parts[1])
-        if not product:
+        if variant == "first_order":
             return g
-        g = g.clone()  # the task may use its buffer again
-        way = delta * numerics.off_tail(g, tail)
-        forth = task.grad(w + way, parts[2]).clone()
-        bend = (forth - task.grad(w - way, parts[2])) / (2 * delta)
+        g = g.clone()  # the next gradient may overwrite it
+        if variant == "exact":
+            return g - alpha * task.bend(w, parts[2], g)
+        along = delta * numerics.off_tail(g, tail)
+        forth = task.grad(w + along, parts[2]).clone()
+        bend = (forth - task.grad(w - along, parts[2])) / (2 * delta)
         return g - alpha * numerics.off_tail(bend, tail)
 
     own = tuned(task, descent, budget or Budget(epochs=1))
@@ -111,16 +120,17 @@ def per_fedavg(
 def _enough(rows: int, many: int) -> None:
     if rows < many:
         raise Refusal(
-            f"per_fedavg needs {many} different batches a step, parts of the one that "
-            f"train.batch makes, and that has {rows}; set train.batch to at least "
-            f"{many}, or personalizer.same_batch = true to use it whole"
+            f"per_fedavg needs {many} different batches a step, which are parts of one "
+            f"batch of [train], and that has {rows} examples; set train.batch to at "
+            f"least {many}, or personalizer.same_batch = true"
         )
 
 
 def _parts(batch: Batch, many: int) -> list[Batch]:
-    """Divide the batch at random into so many of about equal size.
+    """Divide a batch at random into parts of about equal size.
 
-    Where there are fewer examples than that, the first part stands in for empty ones.
+    If there are fewer examples than parts, the first part is used in place of the empty
+    ones.
     """
     rows = len(batch.weight)
     _enough(rows, many)

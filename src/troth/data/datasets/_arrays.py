@@ -1,21 +1,22 @@
-"""Arrays of a user's own .npz file: reading, and a check of each array."""
+"""A user's own arrays: reading an .npz file, and checking each array."""
 
+import math
 import zipfile
 import zlib
 
 import numpy as np
 
 from troth.data.datasets import _files
-from troth.types import TEST, TRAIN, VALID, Refusal
+from troth.types import TEST, TRAIN, VALID, Arrays, Refusal
 
-_KEYS = ("x", "y", "owner", "group", "split")
+KEYS = ("x", "y", "owner", "group", "split")
 _PARTS = {"train": TRAIN, "valid": VALID, "test": TEST}
 _BROKEN = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile)
 _LOCKED = (NotImplementedError, RuntimeError)  # unknown compression, or a password
 
 
 def read(
-    path: str, option: str = "data.path", keys: tuple[str, ...] = _KEYS
+    path: str, option: str = "data.path", keys: tuple[str, ...] = KEYS
 ) -> dict[str, np.ndarray]:
     """Read the named arrays of an .npz file; never unpickle anything."""
     remedy = f"set {option} to an .npz file written by np.savez(path, x=…, y=…)"
@@ -51,6 +52,149 @@ def read(
     return content
 
 
+Classes = int | list[str]
+"""The option `classes`: their number, or their names; 0: found in the labels."""
+
+
+def assembled(
+    path: str,
+    content: dict[str, np.ndarray],
+    scale: float = 0.0,
+    classes: Classes = 0,
+) -> Arrays:
+    """Return arrays x, y (and owner, group, split) as a data set, checked.
+
+    Args:
+        path: name of the file, for error messages.
+        content: the arrays by name.
+        scale: value of x that is scaled to 1; 0 means 255 for bytes and 1 otherwise.
+        classes: number or names of the classes; 0: those of the labels.
+    """
+    x = inputs(path, content["x"])
+    check_length(path, content, len(x))
+    y, number, labels = targets(path, content["y"], classes)
+    if not (scale >= 0 and math.isfinite(scale)):
+        raise Refusal(
+            f"data.scale = {scale} must be the value of x that is scaled to 1, such as "
+            "255, or 0 for automatic"
+        )
+    text = "owner" in content and content["owner"].dtype.kind in "SU"
+    return Arrays(
+        x,
+        y,
+        number,
+        scale=scale or (255.0 if x.dtype == np.uint8 else 1.0),
+        owner=codes(path, "owner", content),
+        group=codes(path, "group", content),
+        split=divided(path, content),
+        labels=tuple(labels),
+        owners=tuple(np.unique(content["owner"].astype(str)).tolist()) if text else (),
+    )
+
+
+Targets = tuple[np.ndarray, int, list[str]]
+"""y, the number of classes (0: a regression), and the names of the classes, if any."""
+
+
+def targets(path: str, y: np.ndarray, classes: Classes) -> Targets:
+    """Return y as labels 0 … C−1, or as the targets of a regression."""
+    check_classes(classes)
+    if y.ndim == 2:
+        return _several(path, y, classes)
+    if y.dtype.kind in "SU":
+        return named(path, y.astype(str), classes)
+    if y.dtype.kind == "f" and not classes:
+        finite(path, "y", y)
+        kind = np.float64 if y.dtype.itemsize >= 8 else np.float32
+        return y.astype(kind), 0, []
+    if y.dtype.kind not in "biu":
+        remedy = "whole numbers (labels), texts, or fractional numbers (targets)"
+        if classes:
+            remedy = f"whole numbers or names, because data.classes = {classes}"
+        raise Refusal(
+            f"{path}: y is {y.dtype}; it must be {remedy}: relabel with "
+            "np.unique(y, return_inverse=True)[1]"
+        )
+    number = classes if isinstance(classes, int) else len(classes)
+    names = [] if isinstance(classes, int) else classes
+    labels = np.unique(y)
+    if labels.tolist() == [-1, 1] and number in (0, 2):
+        return (y > 0).astype(np.int64), 2, names
+    if number:
+        check_range(path, labels, number)
+    elif len(labels) < 2 or labels[0] != 0 or labels[-1] != len(labels) - 1:
+        some = ", ".join(str(int(label)) for label in labels[:8])
+        raise Refusal(
+            f"{path}: y holds the labels {some}{' …' if len(labels) > 8 else ''}; they "
+            "must be 0 to C-1 with none left out, C at least 2 (or -1 and 1): set "
+            "data.classes to C if some classes have no example, relabel with "
+            "np.unique(y, return_inverse=True)[1], or store targets of a regression as "
+            "float32"
+        )
+    return y.astype(np.int64), number or len(labels), names
+
+
+def check_classes(classes: Classes) -> None:
+    """Refuse an option `classes` that is neither a number nor names of classes."""
+    names = [] if isinstance(classes, int) else classes
+    number = classes if isinstance(classes, int) else len(names)
+    if classes != 0 and (number < 2 or len({*names}) < len(names)):
+        raise Refusal(
+            f"data.classes = {classes!r} must be the number of classes, at least 2, or "
+            "the list of their names, each once; 0: those that occur in the labels"
+        )
+
+
+def check_range(path: str, labels: np.ndarray, number: int) -> None:
+    """Refuse labels outside 0 … C−1."""
+    if len(strange := labels[(labels < 0) | (labels >= number)]):
+        some = ", ".join(map(str, strange[:4].tolist()))
+        raise Refusal(
+            f"{path}: y holds the labels {some}, and data.classes gives {number} "
+            f"classes, 0 to {number - 1}: raise data.classes, or relabel them"
+        )
+
+
+def named(path: str, y: np.ndarray, classes: Classes) -> Targets:
+    """Return texts as labels, numbered in sorted order or in that of `classes`."""
+    there = np.unique(y).tolist()
+    names = there if classes == 0 else classes
+    if isinstance(names, int):
+        raise Refusal(
+            f"{path}: y holds texts such as '{there[0]}': set data.classes to the list "
+            "of the names of all classes, in their order"
+        )
+    if strange := [text for text in there if text not in names]:
+        raise Refusal(
+            f"{path}: y holds '{strange[0]}', which is not in data.classes; there are: "
+            f"{', '.join(names)}"
+        )
+    if len(names) < 2:
+        raise Refusal(
+            f"{path}: y is '{there[0]}' in every example, so that there is nothing to "
+            "learn: set data.classes to the names of all classes"
+        )
+    place = {name: k for k, name in enumerate(names)}
+    return np.array([place[text] for text in y.tolist()], np.int64), len(names), names
+
+
+def _several(path: str, y: np.ndarray, classes: Classes) -> Targets:
+    """Return y as several labels per example."""
+    if y.dtype.kind not in "biu" or not np.isin(y, (0, 1)).all():
+        raise Refusal(
+            f"{path}: y has shape {y.shape} and type {y.dtype}; several values an "
+            "example must be whole numbers 0 and 1, a column a label, and a regression "
+            f"has one target an example, shape ({len(y)},)"
+        )
+    names = [] if isinstance(classes, int) else classes
+    if classes and (len(names) or classes) != y.shape[1]:
+        raise Refusal(
+            f"{path}: y has {y.shape[1]} columns, one per label, and data.classes = "
+            f"{classes!r}; give as many classes, or 0"
+        )
+    return y.astype(np.int64), y.shape[1], names
+
+
 def inputs(path: str, x: np.ndarray) -> np.ndarray:
     """Check the inputs `x`, and convert their dtype; images get channels first."""
     if x.dtype.kind not in "biuf":
@@ -77,7 +221,7 @@ def check_length(path: str, content: dict[str, np.ndarray], m: int) -> None:
 
     `y` may have several labels per example.
     """
-    for key in [key for key in _KEYS[1:] if key in content]:
+    for key in [key for key in KEYS[1:] if key in content]:
         shape = content[key].shape
         several = key == "y" and len(shape) == 2 and shape[1] > 1
         if shape != (m, *shape[1:2]) if several else shape != (m,):

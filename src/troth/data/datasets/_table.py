@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 import numpy as np
 
 from troth.data.datasets import _files
+from troth.data.datasets._arrays import Classes, Targets, targets
 from troth.types import Refusal
 
 MISSING = ["", "?", "NA", "NaN", "nan", "null", "None"]
@@ -65,6 +66,8 @@ class Column(NamedTuple):
     texts: list[str]  # in the order of their first occurrence
     codes: np.ndarray  # [m] int64, index of each row's text, −1 if missing
     lines: np.ndarray  # [m] int64, line in which each row begins
+    unit: str = "line"  # what `lines` counts, for error messages
+    values: np.ndarray | None = None  # [m] float32, if the source holds numbers
 
     @property
     def shown(self) -> str:
@@ -76,19 +79,19 @@ class Column(NamedTuple):
         """Whether the column holds only true and false."""
         return {text.lower() for text in self.texts} <= {*TRUTH}
 
-    def line(self, code: int) -> int:
+    def line(self, code: int) -> str:
         """Return the first line that holds a text, or for −1 a missing value."""
-        return int(self.lines[(self.codes == code).argmax()])
+        return f"{self.unit} {self.lines[(self.codes == code).argmax()]}"
 
     def holds(self, code: int) -> str:
         """Return the beginning of an error message about a text."""
         text, line = shown(self.texts[code]), self.line(code)
-        return f"{self.path}: column '{self.shown}' holds '{text}' in line {line}"
+        return f"{self.path}: column '{self.shown}' holds '{text}' in {line}"
 
     def mixed(self, code: int, others: str) -> NoReturn:
         """Refuse a column that holds both numbers and texts."""
         raise Refusal(
-            f"{self.path}: column '{self.shown}' holds {others} and, in line "
+            f"{self.path}: column '{self.shown}' holds {others} and, in "
             f"{self.line(code)}, '{shown(self.texts[code])}': correct it, add it to "
             "data.missing, or add the column to data.categorical (its values are "
             "names) or to data.drop"
@@ -104,14 +107,17 @@ class Column(NamedTuple):
         lines = self.lines[self.codes < 0]
         if len(lines):
             some = ", ".join(map(str, lines[:_LINES])) + " …" * (len(lines) > _LINES)
+            some = f"{self.unit} {some}"
             raise Refusal(
                 f"{self.path}: column '{self.shown}'{key and f' (data.{key})'} has no "
-                f"value in {len(lines)} of {len(self.lines)} rows (in line {some}): "
+                f"value in {len(lines)} of {len(self.lines)} rows (in {some}): "
                 f"fill it in, leave these rows out{remedy}"
             )
 
     def numbers(self) -> np.ndarray:
         """Return the column [m] in float32; missing values are NaN."""
+        if self.values is not None:
+            return self._finite(self.values)
         if self.truths:
             truth = float32([TRUTH[text.lower()] for text in self.texts])
             return np.take(truth, self.codes)
@@ -126,11 +132,21 @@ class Column(NamedTuple):
             )
         return np.take(short, self.codes)
 
+    def _finite(self, values: np.ndarray) -> np.ndarray:
+        if (wrong := np.isinf(values)).any():
+            raise Refusal(
+                f"{self.path}: column '{self.shown}' is infinite, or too large for 32 "
+                f"bits, in {self.unit} {self.lines[wrong.argmax()]}: correct it"
+            )
+        return values
+
     def categories(self, asked: bool) -> list[str]:
         """Return the categories, sorted; none for numbers, and for true and false.
 
         If `asked`, numbers are categories too.
         """
+        if self.values is not None and not np.isnan(self.values).all():
+            return []
         texts, head = self.texts, f"{self.path}: column '{self.shown}' holds"
         if not texts:
             raise Refusal(f"{head} no value in any row: add it to data.drop")
@@ -260,7 +276,7 @@ def _columns(
     columns = {}
     for i, values, codes in places:
         name, each = header[i], np.array(codes)
-        columns[name] = _column(path, name, values, each, wanted[name], first)
+        columns[name] = column_of(path, name, values, each, wanted[name], first)
     return columns
 
 
@@ -274,7 +290,7 @@ def _header(path: str, line: int, row: list[str], names: Sequence[str]) -> list[
     return list(names) or header
 
 
-def _column(
+def column_of(
     path: str,
     name: str,
     values: Iterable[str],
@@ -282,12 +298,22 @@ def _column(
     missing: Collection[str],
     lines: np.ndarray,
 ) -> Column:
-    """Return a column, with spaces around values removed and missing values marked."""
+    """Return a column, with spaces around values removed and missing values marked.
+
+    Args:
+        path: name of the table, for error messages.
+        name: name of the column.
+        values: the distinct texts.
+        codes: [m] index of each row's text; −1 if the row has none.
+        missing: texts that mean a missing value.
+        lines: [m] line in which each row begins.
+    """
     texts: dict[str, int] = {}
     code = [
         -1 if text in missing else texts.setdefault(text, len(texts))
         for text in map(str.strip, values)
     ]
+    code.append(-1)  # for values that the source itself marks as missing
     return Column(path, name, list(texts), np.array(code)[codes], lines)
 
 
@@ -314,15 +340,11 @@ def features(
     return np.concatenate(blocks, axis=1, dtype=np.float32), names
 
 
-Target = tuple[np.ndarray, int, list[str]]
-"""y, the number of classes (0: a regression), and the names of the classes."""
+def identifiers(column: Column, key: str) -> tuple[np.ndarray, list[str]]:
+    """Return owners or groups as int64, and their names if they are texts.
 
-
-def identifiers(column: Column, key: str) -> np.ndarray:
-    """Return owners or groups as int64: whole numbers as they are, texts numbered.
-
-    "7" is a whole number, "007" and "7.0" are texts. If any value is a text, all values
-    are treated as texts. Texts are numbered in sorted order.
+    Whole numbers are kept. "7" is a whole number, "007" and "7.0" are texts. If any
+    value is a text, all values are treated as texts, numbered in sorted order.
     """
     column.check_whole(f", or set data.{key} to another column", key)
     texts = column.texts
@@ -330,13 +352,26 @@ def identifiers(column: Column, key: str) -> np.ndarray:
         value = np.array([int(text) for text in texts], np.int64)
     except (ValueError, OverflowError):
         value = np.array([], np.int64)
+    names: list[str] = []
     if list(map(str, value.tolist())) != texts:
+        names = sorted(texts)
         value = np.unique(np.array(texts, object), return_inverse=True)[1]
-    return np.take(value, column.codes)
+    return np.take(value, column.codes), names
 
 
-def target(columns: list[Column], kind: str) -> Target:
-    """Return the labels or targets from one column, or from several of 0 and 1."""
+def target(columns: list[Column], kind: str, classes: Classes = 0) -> Targets:
+    """Return the labels or targets from one column, or from several of 0 and 1.
+
+    Args:
+        columns: the columns to predict.
+        kind: "labels", "targets" or "auto".
+        classes: number or names of the classes; 0: those of the labels.
+    """
+    if classes and (kind == "targets" or len(columns) > 1):
+        raise Refusal(
+            f"data.classes = {classes!r} goes only with one column of labels; remove "
+            "it, or name one column in data.label and set data.kind = 'labels'"
+        )
     for column in columns:
         remedy = ", or take a word that is a class out of data.missing"
         column.check_whole(remedy, "label")
@@ -346,11 +381,13 @@ def target(columns: list[Column], kind: str) -> Target:
     values = [_exact(text) for text in column.texts]
     numbers = [value for value in values if value is not None]
     numeric = len(numbers) == len(values)
+    if classes:
+        return _given_classes(column, numbers if numeric else [], classes)
     head = f"{column.path}: the label in column '{column.shown}'"
     if not numeric and (kind == "targets" or (kind == "auto" and numbers)):
         code = values.index(None)
         raise Refusal(
-            f"{head} is '{shown(column.texts[code])}' in line {column.line(code)}, "
+            f"{head} is '{shown(column.texts[code])}' in {column.line(code)}, "
             f"which is no finite number{', and others are' if numbers else ''}: "
             "correct it, or set data.kind = 'labels' if every value is a class"
         )
@@ -376,18 +413,18 @@ def _exact(text: str) -> float | int | None:
     return int(text) if text.lstrip("+-").isdecimal() else value
 
 
-def _targets(head: str, column: Column, values: Sequence[float]) -> Target:
+def _targets(head: str, column: Column, values: Sequence[float]) -> Targets:
     y = float32(values)
     if (bad := ~np.isfinite(y[:-1])).any():
         code = int(bad.argmax())
         raise Refusal(
-            f"{head} is {values[code]:g} in line {column.line(code)}, which does not "
+            f"{head} is {values[code]:g} in {column.line(code)}, which does not "
             "fit into 32 bits: rescale it"
         )
     return y[column.codes], 0, []
 
 
-def _classes(head: str, column: Column, values: Sequence[Any]) -> Target:
+def _classes(head: str, column: Column, values: Sequence[Any]) -> Targets:
     """Return labels 0 … C−1 in sorted order; numbers are sorted by value."""
     order = sorted(set(values))
     if len(order) < 2:
@@ -400,12 +437,25 @@ def _classes(head: str, column: Column, values: Sequence[Any]) -> Target:
     return y, len(order), [_name(value) for value in order]
 
 
+def _given_classes(
+    column: Column, numbers: Sequence[float], classes: Classes
+) -> Targets:
+    """Return labels by their places in `classes`, or as whole numbers 0 … C−1."""
+    head = f"{column.path}: column '{column.shown}'"
+    named_ = not isinstance(classes, int) and {*column.texts} <= {*classes}
+    y, whole = np.array(column.texts), np.array(numbers)
+    if not named_ and len(whole) and (whole == whole.round()).all():
+        y = whole.astype(np.int64)
+    y, number, names = targets(head, y, classes)
+    return y[column.codes], number, names or list(map(str, range(number)))
+
+
 def _name(value: float | str) -> str:
     whole = isinstance(value, float) and value == int(value)
     return str(int(value) if whole else value)
 
 
-def _several(columns: list[Column], kind: str) -> Target:
+def _several(columns: list[Column], kind: str) -> Targets:
     """Return labels [m, L] of 0 and 1."""
     if kind == "targets":
         raise Refusal(

@@ -2,20 +2,8 @@
 
 from typing import Literal
 
-import numpy as np
-
-from troth import lookup
-from troth.data.datasets._arrays import marks
-from troth.data.datasets._table import (
-    MISSING,
-    features,
-    identifiers,
-    listed,
-    number,
-    read,
-    shown,
-    target,
-)
+from troth.data.datasets import _roles
+from troth.data.datasets._table import MISSING, listed, number, read
 from troth.types import Arrays, Refusal
 
 
@@ -32,6 +20,7 @@ def csv(
     missing: list[str] = MISSING,
     delimiter: str = ",",
     columns: list[str] = [],  # noqa: B006
+    classes: int | list[str] = 0,
 ) -> Arrays:
     """Your own table from a CSV file: a line of names, then one row per example.
 
@@ -66,92 +55,21 @@ def csv(
         missing: Texts that mean a missing value in labels and features.
         delimiter: Character between values.
         columns: Names of all columns, if the file does not begin with them.
+        classes: Number of classes if labels are whole numbers 0 … C−1, or the classes'
+            names in order; some may have no example. 0: the classes that occur.
     """
-    labels = [label] if isinstance(label, str) else label
-    roles = {"label": labels, "owner": [owner], "group": [group], "split": [split]}
-    roles = {key: [name for name in names if name] for key, names in roles.items()}
-    labels, aside = roles["label"], {"drop": drop, "categorical": categorical}
+    roles = _roles.Roles(
+        label, owner, group, split, kind, drop, categorical, missing, classes
+    )
 
     def plan(header: list[str]) -> dict[str, list[str]]:
-        _check_header(path, header, drop)
-        _check_names(path, header, roles, aside, delimiter)
-        ids = {*roles["owner"], *roles["group"], *roles["split"]} - {*labels}
-        kept = [name for name in header if name not in drop]
-        return {name: [""] if name in ids else missing for name in kept}
-
-    table = read(path, delimiter, columns, plan)
-    named = {name for names in roles.values() for name in names}
-    rest = [column for name, column in table.items() if name not in named]
-    x, names = features(path, rest, categorical)
-    y, classes, words = target([table[name] for name in labels], kind)
-    who, what = (
-        identifiers(table[roles[key][0]], key) if roles[key] else None
-        for key in ("owner", "group")
-    )
-    part = None
-    if split:
-        column = table[split]
-        column.check_whole(", or set data.split to another column", "split")
-        where = f"{path}: column '{column.shown}'"
-        part = marks(where, np.array(column.texts))[column.codes]
-    return Arrays(x, y, classes, 1.0, who, what, part, tuple(names), tuple(words))
-
-
-def _check_header(path: str, header: list[str], drop: list[str]) -> None:
-    """Refuse a header without names, and names that are not unique."""
-    values = [number(name) for name in header if name]
-    if values and None not in values:
-        raise Refusal(
-            f"{path}: the first line holds values ({listed(header)}) where the names "
-            "of the columns should stand: write them there, or give them in "
-            "data.columns"
-        )
-    seen: dict[str, int] = {}
-    for i, name in enumerate(header, 1):
-        if name in drop:
-            continue
-        if not name:
+        values = [number(name) for name in header if name]
+        if values and None not in values:
             raise Refusal(
-                f"{path}: column {i} has no name (pandas writes its index so): name "
-                'it, or add "" to data.drop'
+                f"{path}: the first line holds values ({listed(header)}) where the "
+                "names of the columns should stand: write them there, or give them in "
+                "data.columns"
             )
-        if name in seen:
-            raise Refusal(
-                f"{path}: columns {seen[name]} and {i} are both called '{shown(name)}':"
-                " give each its own name, or add it to data.drop, which drops both"
-            )
-        seen[name] = i
+        return _roles.plan(path, header, roles, delimiter)
 
-
-def _check_names(
-    path: str,
-    header: list[str],
-    roles: dict[str, list[str]],
-    aside: dict[str, list[str]],
-    delimiter: str,
-) -> None:
-    """Refuse option values that name no column, and columns with two roles."""
-    for key, names in {**roles, **aside}.items():
-        for name in names:
-            if name in header or (key, name) == ("drop", ""):
-                continue
-            other = next((c for c in ";\t|," if c in header[0] and c != delimiter), "")
-            alone = len(header) == 1 and other
-            hint = f" (should data.delimiter be {other!r}?)" if alone else ""
-            close = lookup.nearest(name, map(shown, header))
-            raise Refusal(
-                f"{path} has no column '{shown(name)}', which data.{key} names{close}; "
-                f"there are: {listed(header)}{hint}"
-            )
-    for key, names in aside.items():
-        for role, others in {**roles, **aside}.items():
-            if role != key and (both := [name for name in names if name in others]):
-                raise Refusal(
-                    f"data.{key} and data.{role} both name '{shown(both[0])}', which "
-                    "cannot have both roles: remove it from one of them"
-                )
-    if len(roles["label"]) == 0 or len({*roles["label"]}) < len(roles["label"]):
-        raise Refusal(
-            f"data.label = {roles['label']!r} must name the column to predict, or "
-            "several columns, each once"
-        )
+    return _roles.arrays(path, read(path, delimiter, columns, plan), roles)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from troth import seeding
 from troth.data.datasets import _leaf
 from troth.data.datasets._files import Source, locate
 from troth.types import TEST, TRAIN, Arrays, Refusal
@@ -28,7 +29,7 @@ SOURCE = Source(
 )
 
 
-def femnist(data_dir: str | None = None) -> Arrays:
+def femnist(data_dir: str | None = None, seed: int = 0, *, writers: int = 0) -> Arrays:
     """FEMNIST: 805,263 digits and letters of 28×28 by 3,550 writers, 62 classes.
 
     The function reads every JSON file in `femnist/train/` and, if it exists,
@@ -43,9 +44,15 @@ def femnist(data_dir: str | None = None) -> Arrays:
 
     Args:
         data_dir: Folder that is searched first.
+        seed: Seed of the experiment; it determines which writers are drawn.
+        writers: Number of writers, drawn at random from those in the files; 0: all.
+            Ditto uses 205.
     """
     place = locate(SOURCE, data_dir)
     train, test = (_folder(place / part) for part in ("train", "test"))
+    if writers:
+        drawn = _drawn({one.name for one in train + test}, writers, seed, place)
+        train, test = ([u for u in part if u.name in drawn] for part in (train, test))
     held = train + test
     x = _joined([one.x for one in held])
     counts = [len(one.y) for one in held]
@@ -59,6 +66,18 @@ def femnist(data_dir: str | None = None) -> Arrays:
         owner=np.repeat(code, counts),
         split=np.repeat(part, counts) if test else None,
     )
+
+
+def _drawn(names: set[str], writers: int, seed: int, place: Path) -> set[str]:
+    """Draw some of the writers."""
+    if not 0 < writers <= len(names):
+        raise Refusal(
+            f"data.writers = {writers} must be 1 to {len(names)}, the number of "
+            f"writers in {place}, or 0 for all of them; LEAF's preprocess.sh makes "
+            "more writers with a larger --sf"
+        )
+    random = seeding.generator(seed, "femnist")
+    return {*random.choice(sorted(names), writers, replace=False).tolist()}
 
 
 def _folder(folder: Path) -> list[_leaf.User]:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from troth.evaluation.paired import LEVEL, Paired
 from troth.reports.cards import _reading
 from troth.reports.cards._reading import Sentence, command, quoted, saved
 from troth.reports.cards._worlds import Model, models, paired
-from troth.runs.compare import Paired, number, signed
+from troth.runs.compare import number, signed
 from troth.runs.inspect import Dossier
 
 
@@ -54,16 +55,17 @@ class Chooser:
         if len(self.models) < 2:
             return []
         a, b = self.models[:2]
-        found = paired(a, b, self.metric)
+        found = paired([(a, b)], self.metric)
         if found.n < 2:
             return [("choice.few", a.quoted, b.quoted, str(found.n))]
         far = number(abs(found.mean_difference), self.metric)
         way = "less" if found.mean_difference < 0 else "more"
         counts = (found.n, found.better, found.worse, found.equal)
-        ends = (signed(v, self.metric) for v in (found.low, found.high))
-        sure = far, f"{way} {self.metric}", *map(str, counts), *ends
-        rule = _verdict(found, self._sign)
-        return [(rule, a.quoted, b.quoted, *sure, _reading.chance(found.p_value))]
+        ends = tuple(signed(v, self.metric) for v in (found.low, found.high))
+        rule, p = _verdict(found, self._sign), _reading.chance(found.p_value)
+        sure = far, f"{way} {self.metric}", *map(str, counts), p
+        ends = () if rule == "choice.sign" else ends
+        return [(rule, a.quoted, b.quoted, *sure, *ends)]
 
     def choose(self, i: int) -> Choice:
         """Choose for the client in row i."""
@@ -149,17 +151,15 @@ class Chooser:
 
 
 def _verdict(found: Paired, sign: int) -> str:
-    """Return the rule for the outcome of Student's interval and Wilcoxon's test.
+    """Return the rule for the outcome of a comparison.
 
     `sign` is 1 if larger values are better, and otherwise −1.
     """
-    ends = found.low * sign, found.high * sign
-    apart, ranked = min(ends) > 0 or max(ends) < 0, found.p_value < 0.05
-    if apart and ranked:
-        return "choice.sure" if min(ends) > 0 else "choice.behind"
-    if apart:
-        return "choice.interval"
-    return "choice.ranks" if ranked else "choice.unsure"
+    if np.isnan(found.low):
+        return "choice.sign"
+    if found.p_value >= LEVEL:
+        return "choice.unsure"
+    return "choice.sure" if found.mean_difference * sign > 0 else "choice.behind"
 
 
 def _use(model: Model, client: str) -> list[Sentence]:

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from troth import files
+from troth.evaluation.paired import Paired
 from troth.reports.cards import _reading
 from troth.reports.cards._reading import Sentence, again, beside, name, quoted
 from troth.runs import compare
 from troth.runs.compare import number, signed
 from troth.runs.inspect import Dossier
 
-_CLIENTS = ("seed", "data", "partition", "availability")
+_CLIENTS = ("data", "partition", "availability")
 _HOSTILE = ("adversary", "attack", "corruption")
 _FEW = 5  # up to so many models, all pairs are compared
 _ASIDE = ("name", "resolved", "engine", "checkpoint", "output")  # not compared
@@ -48,10 +49,14 @@ def worlds(runs: Sequence[Dossier]) -> list[list[Dossier]]:
     found: dict[str, list[Dossier]] = {}
     for run in runs:
         if run.finished:
-            key = _written(run, (*_CLIENTS, *_HOSTILE)) + run.metric
-            key += f" {len(run.column('client'))} {_late(run)}"
-            found.setdefault(key, []).append(run)
+            found.setdefault(f"{federation(run)} {run.part('seed')}", []).append(run)
     return list(found.values())
+
+
+def federation(run: Dossier) -> str:
+    """Return what runs of one group have in common, except for the seed, as text."""
+    about = run.metric, len(run.column("client")), _late(run)
+    return f"{_written(run, (*_CLIENTS, *_HOSTILE))} {about}"
 
 
 def _late(run: Dossier) -> str:
@@ -149,10 +154,19 @@ def _same(a: Model, b: Model) -> bool:
     return bool(np.array_equal(a.values, b.values, equal_nan=True))
 
 
-def paired(a: Model, b: Model, metric: str) -> compare.Paired:
-    """Compare two models over the clients that count in summaries, a minus b."""
-    who = a.run.judged & b.run.judged
-    return compare.paired(b.values[who], a.values[who], metric == "accuracy")
+def paired(both: Sequence[tuple[Model, Model]], metric: str) -> Paired:
+    """Compare two models, a minus b, over the clients that count in summaries.
+
+    Args:
+        both: the models a and b of each seed.
+        metric: accuracy or error.
+    """
+    values = [
+        np.where(model.run.judged, model.values, np.nan)
+        for each in ([b for _, b in both], [a for a, _ in both])
+        for model in each
+    ]
+    return compare.over_seeds(values, metric)
 
 
 def moved(attacked: Dossier, clean: Dossier) -> Moved | None:

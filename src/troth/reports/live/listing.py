@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from troth import files
 from troth.files import METRICS
 from troth.runs.compare import number
+from troth.runs.load import Tail
 
 _DEPTH = 3  # levels of folders that are searched
 _SAYS = re.compile(r'^\[(\w+)\]\nname = ("(?:[^"\\\n]|\\.)*")$', re.M)
@@ -42,37 +43,26 @@ class Growing:
     """The rounds and evaluations of one run so far, from its `rounds.jsonl`."""
 
     def __init__(self, place: Path) -> None:
-        self._file = place / files.ROUNDS
-        self._read, self._at = b"", 0
+        self._place, self._tail = place, Tail(place / files.ROUNDS)
         self.rounds, self.metric = 0, ""
         self.points: list[list[Any]] = []  # round, personal mean, shared mean
 
     def look(self) -> None:
         """Read new lines; if a resume shortened the file, read it from the start."""
-        try:
-            size = self._file.stat().st_size
-            if size < self._at:
-                self.__init__(self._file.parent)  # type: ignore[misc]
-            with self._file.open("rb") as journal:
-                journal.seek(self._at)
-                new = journal.read(size - self._at)
-        except OSError:
-            return
-        self._at += len(new)
-        *lines, self._read = (self._read + new).split(b"\n")
-        for line in lines:
-            self._add(line)
+        if self._tail.shortened:
+            self.__init__(self._place)  # type: ignore[misc]
+        for record in self._tail.read():
+            self._add(record)
 
-    def _add(self, line: bytes) -> None:
+    def _add(self, record: dict[str, Any]) -> None:
+        self.rounds = record["round"] + 1
         try:
-            record = json.loads(line)
-            self.rounds = int(record["round"]) + 1
             own, shared = (record["evaluation"][k] for k in ("personal", "shared"))
             self.metric = next(m for m in METRICS if f"{m}_mean" in own)
             both = [kind.get(f"{self.metric}_mean") for kind in (own, shared)]
             self.points.append([self.rounds, *both])
         except _SENSELESS:
-            return  # a line without an evaluation, or not written by Troth
+            return  # a round without an evaluation, or not written by Troth
 
 
 class Listing:

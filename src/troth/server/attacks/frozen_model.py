@@ -1,4 +1,4 @@
-"""A model that never learns: its client reports honestly how far it is away.
+"""A malicious model that never changes and otherwise follows the protocol.
 
 References: farhadkhani2022equivalence.
 """
@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from troth.config.checks import coupled
+from troth.config.checks import coupled, expect
 from troth.networks import target_model
 from troth.server.attacks import _crowd
 from troth.types import Broadcast, Messages
@@ -25,12 +25,14 @@ def frozen_model(
     target: str,
     lam: float | Literal["auto"] = "auto",
     regularizer: Distance | Literal["auto"] = "auto",
+    delta: float | Literal["auto"] = "auto",
 ) -> Messages:
-    """Keep the model θ♠ in every round, and follow the protocol (Section 2.2).
+    """Send the honest update of a model θ♠ that never changes (Section 2.2).
 
-    Malicious clients of a federation of personalizer `coupled` reply −λ∇_ρR(ρ, θ♠). Any
-    plausible gradient attack that converges has such a θ♠ (Lemma 3):
-    `troth.poison.model_attack`. No filter can tell it from a client that has much data.
+    In a federation with personalizer `coupled`, malicious clients send −λ∇_ρR(ρ, θ♠).
+    Every plausible gradient attack that converges has such a model θ♠ (Lemma 3), which
+    `troth.poison.model_attack` computes. No filter can distinguish its client from an
+    honest client with much data.
 
     Threat model: knows the shared model of the round; controls its own message.
 
@@ -39,8 +41,12 @@ def frozen_model(
         hostile: [n] mask of malicious clients.
         broadcast: Broadcast of the server to the clients.
         target: File with θ♠ as one vector: .npy, or .npz with an array `target`.
-        lam: Weight λ of the coupling; "auto": from `coupled`.
-        regularizer: Regularizer R; "auto": the experiment's.
+        lam: Weight λ of the coupling; 0 sends zeros. "auto": that of the personalizer
+            `coupled`.
+        regularizer: Regularizer R. "auto": that of the experiment.
+        delta: Width δ > 0 of the smooth region of `smooth_l2`; ignored for the others.
+            "auto": that of the experiment's regularizer, or 1, as in the paper, if it
+            has none.
 
     Returns:
         The messages, with attacked updates.
@@ -56,13 +62,16 @@ def frozen_model(
     """
     lam = coupled("frozen_model's lam", lam)
     _crowd.finite("frozen_model", "lam", lam, 0, "0 sends zeros")
+    delta = 1.0 if delta == "auto" else delta
+    must = "a finite number above 0; for 0, set regularizer = 'l2'"
+    expect(0 < delta < math.inf, "frozen_model's delta", delta, must)
     away = target_model.read(target, len(broadcast.w)).to(broadcast.w.device)
     away = away - broadcast.w.double()
     far = torch.linalg.vector_norm(away)
     if regularizer == "l2":
         away = away / torch.where(far > 0, far, 1.0)
     elif regularizer == "smooth_l2":
-        away = away / torch.hypot(far, torch.ones_like(far))
+        away = away / torch.hypot(far, torch.full_like(far, delta))
     if not bool(hostile.any()) or not math.isfinite(float(far)):
         return messages
     return _crowd.sent(messages, hostile, lam * away)

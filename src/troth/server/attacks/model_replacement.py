@@ -3,6 +3,8 @@
 References: bagdasaryan2020backdoor.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,7 @@ from troth.types import Messages
 
 
 def model_replacement(
-    messages: Messages, hostile: Tensor, *, factor: float = 0.0
+    messages: Messages, hostile: Tensor, *, factor: float | Literal["size"] = 0.0
 ) -> Messages:
     """Multiply malicious updates by the number of clients, so that one outweighs all.
 
@@ -24,7 +26,8 @@ def model_replacement(
         messages: One update per client.
         hostile: [n] mask of malicious clients.
         factor: Factor on the updates. 0 means the number of clients in the round; 1 is
-            no attack.
+            no attack. "size" means the number of the client's training examples, as in
+            the authors' StackOverflow code.
 
     Returns:
         The messages, with attacked updates.
@@ -35,10 +38,13 @@ def model_replacement(
         >>> model_replacement(sent, sent.client == 2).update.tolist()
         [[1.0], [3.0], [27.0]]
     """
-    means = "0 means the number of clients in the round"
-    _crowd.finite("model_replacement", "factor", factor, 0, means)
     u = messages.update
     most = torch.finfo(u.dtype).max  # infinite updates would be dropped
-    times = min(factor or float(u.shape[0]), most)
-    larger = (u * times).clamp(-most, most)
+    if factor == "size":
+        larger = u * messages.size.to(u)[:, None]
+    else:
+        means = "0 means the number of clients in the round"
+        _crowd.finite("model_replacement", "factor", factor, 0, means)
+        larger = u * min(factor or float(u.shape[0]), most)
+    larger = larger.clamp(-most, most)
     return messages._replace(update=torch.where(hostile[:, None], larger, u))

@@ -1,0 +1,210 @@
+"""Data that a caller passes in memory: arrays, and data sets of torch.
+
+The data become a member of the kind `data`, whose name contains their digest. The
+member computes the digest again at each call, because arrays may change in place.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
+
+from troth import lookup
+from troth.data.datasets import _arrays
+from troth.types import Arrays, Refusal
+
+_WHERE = "the data"  # in place of a file's name in error messages
+_FORMS = (
+    "a dictionary of arrays (x, y, and optionally owner, group and split), one torch "
+    'data set per client in a list, or {"dataset": data set, "owner": owners}'
+)
+
+
+def give(data: Any) -> lookup.Given:
+    """Make data in memory known as a member of the kind `data`.
+
+    Args:
+        data: One of these:
+
+            - A dictionary of arrays `x`, `y`, and optionally `owner`, `group` and
+              `split`, as in an .npz file. A torch data set under `dataset` replaces
+              `x` and `y`.
+            - `troth.types.Arrays`.
+            - Torch data sets with items (x, y), one per client: a list, or a dictionary
+              whose keys are the owners' names. A single one is data without owners.
+
+    Raises:
+        Refusal: The data are of another type, or lack `x` or `y`.
+    """
+    if isinstance(data, Arrays):
+        return _whole(data)
+    content = _content(data)
+    mark = digest(content)
+
+    def arrays(*, scale: float = 0.0, classes: int | list[str] = 0) -> Arrays:
+        """Return the arrays that were given in memory."""
+        _check_unchanged(content, mark)
+        return _arrays.assembled(_WHERE, content, scale, classes)
+
+    return lookup.give("arrays", mark, arrays)
+
+
+def _whole(data: Arrays) -> lookup.Given:
+    mark = digest_of(data)
+
+    def arrays() -> Arrays:
+        """Return the data set that was given in memory."""
+        if digest_of(data) != mark:
+            raise _changed()
+        return data
+
+    return lookup.give("arrays", mark, arrays)
+
+
+def _check_unchanged(content: Mapping[str, np.ndarray], mark: str) -> None:
+    if digest(content) != mark:
+        raise _changed()
+
+
+def _changed() -> Refusal:
+    return Refusal(
+        "the data in memory have changed since they were given: undo the change, or "
+        "train anew with troth.run(…, data=…)"
+    )
+
+
+def digest(content: Mapping[str, np.ndarray], more: str = "") -> str:
+    """Return the SHA-256 of arrays by name and of a text: 64 hexadecimal digits."""
+    found = hashlib.sha256(more.encode())
+    for key in sorted(content):
+        values = np.ascontiguousarray(content[key])
+        found.update(f"{key} {values.dtype.str} {values.shape} ".encode())
+        found.update(values.reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
+
+
+def digest_of(arrays: Arrays) -> str:
+    """Return the SHA-256 of a data set: 64 hexadecimal digits."""
+    fields = arrays._asdict()
+    held = {k: v for k, v in fields.items() if isinstance(v, np.ndarray)}
+    plain = {k: v for k, v in fields.items() if k not in held and v not in (None, ())}
+    return digest(held, repr(plain))
+
+
+def _content(data: Any) -> dict[str, np.ndarray]:
+    """Return the arrays of data in any of the forms, by name."""
+    if isinstance(data, Dataset):
+        return _items(data)
+    if isinstance(data, list | tuple) and _all_datasets(data):
+        return _joined(data, np.repeat(np.arange(len(data)), [*map(_length, data)]))
+    if isinstance(data, Mapping):
+        if _all_datasets(data.values()):
+            owners = np.repeat(
+                np.array([*map(str, data)]), [*map(_length, data.values())]
+            )
+            return _joined(data.values(), owners)
+        return _named(data)
+    raise Refusal(f"data= is of type {type(data).__name__}; it must be {_FORMS}")
+
+
+def _all_datasets(values: Any) -> bool:
+    return len(values) > 0 and all(isinstance(v, Dataset) for v in values)
+
+
+def _named(data: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return a dictionary's arrays, those of a torch data set included."""
+    known = (*_arrays.KEYS, "dataset")
+    for key in data:
+        if key not in known:
+            raise Refusal(
+                f"data= has the key {key!r}{lookup.nearest(str(key), known)}; "
+                f"it may have: {', '.join(known)}"
+            )
+    given = dict(data)
+    content = _items(given.pop("dataset")) if "dataset" in given else {}
+    for key, values in given.items():
+        if key in content:
+            raise Refusal(f"data= has both {key} and dataset: leave out one of them")
+        content[key] = array(key, values)
+    for key in ("x", "y"):
+        if key not in content:
+            raise Refusal(f"data= lacks {key}; it must be {_FORMS}")
+    return content
+
+
+def array(key: str, values: Any) -> np.ndarray:
+    """Return values in memory as an array of numbers or texts."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        half = values.dtype == torch.bfloat16  # which numpy does not have
+        return np.asarray(values.float() if half else values)
+    found = np.asarray(values)
+    if found.dtype.kind == "O" and all(isinstance(v, str) for v in found.flat):
+        found = found.astype(str)  # as pandas stores texts
+    if found.dtype.kind not in "biufcSU":
+        raise Refusal(
+            f"data= has {key} of type {found.dtype}, which may hold any objects; give "
+            "an array of numbers or texts"
+        )
+    return found
+
+
+def _length(data: Any) -> int:
+    if isinstance(data, IterableDataset) or not hasattr(data, "__len__"):
+        raise Refusal(
+            f"data= has a {type(data).__name__} without a length; give a torch data "
+            "set with __len__ and __getitem__, such as a TensorDataset of its items"
+        )
+    return len(data)
+
+
+def _joined(parts: Any, owner: np.ndarray) -> dict[str, np.ndarray]:
+    every = [_items(part) for part in parts]
+    content = {key: np.concatenate([p[key] for p in every]) for key in ("x", "y")}
+    return content | {"owner": owner}
+
+
+def _items(data: Any) -> dict[str, np.ndarray]:
+    """Return the items (x, y) of a torch data set as two arrays."""
+    if not isinstance(data, Dataset):
+        raise Refusal(
+            f"data= has a dataset of type {type(data).__name__}; it must be a "
+            "torch.utils.data.Dataset"
+        )
+    m = _length(data)
+    if m == 0:
+        raise Refusal(f"data= has a {type(data).__name__} without items; leave it out")
+    columns = getattr(data, "tensors", None)  # of a TensorDataset
+    if columns is None:
+        columns = [*zip(*(_pair(data[i], i) for i in range(m)), strict=True)]
+    if len(columns) != 2:
+        _pair(data[0], 0)
+    return {
+        key: array(key, values if isinstance(values, Tensor) else _stacked(key, values))
+        for key, values in zip(("x", "y"), columns, strict=True)
+    }
+
+
+def _pair(item: Any, i: int) -> tuple[Any, Any]:
+    if isinstance(item, tuple | list) and len(item) == 2:
+        return item[0], item[1]
+    raise Refusal(
+        f"item {i} of a torch data set is not a pair (x, y), but a "
+        f"{type(item).__name__}; wrap the data set in one that returns pairs"
+    )
+
+
+def _stacked(key: str, values: Sequence[Any]) -> np.ndarray:
+    every = [array(key, value) for value in values]
+    shapes = {value.shape for value in every}
+    if len(shapes) > 1:
+        some = ", ".join(str(list(shape)) for shape in sorted(shapes)[:4])
+        raise Refusal(
+            f"items of a torch data set have {key} of several shapes ({some}); give "
+            "all the same shape, such as by padding or resizing"
+        )
+    return np.stack(every)

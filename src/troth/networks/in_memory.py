@@ -1,0 +1,143 @@
+"""Networks that a caller passes in memory: a module, or a class or function of it.
+
+They become members of the kind `model`, whose name contains a digest of their code and,
+for a module, of its tensors.
+"""
+
+import ast
+import contextlib
+import copy
+import functools
+import hashlib
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from troth import lookup
+from troth.types import Refusal
+
+
+def give(model: Any) -> lookup.Given:
+    """Make a network in memory known as a member of the kind `model`.
+
+    Args:
+        model: A class or function that returns a `torch.nn.Module`, or a module. A
+            class or function is called for each run, with `shape` (of one example) and
+            `classes` if it has parameters of these names. Its keyword-only parameters
+            are options of `[model]`. A module is copied, and training starts from the
+            weights that it has.
+
+    Raises:
+        Refusal: The network is neither a module nor callable.
+    """
+    if isinstance(model, nn.Module):
+        word, mark = type(model).__name__, digest(model, weights=True)
+
+        def copied() -> nn.Module:
+            """Return a copy of the module that was given in memory."""
+            if digest(model, weights=True) != mark:
+                raise Refusal(
+                    f"the module {word} has changed since it was given; give a copy "
+                    "of it as it was, or train anew with troth.run(…, model=…)"
+                )
+            return copy.deepcopy(model).cpu()
+
+        return lookup.give(word, mark, copied)
+    if not callable(model):
+        raise Refusal(
+            f"model= is of type {type(model).__name__}; it must be a torch.nn.Module, "
+            "or a class or function that returns one"
+        )
+    return _factory(model)
+
+
+def _factory(model: Callable[..., Any]) -> lookup.Given:
+    def made(**given: Any) -> Any:
+        return model(**given)
+
+    made.__doc__ = inspect.getdoc(model)
+    made.__signature__ = inspect.signature(model)  # type: ignore[attr-defined]
+    typed = model.__init__ if inspect.isclass(model) else model
+    with contextlib.suppress(NameError, TypeError):  # types that are not at hand
+        made.__annotations__ = dict(lookup.hints(typed))
+    word = getattr(model, "__name__", type(model).__name__).strip("<>")
+    return lookup.give(word, _sha256([code(model)]), made)
+
+
+def digest(net: nn.Module, weights: bool = False) -> str:
+    """Return the SHA-256 of a network's structure and code: 64 hexadecimal digits.
+
+    Args:
+        net: The network.
+        weights: Whether the values of its parameters and buffers count too.
+    """
+    return _sha256(_parts(net, weights))
+
+
+def _sha256(parts: Any) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part.encode() if isinstance(part, str) else part)
+    return found.hexdigest()
+
+
+def _parts(net: nn.Module, weights: bool) -> Iterator[Any]:
+    yield repr(net)
+    for kind in sorted({type(m) for m in net.modules()}, key=lambda k: k.__qualname__):
+        if not _library(kind):
+            yield code(kind)
+    for name, value in net.state_dict().items():
+        if isinstance(value, Tensor):
+            yield f"{name} {value.dtype} {list(value.shape)} "
+            if weights:
+                flat = value.detach().cpu().contiguous().reshape(-1)
+                yield flat.view(torch.uint8).numpy().tobytes()
+
+
+def _library(kind: type) -> bool:
+    return kind is object or kind.__module__.startswith("torch.")
+
+
+def code(thing: Any) -> str:
+    """Return what a class or function computes, as text without comments.
+
+    This is the source of all functions, or their bytecode if there is no source.
+    """
+    if isinstance(thing, functools.partial):
+        return f"{code(thing.func)} {thing.args} {thing.keywords}"
+    if isinstance(thing, FunctionType):
+        return _source(thing)
+    if not inspect.isclass(thing):
+        return code(getattr(thing, "__func__", type(thing)))
+    own = [base for base in thing.__mro__ if not _library(base)]
+    every = [(k, vars(base)[k]) for base in own for k in sorted(vars(base))]
+    lines = [thing.__qualname__]
+    for name, member in every:
+        function = getattr(member, "__func__", getattr(member, "fget", member))
+        if isinstance(function, FunctionType):
+            lines.append(_source(function))
+        elif isinstance(member, bool | int | float | str) and name[:2] != "__":
+            lines.append(f"{name} = {member!r}")
+    return "\n".join(lines)
+
+
+def _source(function: FunctionType) -> str:
+    if function.__name__ != "<lambda>":  # its source line holds more than itself
+        try:
+            text = textwrap.dedent(inspect.getsource(function))
+            return ast.unparse(ast.parse(text))
+        except (OSError, TypeError, SyntaxError):
+            pass
+    return _bytecode(function.__code__)
+
+
+def _bytecode(code_: CodeType) -> str:
+    constants = (
+        _bytecode(c) if isinstance(c, CodeType) else repr(c) for c in code_.co_consts
+    )
+    return " ".join([code_.co_code.hex(), *code_.co_names, *constants])

@@ -1,0 +1,83 @@
+"""Data and networks in memory: pass them to new runs, and again to runs on disk."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from troth import lookup
+from troth.config.schema import Experiment
+from troth.types import Refusal
+
+KINDS = ("data", "model")
+Objects = Mapping[str, lookup.Given]
+"""Kind (`data` or `model`) → the member that was given; it is found while this exists.
+"""
+
+
+def give(data: Any = None, model: Any = None) -> Objects:
+    """Make data and a network known as members; `None` is left out."""
+    found = {}
+    if data is not None:
+        from troth.data import sources
+
+        found["data"] = sources.give(data)
+    if model is not None:
+        from troth.networks import in_memory
+
+        found["model"] = in_memory.give(model)
+    return found
+
+
+def settings(objects: Objects) -> list[str]:
+    """Return the settings that make an experiment use the objects."""
+    return [f"{kind}.name={given.name}" for kind, given in objects.items()]
+
+
+def check_used(objects: Objects, experiments: Sequence[Experiment]) -> None:
+    """Refuse experiments that replace a given object by a named member."""
+    for kind, given in objects.items():
+        for e in experiments:
+            if (name := getattr(e, kind).name) != given.name:
+                raise Refusal(
+                    f"{kind}= is given, and a setting or the grid sets {kind}.name = "
+                    f"'{name}'; remove one of the two"
+                )
+
+
+def check_same(
+    objects: Objects, experiments: Sequence[Experiment], where: object
+) -> None:
+    """Refuse other objects than those with which runs on disk were trained.
+
+    Args:
+        objects: the objects that are given again.
+        experiments: the experiments of the runs.
+        where: the folder of the runs, for the error message.
+    """
+    for kind, given in objects.items():
+        for e in experiments:
+            name = getattr(e, kind).name
+            if not lookup.in_memory(name):
+                raise Refusal(
+                    f"{where} was trained with {kind} '{name}', which is not from "
+                    f"memory; leave out {kind}="
+                )
+            if name != given.name:
+                raise Refusal(
+                    f"{where} was trained with {kind} '{name}', and {kind}= is "
+                    f"'{given.name}' now; give the object with which the run was "
+                    "trained, or train anew with troth.run"
+                )
+
+
+def check_here(experiments: Sequence[Experiment], where: object) -> None:
+    """Refuse to continue runs whose data or network from memory are missing."""
+    lost = [
+        k for k in KINDS if any(lookup.lost(getattr(e, k).name) for e in experiments)
+    ]
+    if lost:
+        again = ", ".join(f"{kind}=…" for kind in lost)
+        raise Refusal(
+            f"{where} was trained with {' and '.join(lost)} from memory, and this "
+            "process does not have them; give the same again in Python: "
+            f"troth.resume({str(where)!r}, {again})"
+        )

@@ -1,0 +1,59 @@
+"""TensorBoard: event files in a folder."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from troth.types import Refusal, Tracked
+
+_SUFFIX = ".troth"  # of the event files, so that only those are replaced
+_ARTIFACTS = "artifacts"
+
+
+def tensorboard(run: Tracked, *, folder: str = "") -> "_Events":
+    """Write event files for TensorBoard.
+
+    Show them with `tensorboard --logdir FOLDER`. The runs of a grid are in one folder.
+    Files are copied to the folder `artifacts` of the run's event files. Needs
+    `pip install 'troth[tensorboard]'`.
+
+    Args:
+        run: the run or grid.
+        folder: folder of all event files; "": `tensorboard`, next to the run or grid.
+    """
+    root = Path(folder) if folder else run.root.absolute().parent / "tensorboard"
+    return _Events(root.joinpath(*run.name.split("/")), run.settings)
+
+
+class _Events:
+    """The event file of one run."""
+
+    def __init__(self, place: Path, settings: Mapping[str, str]) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise Refusal(
+                "tensorboard is not installed; install it with: "
+                "pip install 'troth[tensorboard]'"
+            ) from None
+        for old in place.glob(f"events.out.tfevents.*{_SUFFIX}"):
+            old.unlink()
+        self._artifacts = place / _ARTIFACTS
+        self._writer = SummaryWriter(place, filename_suffix=_SUFFIX)
+        rows = "".join(f"| {key} | {value} |\n" for key, value in settings.items())
+        self._writer.add_text("settings", f"| setting | value |\n|---|---|\n{rows}")
+
+    def log(self, rounds: Mapping[int, Mapping[str, float]]) -> None:
+        exact = {"new_style": True, "double_precision": True}
+        for step, values in rounds.items():
+            for name, value in values.items():
+                self._writer.add_scalar(name, value, step, **exact)
+        self._writer.flush()
+
+    def save(self, files: Sequence[Path]) -> None:
+        self._artifacts.mkdir(exist_ok=True)
+        for file in files:
+            shutil.copyfile(file, self._artifacts / file.name)
+
+    def close(self, finished: bool) -> None:
+        self._writer.close()
