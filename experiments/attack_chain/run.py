@@ -118,7 +118,7 @@ def fig20() -> Iterator[Figure]:
 
     def third(label: str, rounds: int, start: bool, options: Any = few) -> Figure:
         longer = {**tree, "train": {**tree["train"], "rounds": rounds}}
-        told = {**options, "inputs": "box", "start": start}
+        told = {"inputs": "box", **options, "start": start}
 
         def make(work: Work) -> dict[str, Any]:
             return examples(work, longer, rounds // 50, name, first, **told)
@@ -130,6 +130,8 @@ def fig20() -> Iterator[Figure]:
     yield third("data in [0, 1], 2000, starting at θ♠", 300, True)
     yield third("data in [0, 1], 2000", 600, False)
     yield third("data in [0, 1], 100000, as the authors", 300, True, many)
+    clipped = {**many, "inputs": "clip"}
+    yield third("data clipped to [0, 1], 100000", 300, True, clipped)
 
 
 def fig3() -> Iterator[Figure]:
