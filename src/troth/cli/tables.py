@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box, filesize
 from rich.console import Console, Group
@@ -15,11 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from troth import files, lookup
-from troth.api import Cost
 from troth.config import reader
 from troth.runs import compare
 from troth.runs.compare import heading, number, short, signed
 from troth.runs.load import Run, judged
+
+if TYPE_CHECKING:
+    from troth.api import Cost
 
 _MOST = 20  # pairs of runs to print
 _COLUMNS = {
@@ -227,6 +229,7 @@ def outcome(
 ) -> None:
     """Print the tables and comparisons of finished runs."""
     console().print(results(runs, labels))
+    say(times(runs))
     if groups := [each for each in compared if each["kind"] == "seeds"]:
         console().print(seeds(groups))
     if pairs := [each for each in compared if each["kind"] == "paired"]:
@@ -244,6 +247,14 @@ def outcome(
             say(stayed(run, short(label)))
     if in_words:
         say(f"\n{words(runs, labels)}")
+
+
+def times(runs: Sequence[Run]) -> str:
+    """Return a sentence with the time of set-up (reading data, measuring plans)."""
+    setup = sum(run.summary.get("setup_seconds", 0.0) for run in runs)
+    training = sum(run.summary["seconds"] for run in runs)
+    whole = " of all runs" if len(runs) > 1 else ""
+    return f"Time{whole}: set-up {setup:.1f} s, training {training:.1f} s"
 
 
 def newcomers(run: Run, label: str) -> str:
@@ -278,7 +289,7 @@ def onward(runs: Sequence[Run], root: Path) -> None:
     )
 
 
-def costs(runs: Sequence[Cost], name: str, as_json: bool) -> None:
+def costs(runs: "Sequence[Cost]", name: str, as_json: bool) -> None:
     """Print the cost of runs as a table, or as a JSON object for programs."""
     made: list[dict[str, Any]] = [
         {
