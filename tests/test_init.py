@@ -6,7 +6,7 @@ import pytest
 import troth
 
 NAMES = [
-    *("Refusal", "Run", "aggregate", "audit", "certify", "cost"),
+    *("ProgressBar", "Refusal", "Run", "aggregate", "audit", "certify", "cost"),
     *("load", "personalize", "report", "resume", "run"),
 ]
 HEAVY = "{'torch', 'numpy', 'scipy', 'sklearn'}"
@@ -74,6 +74,12 @@ def test_what_is_there():
     listed = python("import troth; print(*dir(troth))").split()
     assert listed == sorted([*NAMES, "__version__", "plot", "poison", "theory"])
     assert troth.__version__.count(".") == 2
+
+
+def test_logging_is_silent_by_default():
+    code = "import logging, troth; logging.getLogger('troth.run').error('no')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_an_unknown_name():

@@ -6,10 +6,12 @@ Every client gets its own model and a trust card.
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "ProgressBar",
     "Refusal",
     "Run",
     "aggregate",
@@ -23,12 +25,15 @@ __all__ = [
     "run",
 ]
 
+logging.getLogger("troth").addHandler(logging.NullHandler())  # silent by default
+
 if TYPE_CHECKING:
     from troth import plot as plot
     from troth import poison as poison
     from troth import theory as theory
     from troth.api import aggregate, cost, resume, run
     from troth.certificates.certify import certify
+    from troth.cli.progress import ProgressBar
     from troth.examine.audit import audit
     from troth.reports import report
     from troth.runs.load import Run, load
@@ -38,6 +43,7 @@ else:
     _HOMES = dict.fromkeys(["aggregate", "cost", "resume", "run"], "api")
     _HOMES |= {"audit": "examine.audit", "certify": "certificates.certify"}
     _HOMES |= {"Run": "runs.load", "load": "runs.load", "report": "reports"}
+    _HOMES |= {"ProgressBar": "cli.progress"}
     _HOMES |= {"Refusal": "types", "personalize": "runs.personalize"}
 
     def __getattr__(name: str) -> Any:

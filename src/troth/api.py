@@ -1,8 +1,9 @@
 """The library's main functions: run, resume, cost and aggregate."""
 
+import contextlib
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from itertools import chain, count
 from pathlib import Path
@@ -78,7 +79,8 @@ def run(
         device: auto, cpu, cuda, cuda:N or mps. `None` uses the experiment's setting.
         data_dir: Folder that is searched first for data sets. `None` searches only the
             default folders.
-        watch: Function that is called after every round, or `None`.
+        watch: `troth.ProgressBar()`, a function that is called after every round, or
+            `None`.
         apart: `True` trains the runs of a grid one after another. `False` trains runs
             together wherever that is possible, also on a CPU. `None` trains them
             together on a GPU only.
@@ -118,7 +120,7 @@ def run(
     given.check_used(objects, [one.experiment for one in planned])
     root = Path(out) if out is not None else fresh(experiment)
     files.check_free(root)
-    with tracking.live(planned[0].experiment.track, root):
+    with tracking.live(planned[0].experiment.track, root), _shown(watch):
         if not sections.get("grid"):
             train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
             return [Run(root)]
@@ -133,6 +135,13 @@ def run(
         every = [(one.experiment, root / one.label) for one in planned]
         train_many.grid(every, apart, watch=watch, data_dir=data_dir)
         return _each(planned, root, data_dir, watch)
+
+
+def _shown(watch: Any) -> contextlib.AbstractContextManager[object]:
+    """Return the context in which a progress bar is shown; others have none."""
+    shown: Callable[[], contextlib.AbstractContextManager[object]]
+    shown = getattr(watch, "shown", contextlib.nullcontext)
+    return shown()
 
 
 def _each(
@@ -175,7 +184,8 @@ def resume(
         data: The data in memory with which the run was trained; `None` if the run reads
             its data itself.
         model: The network in memory with which the run was trained, or `None`.
-        watch: Function that is called after every round, or `None`.
+        watch: `troth.ProgressBar()`, a function that is called after every round, or
+            `None`.
 
     Returns:
         The runs, in the order of the grid.
@@ -202,7 +212,8 @@ def resume(
         given.check_same(objects, [one], root)
         if not (root / files.SUMMARY).exists():
             given.check_here([one], root)
-        with tracking.live([] if finished(root) else one.track, root):
+        trackers = [] if finished(root) else one.track
+        with tracking.live(trackers, root), _shown(watch):
             train.resume(root, watch=watch)
         return [Run(root)]
     sections = reader.read(root / files.GRID)
@@ -212,7 +223,7 @@ def resume(
     missing = (p for p in planned if not (root / p.label / files.SUMMARY).exists())
     given.check_here([one.experiment for one in missing], root)
     trackers = [] if finished(root) else planned[0].experiment.track
-    with tracking.live(trackers, root):
+    with tracking.live(trackers, root), _shown(watch):
         return _each(planned, root, facts.get("data_dir"), watch)
 
 

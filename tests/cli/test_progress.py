@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+import troth
 from troth.cli import progress
 from troth.cli.progress import Counter, Watcher
 from troth.runs.train import Progress, State
@@ -247,3 +248,38 @@ def test_a_counter_says_how_far_and_how_fast(capsys):
     )
     assert said[-1].startswith("5/5 certificates") and "0 s left" in said[-1]
     assert len(said) == 4 and counter.last.done == 5
+
+
+NOTEBOOK = """
+import tempfile, troth
+place = tempfile.mkdtemp() + "/run"
+tree = {"partition": {"name": "iid", "clients": 4}, "train": {"rounds": 3}}
+tree |= {"grid": {"seed": [0, 1]}, "engine": {"how": "vmap", "chunk": 4}}
+runs = troth.run(tree, out=place, watch=troth.ProgressBar())
+"""
+
+
+@pytest.mark.slow("starts a notebook's kernel")
+def test_bars_in_a_notebook():
+    """There is one output, and it is replaced: no widget is needed."""
+    nbclient, nbformat = map(pytest.importorskip, ("nbclient", "nbformat"))
+    cell = nbformat.v4.new_code_cell(NOTEBOOK)
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    nbclient.NotebookClient(notebook, timeout=200).execute()
+    (output,) = cell.outputs
+    assert output.output_type == "display_data"
+    lines = output.data["text/plain"].strip().splitlines()
+    assert [line.split()[0] for line in lines] == ["seed=0", "seed=1"]
+    assert all("━" in line and "3/3" in line and "personal" in line for line in lines)
+    assert (
+        output.data["text/html"].startswith("<pre")
+        and "3/3" in output.data["text/html"]
+    )
+
+
+def test_a_run_enters_and_leaves_a_progress_bar(tmp_path, capsys):
+    bar = troth.ProgressBar("mine")
+    tree = {"partition": {"name": "iid", "clients": 4}, "train": {"rounds": 2}}
+    troth.run(tree, settings=["engine.how=loop"], out=tmp_path / "run", watch=bar)
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith("mine: round 2/2") and "" not in said

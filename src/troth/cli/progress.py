@@ -1,11 +1,13 @@
-"""Show progress: bars on a terminal, lines in a log."""
+"""Show progress: bars on a terminal or in a notebook, lines in a log."""
 
+import io
 import math
 import time
 from collections import deque
 from typing import Any, Self
 
 from rich import filesize
+from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
@@ -17,6 +19,7 @@ from troth.runs.compare import heading, number, short
 
 _EVERY, _EVALUATED = 5.0, 1.0  # seconds between lines; the same with an evaluation
 _MARKS, _APART = 20, 0.5  # time stamps that give the rate; seconds between them
+_REPLACED = 0.2  # seconds between two states of an output in a notebook
 _KEPT = 8  # bars that stay on the screen
 
 
@@ -42,7 +45,7 @@ def amount(done: int, total: int) -> str:
 
 
 class _Shown:
-    """Progress as bars on a terminal, or as lines in a log.
+    """Progress as bars on a terminal or in a notebook, or as lines in a log.
 
     Subclasses print `intro` at the first progress. `quiet` shows nothing.
     """
@@ -52,7 +55,9 @@ class _Shown:
         self._intro, self._quiet = intro, quiet
         self._printed, self._began, self._what = -math.inf, 0.0, ""
         self._started = time.monotonic()
-        self._bars = _bars() if not quiet and console().is_terminal else None
+        shown = console()
+        bars = not quiet and (shown.is_terminal or shown.is_jupyter)
+        self._bars = _bars() if bars else None
         self._tasks: list[TaskID] = []
         self._pulse: TaskID | None = None
         self._hears = watching(self.heard)
@@ -74,7 +79,7 @@ class _Shown:
         self._hears.__exit__(None, None, None)
 
     def _print(self, text: str) -> None:
-        if not self._quiet:
+        if text and not self._quiet:
             (self._bars or console()).print(text, soft_wrap=True)
 
     def heard(self, what: str, done: int, total: int) -> None:
@@ -195,6 +200,34 @@ class Watcher(_Shown):
         return f"{speed}, {duration((p.total - p.done) / rate)} left"
 
 
+class ProgressBar(Watcher):
+    """Show the progress of `troth.run` or `troth.resume`.
+
+    In a notebook and on a terminal there is one bar per run. Elsewhere lines are
+    printed to stderr.
+
+    Args:
+        name: Label of a run that has no name.
+
+    >>> import tempfile, troth
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> tree = {"partition": {"name": "iid", "clients": 4}, "train": {"rounds": 2}}
+    >>> [run] = troth.run(tree, out=f"{folder.name}/run", watch=troth.ProgressBar())
+    >>> run.finished
+    True
+    >>> folder.cleanup()
+
+    Read on: `docs/how-to/watch.md`.
+    """
+
+    def __init__(self, name: str = "run") -> None:
+        super().__init__(name, "")
+
+    def shown(self) -> Self:
+        """Return the context in which the bar is shown; `troth.run` enters it."""
+        return self
+
+
 class Counter(_Shown):
     """Progress of work that is counted in pieces; `what` names the pieces."""
 
@@ -233,9 +266,46 @@ class _Pace(ProgressColumn):
         )
 
 
+class _Output(Progress):
+    """Bars in a notebook: an output that is replaced by its next state.
+
+    No widgets are needed, so this works in every notebook program.
+    """
+
+    _shown, _next = None, -math.inf  # the output; when to replace it
+
+    def start(self) -> None:
+        from IPython.display import display
+
+        content = self._content()
+        self._shown = display(content, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+
+    def stop(self) -> None:
+        self._replace()
+
+    def update(self, task_id: TaskID, *arguments: Any, **values: Any) -> None:
+        super().update(task_id, *arguments, **values)
+        if time.monotonic() >= self._next:
+            self._replace()
+
+    def _replace(self) -> None:
+        if self._shown is not None:
+            self._shown.update(self._content(), raw=True)
+            self._next = time.monotonic() + _REPLACED
+
+    def _content(self) -> dict[str, str]:
+        page = Console(file=io.StringIO(), width=100, force_jupyter=False, record=True)
+        page.print(self.get_renderable())
+        text = page.export_text(clear=False)
+        form = '<pre style="font-family: monospace; line-height: normal">{code}</pre>'
+        html = page.export_html(code_format=form, inline_styles=True)
+        return {"text/plain": text, "text/html": html}
+
+
 def _bars() -> Progress:
+    kind = _Output if console().is_jupyter else Progress
     label = Column(no_wrap=True, overflow="ellipsis")
-    return Progress(
+    return kind(
         TextColumn("{task.description}", table_column=label, markup=False),
         BarColumn(None, table_column=Column(ratio=1, min_width=6)),
         TextColumn("{task.fields[count]}", table_column=Column(no_wrap=True)),

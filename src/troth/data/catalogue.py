@@ -123,7 +123,7 @@ def deal(
             "out, or give another experiment"
         )
     load = lookup.find("data", e.data.name)
-    whole = lookup.beside(load, "dealt") is not None  # needs clients to exist
+    whole = lookup.companion(load, "dealt") is not None  # needs clients to exist
     if experiment is not None or "partition" in tree or whole:
         arrays, shards, _ = supply.deal(e, data_dir)
         held = [np.concatenate(parts) for parts in zip(*shards[:3], strict=True)]
