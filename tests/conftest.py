@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shutil
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -24,6 +25,8 @@ import torch
 from troth.types import Refusal
 
 torch.set_num_threads(1)
+_plans = tempfile.TemporaryDirectory()  # measured plans of this session alone
+os.environ["TROTH_PLANS"] = _plans.name
 
 
 def pytest_collection_modifyitems(items):

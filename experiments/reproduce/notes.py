@@ -12,8 +12,8 @@ from troth.reproduce.kept import COMMITTED, Shelf
 from troth.reproduce.listing import find
 
 FILE, TIMES = "notes.json", "device.json"
-HOLDS = ("holds", "holds in part", "does not hold")
-"""What a note says of an entry for which the paper prints no numbers."""
+HOLDS = ("holds", "holds in part", "too small to tell", "does not hold")
+"""The verdicts on an entry for which the paper prints no numbers."""
 _NUMBER = re.compile(
     r"\{((?P<what>theirs|looks|late) )?((?P<entry>\w+/\w+): )?"
     r"(?P<row>[^{}]+?) / (?P<column>[^{}@]+?)( @ (?P<round>\d+))?\}"
@@ -50,8 +50,12 @@ def filled(text: str, name: str, shelf: Shelf, seeds: int) -> str:
     def number(match: re.Match[str]) -> str:
         entry = find(match["entry"] or name)
         here = (match["row"], match["column"])
-        cell = next(c for c in entry.everywhere() if (c.row, c.column) == here)
-        (one,) = judging.table(entry, [cell], shelf, seeds)
+        if entry.cells is None:
+            every = judging.of_script(entry, shelf.root) if shelf.root else []
+            one = next(o for o in every if (o.cell.row, o.cell.column) == here)
+        else:
+            cell = next(c for c in entry.everywhere() if (c.row, c.column) == here)
+            (one,) = judging.table(entry, [cell], shelf, seeds)
         return _said(one, match["what"] or "", int(match["round"] or 0))
 
     def device(match: re.Match[str]) -> str:

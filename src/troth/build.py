@@ -61,7 +61,7 @@ def make_engine(
     """
     feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, precision(e))
     objective = task.Objective(net, arrays.classes, loss(e), feed.padded)
-    validate.check(objective.net, data.x[:2])
+    objective.obstacles = validate.check(objective.net, data.x[:2])
     for augments in (e.train.augment, e.personalizer.augment or []):
         augment = compose(augments, arrays.scale)
         objective.check(tried(augment, feed.first()))
@@ -216,9 +216,18 @@ def build(
     if plan is None:
         members = federation.members
         some = _sampler(e, engine, members, hostile[members])(0)  # cohort of round 0
-        given = engine, federation.broadcast, population, some, built.client_steps
-        engine.use(plans.choose(*given, e.engine.how, e.engine.chunk, e.engine.workers))
+        engine.use(_fastest(built, some))
     return built
+
+
+def _fastest(built: Built, cohort: np.ndarray) -> Plan:
+    """Choose how clients are trained together, by measurement or from the cache."""
+    e, f = built.experiment, built.federation
+    given = f.engine, f.broadcast, f.population, cohort, built.client_steps
+    wish = e.engine.how, e.engine.chunk, e.engine.workers, e.engine.threads
+    work = e.solver, e.personalizer, e.regularizer, e.adversarial
+    more = e.train.optimizer, e.train.loss, e.train.augment
+    return plans.choose(*given, *wish, about=repr((work, more)))
 
 
 def check_validation(engine: Engine, data: Data) -> None:

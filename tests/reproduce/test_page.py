@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from statistics import fmean
 
 import notes
 import page
@@ -104,7 +105,7 @@ NAMES = (  # digits of a note that are no finding: names, settings, an answer
     r"A[123](,? \d+%)?(( and|,) \d+%)*|\[Table 8\]\(#ditto-table8\)|float32|TF32|H200"
     r"|λ = \d( and \d)?|λ=\d|t = \d|the answer \d|1e-\d|5,000|50 epochs|script's 40"
     r"|200 and 1,000 batches|a client has 21 pictures|about 44 are right|with 60 set"
-    r"|ℓ2|Figure \d+|CIFAR-10"
+    r"|ℓ2|x/255|Figure \d+|CIFAR-10"
 )
 COUNTED = (
     r"\b(two|three|four|five|six|seven|eight|nine|ten|twenty) (of|looks|rounds|cells)"
@@ -131,6 +132,59 @@ def test_where_nothing_is_judged_a_note_says_what_holds(made):
         assert len(told) == wanted, name
         (line,) = [one for one in glance.splitlines() if f"`{name}`" in one]
         assert not wanted or line.endswith(f"| {told[0]} | – | – |")
+
+
+def held(name):
+    """Return the verdict of a note on a figure without printed numbers."""
+    (verdict,) = notes.read(EXPERIMENTS)[name].keys() & {*notes.HOLDS}
+    return verdict
+
+
+def test_joint_and_two_stage_solvers_differ_by_less_than_seeds():
+    found: dict[str, dict[int, float]] = {}
+    for said in named(EXPERIMENTS, "solvers/*"):
+        if said["name"].startswith(("joint/", "two_stage/")):
+            accuracy = said["summary"]["personal"]["accuracy_weighted"]
+            found.setdefault(said["label"], {})[said["seed"]] = accuracy
+    for lam in ("0.1", "1.0"):
+        own = {k: [*v.values()] for k, v in found.items() if f"λ={lam}" in k}
+        joint = own.pop(f"joint λ={lam}")
+        gain = fmean(joint) - max(map(fmean, own.values()))
+        spread = max(max(some) - min(some) for some in [joint, *own.values()])
+        assert 0 < gain < spread
+    assert held("ditto/figure7") == held("fmtl/figure4") == "too small to tell"
+
+
+def test_figures_that_hold_in_part():
+    (theory,) = named(EXPERIMENTS, "theory/figures")
+    hostile = theory["figure 1"]["panels"][1]
+    assert hostile["fairest"] > 1.1 * hostile["best"]
+    assert held("ditto/figure1") == "holds in part"
+    shelf, entry = kept.Shelf(None, EXPERIMENTS), listing.find("ditto/figure5")
+    found = judging.table(entry, entry.everywhere(), shelf, SEEDS)
+    at = {(one.cell.row, one.cell.column): one.mean for one in found}
+    shares = ("A1 20%", "A1 50%", "A1 80%")
+    rows = ("global", "TERM, t=1", "TERM, t=2", "TERM, t=5")
+    assert all(at["global", a] > at[row, a] for a in shares for row in rows[1:])
+    assert at["TERM, t=5", "A1 50%"] > at["TERM, t=2", "A1 50%"]
+    assert held("ditto/figure5") == "holds in part"
+    rules = {
+        said["label"]: said["summary"]
+        for said in named(EXPERIMENTS, "tension/defences/*")
+    }
+
+    def pair(label, whose):
+        own = rules[label][whose]
+        return own["accuracy_weighted"], own["accuracy_std"]
+
+    for rule in ("fedmgda", "clip", "centered_clipping"):
+        accuracy, spread = pair(f"{rule}, 20%", "shared")
+        plain, wide = pair("mean, 20%", "shared")
+        assert accuracy > plain - 0.001 and spread < wide + 0.001
+    for label in rules:
+        (shared, wide), (own, spread) = pair(label, "shared"), pair(label, "personal")
+        assert own > shared and (spread < wide or shared < 0.1), label
+    assert held("fmtl/figure2") == "holds in part"
 
 
 def test_what_notes_say_of_the_papers_is_so():

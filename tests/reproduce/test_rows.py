@@ -123,6 +123,11 @@ def test_ditto_s_table_3_is_every_method_with_every_value_of_its_grid():
     original = rows.grids("ditto", [], lambda setting: setting.original)
     for cells in (original, ENTRIES["ditto/table3"].at("small")):
         assert len(cells) == 40 and not any(cell.kept for cell in cells)
+        for cell in cells:
+            adversary = experiment(cell.choices[0], 0).adversary
+            n = cell.federation.clients
+            wanted = rows.authors(n, n // 2) if "A1" in cell.column else None
+            assert (adversary.clients, adversary.fraction) == (wanted, 0.0)
 
 
 def test_labels():

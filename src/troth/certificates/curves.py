@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from troth.certificates import bounds, stopping
+from troth.certificates import bounds
 from troth.certificates.record import certified
 from troth.certificates.smoothing import Smoothing
 
@@ -88,6 +88,5 @@ def grid(s: Smoothing) -> np.ndarray:
     """Return radii for a curve: those asked about, else evenly up to the largest."""
     if s.asked.radii:
         return np.array(s.asked.radii)
-    plan = stopping.plan(s.n, s.alpha, min(s.tile, s.n), s.adaptive)
-    most = bounds.lower(plan.n, plan.n, plan.alpha).max()
+    most = bounds.lower(s.n, s.n, s.alpha)
     return np.linspace(0, float(bounds.radius(most, s.sigma, s.law)), _POINTS)

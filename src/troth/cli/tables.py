@@ -18,10 +18,11 @@ from troth import files, lookup
 from troth.api import Cost
 from troth.config import reader
 from troth.runs import compare
+from troth.runs import table as grid
 from troth.runs.compare import heading, number, short, signed
 from troth.runs.load import Run, judged
 
-_MOST = 20  # pairs of runs to print
+_MOST = 20  # runs, and pairs of methods, to print
 _COLUMNS = {
     "mean": ("personal", "mean"),
     "std": ("personal", "std"),
@@ -125,10 +126,13 @@ def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
     aimed = any("attack_success_mean" in run.summary["shared"] for run in runs)
     success = {"attack success": "personal", "on shared": "shared"} if aimed else {}
     tests = _tests([run.summary.get("tests", {}) for run in runs])
+    valid = ["valid mean"] if any("valid" in run.summary for run in runs) else []
     rows = []
     for run, label in zip(runs, labels, strict=True):
         s, head = run.summary, heading(run.summary)
         cells = [number(s[k][f"{head}_{m}"], head) for k, m in _COLUMNS.values()]
+        chosen_by = s.get("valid", {}).get("personal", {}).get(f"{head}_mean")
+        cells[1:1] = [number(chosen_by, head) for _ in valid]
         more = [s.get("tests", {}).get(t, {}).get(k, {}) for t, k in tests.values()]
         cells += [number(each.get(f"{head}_mean"), head) for each in more]
         cells += [number(s[k].get("attack_success_mean")) for k in success.values()]
@@ -136,7 +140,10 @@ def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
     who = _judged(runs[0]) if len(counts) == 1 else "benign clients"
     what = f"{head.capitalize()} of the clients' own models"
     title = f"{what}, each on its own test data, over {who}"
-    return table(title, ["run", *_COLUMNS, *tests, *success, "seconds"], rows)
+    mean, *others = _COLUMNS
+    return table(
+        title, ["run", mean, *valid, *others, *tests, *success, "seconds"], rows
+    )
 
 
 def _tests(several: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
@@ -226,7 +233,32 @@ def outcome(
     in_words: bool,
 ) -> None:
     """Print the tables and comparisons of finished runs."""
-    console().print(results(runs, labels))
+    _means(runs, labels)
+    _comparisons(compared)
+    for run, label in zip(runs, labels, strict=True):
+        if "newcomers" in run.summary:
+            say(newcomers(run, short(label)))
+        if run.summary.get("stayed"):
+            say(stayed(run, short(label)))
+    if in_words:
+        say(f"\n{words(runs, labels)}")
+
+
+def _means(runs: Sequence[Run], labels: Sequence[str]) -> None:
+    """Print the runs or, of a large grid, the pivot alone; and the best method."""
+    pooled = grid.methods(runs, labels)
+    cells = grid.pivot(pooled)
+    if len(runs) <= _MOST or cells is None:
+        console().print(results(runs, labels))
+    if cells is not None:
+        head = f"Mean {pooled[0].metric} over benign clients, on test data"
+        console().print(table(head, cells.heads, cells.rows, cells.sides))
+    for line in grid.choice(pooled):
+        say(line)
+
+
+def _comparisons(compared: Sequence[Mapping[str, Any]]) -> None:
+    """Print the means over seeds, the pairs of methods, and what they do not show."""
     if groups := [each for each in compared if each["kind"] == "seeds"]:
         console().print(seeds(groups))
     if pairs := [each for each in compared if each["kind"] == "paired"]:
@@ -237,13 +269,6 @@ def outcome(
         say(f"  … and {len(pairs) - _MOST} more; --json prints all")
     if unclear := compare.caution(compared):
         say(f"{unclear}.")
-    for run, label in zip(runs, labels, strict=True):
-        if "newcomers" in run.summary:
-            say(newcomers(run, short(label)))
-        if run.summary.get("stayed"):
-            say(stayed(run, short(label)))
-    if in_words:
-        say(f"\n{words(runs, labels)}")
 
 
 def newcomers(run: Run, label: str) -> str:

@@ -373,7 +373,9 @@ class Engine:
         how: Way to train several clients at the same time; "auto": the fastest
             measured.
         chunk: Number of clients trained together; 0: chosen by measurement.
-        workers: Number of threads; 0: chosen by measurement.
+        workers: Number of threads that train clients; 0: chosen by measurement.
+        threads: Number of threads of one torch operation; 0: chosen by measurement, or
+            `OMP_NUM_THREADS` if that is set.
         store: Place where clients' state is stored; "auto": the first place with room.
         state_dir: Folder for client state on disk; "": inside the folder of the run.
         device: Device: auto (the fastest), cpu, cuda, cuda:N or mps.
@@ -382,12 +384,13 @@ class Engine:
     how: Literal["auto", "loop", "vmap", "compiled", "threads"] = "auto"
     chunk: int = 0
     workers: int = 0
+    threads: int = 0
     store: Literal["auto", "device", "host", "disk"] = "auto"
     state_dir: str = ""
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        in_range(self, "engine", "[0, inf)", "chunk", "workers")
+        in_range(self, "engine", "[0, inf)", "chunk", "workers", "threads")
         kind, colon, index = self.device.partition(":")
         allowed = ("cuda",) if colon else ("auto", "cpu", "cuda", "mps")
         if kind not in allowed or (colon and not index.isdecimal()):

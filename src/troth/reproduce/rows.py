@@ -185,15 +185,21 @@ def label(method: str, part: Tree) -> str:
 
 
 def grids(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
-    """Every method of Ditto's Table 3 on two data sets, clean and under A1."""
-    threats: dict[str, Tree] = {"clean": {}, "A1 50%": {"adversary": {"fraction": 0.5}}}
+    """Return the cells of Ditto's Table 3: two data sets, clean and under A1.
+
+    The malicious clients are those of the authors' code. With substitutes, whose
+    committed results are those of `experiments/personalizers`, they are drawn by the
+    seed.
+    """
+    drawn: dict[str, Tree] = {"clean": {}, "A1 50%": {"adversary": {"fraction": 0.5}}}
     homes = {"FEMNIST": "personalizers/mnist", "CelebA": "personalizers/celeba"}
     cells = []
     for name, parts in GRIDS.items():
-        for column, attack in threats.items():
+        for column in drawn:
             for setting, home in homes.items():
                 f = pick(SETTINGS[setting])
-                base = merged(f.tree, attack)
+                own = drawn[column] if f.kind == "stand-in" else threat(f, column)
+                base = merged(f.tree, own)
                 trees = tuple(merged(base, {"personalizer": p}) for p in parts)
                 known = parts if f.kind == "stand-in" else ()
                 kept = (f"{home}/{label(name, p)}, {column}" for p in known)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 import troth
-from troth import files, progress
+from troth import devices, files, progress
 from troth.build import Built, build
 from troth.config import reader
 from troth.config.schema import Experiment
@@ -106,7 +106,10 @@ def begin(built: Built, path: Path, data_dir: str | None) -> Begun:
     facts = {"plan": plan._asdict(), **built.facts}
     facts["fingerprint"] = reader.fingerprint(experiment, facts.get("data_sha256", ""))
     facts |= {"data_dir": data_dir} if data_dir else {}
-    facts |= {"threads": torch.get_num_threads(), "versions": versions} | _git()
+    facts |= {
+        "threads": plan.threads or torch.get_num_threads(),
+        "versions": versions,
+    } | _git()
     if built.federation.population.on_disk and experiment.engine.state_dir:
         facts["state_file"] = str(state)
     resolved = dataclasses.replace(experiment, resolved=facts)
@@ -182,6 +185,8 @@ def go_on(
     """
     began, watch = time.monotonic(), watch or (lambda p: None)
     with ExitStack() as open_:
+        threads = runs[0].built.federation.engine.plan.threads
+        open_.enter_context(devices.using(threads))
         for built, _, state in runs:
             population = open_.enter_context(closing(built.federation.population))
             population.open(state)
