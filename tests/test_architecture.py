@@ -39,7 +39,7 @@ ORDER = [
     server.attacks server.filters server.aggregators server.steps
     evaluation.metrics federation.samplers theory
     engine certificates evaluation server federation data build trackers
-    runs api plot examine poison deployment deployment.flower
+    runs api sklearn plot examine poison deployment deployment.flower
     reports.cards reports reports.live reproduce
     cli cli.commands cli.app __init__ __main__
     """.split(),  # noqa: SIM905

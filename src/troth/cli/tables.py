@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from troth.runs.compare import heading, number, short, signed
 from troth.runs.load import Run, judged
 
 _MOST = 20  # runs, and pairs of methods, to print
+_WRAPPED = 100  # characters of a line of a list in a pipe or a file
 _COLUMNS = {
     "mean": ("personal", "mean"),
     "std": ("personal", "std"),
@@ -32,11 +34,18 @@ _COLUMNS = {
 }
 
 
-def console(stderr: bool = True) -> Console:
-    """Make a console, on stderr by default. Only a terminal wraps lines."""
+def console(stderr: bool = True, wrap: bool = False) -> Console:
+    """Make a console, on stderr by default.
+
+    A terminal wraps lines at its width. In a pipe or a file, lines are not wrapped, so
+    that programs can read tables. If `wrap`, they are wrapped there too, at `COLUMNS`
+    or 100 characters.
+    """
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
-        made.width = 999
+        columns = os.environ.get("COLUMNS", "")
+        most = int(columns) if columns.isdecimal() and int(columns) else _WRAPPED
+        made.width = most if wrap else 999
     return made
 
 
@@ -351,7 +360,8 @@ def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
             parts = ", ".join(options), ", ".join(m["citations"])
             rows.append([m["name"], m["summary"], *parts])
         columns = ["name", "what it is", "options", "paper"]
-        console(stderr=False).print(table(f"[{kind}]", columns, rows, 4))
+        shown = console(stderr=False, wrap=True)
+        shown.print(table(f"[{kind}]", columns, rows, texts=4, whole=1))
 
 
 def _method(about: lookup.About) -> dict[str, Any]:
