@@ -150,14 +150,11 @@ def test_a_grid_shares_what_was_given(tmp_path, refuses):
     assert [r.path for r in troth.resume(tmp_path / "grid", data=DATA)] == [
         run.path for run in runs
     ]
-    words = "model= is given, and a setting or the grid sets model.name = 'linear'"
-    for more in (
-        {"settings": ["model=linear"]},
-        {"settings": ['grid.model=["linear"]']},
-    ):
-        refuses(
-            words, troth.run, TREE, data=DATA, model=net, out=tmp_path / "no", **more
-        )
+    sets = "model= is given, and a setting or the grid sets model.name = 'linear'"
+    both = {"data": DATA, "model": net, "out": tmp_path / "no"}
+    refuses(sets, troth.run, TREE, settings=["model=linear"], **both)
+    axis = "no run would use model = .*, because grid.model replaces it"
+    refuses(axis, troth.run, TREE, settings=['grid.model=["linear"]'], **both)
     [cost] = troth.cost(TREE, data=DATA, model=net)
     assert cost.client_steps > 0
 

@@ -196,11 +196,9 @@ class Train:
         drop_last: Whether the last, shorter batch of an epoch is left out.
         lr: Learning rate of the clients.
         optimizer: Optimizer of the clients.
-        weight_decay: Weight decay; weight_decay · parameters is added to every
-            gradient.
+        weight_decay: Multiple of the parameters that is added to every gradient.
         schedule: Schedule of the learning rate over the rounds.
-        loss: Loss of one example; "auto": chosen by the model, or by the type of the
-            labels.
+        loss: Loss of one example; "auto": chosen by the model or the type of labels.
         augment: Random changes of the training inputs, applied one after another.
         statistics: Aggregation of batch norm's running statistics; "auto": like the
             updates.
