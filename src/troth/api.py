@@ -153,15 +153,16 @@ def _each(
     workload.
     """
     measured: dict[str, Plan] = {}
-    for one in planned:
+    for k, one in enumerate(planned, 1):
         place, e = root / one.label, one.experiment
+        seen = train.numbered(watch, k, len(planned))
         # The sections that decide how fast clients train.
         parts = e.data, e.partition, e.model, e.train, e.personalizer.name, e.engine
         if (place / files.EXPERIMENT).exists():
-            train.resume(place, watch=watch)
+            train.resume(place, watch=seen)
         else:
             known = measured.get(repr(parts))
-            train.train(e, place, watch=watch, data_dir=data_dir, plan=known)
+            train.train(e, place, watch=seen, data_dir=data_dir, plan=known)
         measured[repr(parts)] = train.plan_of(read_experiment(place))
     return [Run(root / one.label) for one in planned]
 

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box, filesize
 from rich.console import Console, Group
@@ -16,12 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from troth import files, lookup
-from troth.api import Cost
 from troth.config import reader
 from troth.runs import compare
 from troth.runs import table as grid
 from troth.runs.compare import heading, number, short, signed
 from troth.runs.load import Run, judged
+
+if TYPE_CHECKING:
+    from troth.api import Cost
 
 _MOST = 20  # runs, and pairs of methods, to print
 _WRAPPED = 100  # characters of a line of a list in a pipe or a file
@@ -243,6 +245,7 @@ def outcome(
 ) -> None:
     """Print the tables and comparisons of finished runs."""
     _means(runs, labels)
+    say(times(runs))
     _comparisons(compared)
     for run, label in zip(runs, labels, strict=True):
         if "newcomers" in run.summary:
@@ -280,6 +283,14 @@ def _comparisons(compared: Sequence[Mapping[str, Any]]) -> None:
         say(f"{unclear}.")
 
 
+def times(runs: Sequence[Run]) -> str:
+    """Return a sentence with the time of set-up (reading data, measuring plans)."""
+    setup = sum(run.summary.get("setup_seconds", 0.0) for run in runs)
+    training = sum(run.summary["seconds"] for run in runs)
+    whole = " of all runs" if len(runs) > 1 else ""
+    return f"Time{whole}: set-up {setup:.1f} s, training {training:.1f} s"
+
+
 def newcomers(run: Run, label: str) -> str:
     """Return a sentence with the mean accuracy or error of newcomers' models."""
     head, kinds = heading(run.summary), ("newcomers", "newcomers_shared")
@@ -312,7 +323,7 @@ def onward(runs: Sequence[Run], root: Path) -> None:
     )
 
 
-def costs(runs: Sequence[Cost], name: str, as_json: bool) -> None:
+def costs(runs: "Sequence[Cost]", name: str, as_json: bool) -> None:
     """Print the cost of runs as a table, or as a JSON object for programs."""
     made: list[dict[str, Any]] = [
         {
