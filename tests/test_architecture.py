@@ -53,7 +53,7 @@ MAY_DRAW = {
     "runs.bench": ".*",  # what it measures is no result
     "networks.build": r"torch\.(random\.fork_rng|manual_seed)",  # models draw
     "networks.models.vgg13_bn": r"nn\.init\.normal_",
-    "networks.validate": r"torch\.random\.fork_rng",  # a trial leaves no trace
+    "networks.validate": r"torch\.random\.(fork_rng|get_rng_state)",  # trials do not
     "data.partitions.classes": r"np\.random\.RandomState",  # the Ditto authors' recipe
     "reproduce.rows": r"np\.random\.RandomState",  # the Ditto authors' malicious ids
     # and their cohorts

@@ -120,7 +120,7 @@ personalizer group_dro step=0.01 keep='last' select='epoch' without='refuse'
   [sagawa2020distributionally]
 personalizer l2sgd lam=1.0 variant='partial' p=0.5 [hanzely2020federated] [li2021ditto]
 personalizer local
-personalizer mapper weights=[0.25, 0.5, 0.75] [mansour2020three]
+personalizer mapper weights=[0.25, 0.5, 0.75] solve='together' [mansour2020three]
 personalizer mixture lam=0.5 start='own' distance='sum' [alfarra2022certified]
   [hanzely2020federated]
 personalizer none

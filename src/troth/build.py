@@ -61,7 +61,7 @@ def make_engine(
     """
     feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, precision(e))
     objective = task.Objective(net, arrays.classes, loss(e), feed.padded)
-    validate.check(objective.net, data.x[:2])
+    objective.obstacles = validate.check(objective.net, data.x[:2])
     for augments in (e.train.augment, e.personalizer.augment or []):
         augment = compose(augments, arrays.scale)
         objective.check(tried(augment, feed.first()))

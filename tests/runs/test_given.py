@@ -144,7 +144,7 @@ def test_tables_are_read_without_the_objects(tmp_path, whole):
 
 def test_a_grid_shares_what_was_given(tmp_path, refuses):
     net = nn.Linear(3, 2)
-    tree = TREE | {"grid": {"personalizer": ["none", "local"]}}
+    tree = TREE | {"grid": {"personalizer": ["ditto", "local"]}}
     runs = troth.run(tree, data=DATA, model=net, out=tmp_path / "grid")
     assert len({run.experiment.model.name for run in runs}) == 1
     assert [r.path for r in troth.resume(tmp_path / "grid", data=DATA)] == [

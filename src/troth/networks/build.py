@@ -65,18 +65,41 @@ def _initialized(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Modu
         model = lookup.call(
             function, e.model.options, shape=tuple(shape), classes=classes
         )
-    if not isinstance(model, nn.Module):
+        if not isinstance(model, nn.Module):
+            raise Refusal(
+                f"model '{e.model.name}' returned a {type(model).__name__}; "
+                "it must return a torch.nn.Module"
+            )
+        _complete(model, shape)
+    model.register_forward_hook(_logits)
+    return model
+
+
+def _complete(model: nn.Module, shape: tuple[int, ...]) -> None:
+    """Let lazy layers learn their sizes from two examples of zeros."""
+    if not any(is_lazy(p) for p in (*model.parameters(), *model.buffers())):
+        return
+    try:
+        with torch.no_grad():
+            model.eval()(torch.zeros(2, *shape))
+    except Exception as error:  # whatever a network may raise
         raise Refusal(
-            f"model '{e.model.name}' returned a {type(model).__name__}; "
-            "it must return a torch.nn.Module"
-        )
+            f"the lazy layers of {type(model).__name__} learn their sizes from inputs "
+            f"of shape {[2, *shape]}, which it does not accept: "
+            f"{' '.join(str(error).split())}"
+        ) from None
+    model.train()
     lazy = [name for name, p in model.named_parameters() if is_lazy(p)]
     if lazy:
         raise Refusal(
-            f"model '{e.model.name}' does not know the size of {', '.join(lazy)} yet; "
-            "run it once on torch.zeros(1, *shape) before it is returned"
+            f"{type(model).__name__} does not use {', '.join(lazy)} in its forward, so "
+            "that their sizes stay unknown; give them sizes, or remove them"
         )
-    return model
+
+
+def _logits(model: nn.Module, inputs: Any, outputs: Any) -> Any:
+    """Return the logits of a Hugging Face model; other outputs stay as they are."""
+    return getattr(outputs, "logits", outputs)
 
 
 def freeze(model: nn.Module, patterns: list[str]) -> None:

@@ -342,7 +342,7 @@ def test_in_a_file_by_override_and_in_a_grid(data, tmp_path):
         assert lam == (0.25 if text == "0.25" else "auto")
     how = {"train": {"rounds": 2, "cohort": 3}, "engine": {"how": "loop"}}
     grid = {"personalizer.lam": [0.5, 2, "auto"]}
-    runs = troth.run(tree(data, {"lam": 1.0}, grid=grid, **how), out=tmp_path / "grid")
+    runs = troth.run(tree(data, {"lam": 0.5}, grid=grid, **how), out=tmp_path / "grid")
     assert ["lam" in run.clients for run in runs] == [False, False, True]
 
 
