@@ -150,11 +150,15 @@ def test_a_grid_shares_what_was_given(tmp_path, refuses):
     assert [r.path for r in troth.resume(tmp_path / "grid", data=DATA)] == [
         run.path for run in runs
     ]
-    sets = "model= is given, and a setting or the grid sets model.name = 'linear'"
-    both = {"data": DATA, "model": net, "out": tmp_path / "no"}
-    refuses(sets, troth.run, TREE, settings=["model=linear"], **both)
-    axis = "no run would use model = .*, because grid.model replaces it"
-    refuses(axis, troth.run, TREE, settings=['grid.model=["linear"]'], **both)
+    for setting, words in (
+        (
+            "model=linear",
+            "model= is given, and a setting .* sets model.name = 'linear'",
+        ),
+        ('grid.model=["linear"]', "'memory:Linear@.*because grid.model replaces it"),
+    ):
+        given = {"data": DATA, "model": net, "settings": [setting]}
+        refuses(words, troth.run, TREE, out=tmp_path / "no", **given)
     [cost] = troth.cost(TREE, data=DATA, model=net)
     assert cost.client_steps > 0
 
