@@ -1,10 +1,10 @@
-"""When to look at the votes: mean samples of several plans, and of two other methods.
+"""When to check the votes: mean samples of several plans, and of three other methods.
 
 python benchmarks/looks.py
 
 Ten radii evenly over [0, 3σ], α = .001, tiles of 1,000, over 4,000 simulated inputs
-whose Φ⁻¹(p_A) is drawn from three laws; beside 100,000 fixed samples of each. The table
-is that of docs/explanation/derivations/certify.md.
+whose Φ⁻¹(p_A) is drawn from three laws, compared with 100,000 fixed samples of each.
+Prints the table of docs/explanation/derivations/certify.md.
 """
 
 from __future__ import annotations
@@ -32,17 +32,32 @@ def laws(random: np.random.Generator) -> dict[str, np.ndarray]:
     return {"mixed": mixed, "normal": normal, "digits": high}
 
 
+class Union(stopping.Plan):
+    """The same checks, whose error probabilities are added up (union bound)."""
+
+    def lower(self, votes: np.ndarray, k: int) -> np.ndarray:
+        """Return the bound of Clopper and Pearson at the level of the check."""
+        share = (1 - stopping._LAST) / (len(self.n) - 1)
+        share = stopping._LAST if k == len(self.n) - 1 else share
+        return bounds.lower(votes, self.n[k], share * self.alpha)
+
+
 def planned(
-    votes: np.ndarray, growth: float, last: float | None, n: int = N
+    votes: np.ndarray,
+    growth: float,
+    last: float,
+    n: int = N,
+    kind: type[stopping.Plan] = stopping.Plan,
 ) -> stopping.Bounded:
-    """The library's own code, with another plan; None: α is shared evenly."""
+    """Run the library's own code, with another plan."""
     before = stopping._GROWTH, stopping._LAST
-    stopping._GROWTH = growth
-    stopping._LAST = last or 1 / len(stopping.plan(n, ALPHA, TILE, True).n)
-    plan = stopping.plan(n, ALPHA, TILE, True)
-    stopping._GROWTH, stopping._LAST = before
+    stopping._GROWTH, stopping._LAST = growth, last
+    asked = tuple((stats.norm.cdf(np.maximum(RADII, 1e-6)) + 1e-12).tolist())
+    plan = kind(*stopping.plan.__wrapped__(n, ALPHA, TILE, True, asked))
     question = stopping.Question(radii=tuple(RADII.tolist()))
-    return stopping.bound(drawn(votes), INPUTS, plan, question, radius)
+    found = stopping.bound(drawn(votes), INPUTS, plan, question, radius)
+    stopping._GROWTH, stopping._LAST = before
+    return found
 
 
 def radius(p: np.ndarray) -> np.ndarray:
@@ -90,12 +105,12 @@ def rejected(votes: np.ndarray, wealth: Wealth) -> tuple[np.ndarray, np.ndarray]
     """
     yes, used = np.zeros((INPUTS, len(P)), bool), np.zeros(INPUTS)
     on = np.ones(INPUTS, bool)
-    whole = stopping.plan(N, ALPHA, TILE, False)
+    none = np.zeros(0)
     for t in range(1, N // TILE + 1):
         n, s = t * TILE, votes[:, t : t + 1].astype(float)
         yes[on] |= wealth(s[on], n) >= -np.log(ALPHA)
         used[on] = n
-        now = stopping.Plan(np.array([n, N]), np.array([ALPHA, whole.alpha[-1]]))
+        now = stopping.Plan(np.array([n, N]), ALPHA, none, none)
         far = radius(stopping.reach(votes[:, t], 0, now))
         on &= ~(yes | (np.maximum(RADII, 1e-300) > far[:, None])).all(axis=1)
     return np.cumprod(yes, axis=1).astype(bool), used
@@ -116,12 +131,14 @@ def main() -> None:
             print(f"{name:7} {what:28} {used.mean():8,.0f} {off:.4f}")  # noqa: B023
 
         for growth, last, n in (
-            *((1.2, None, N), (1.2, 0.25, N), (1.2, 0.5, N), (1.2, 0.5, MORE)),
-            *((1.1, 0.5, N), (1.5, 0.5, N), (2.0, 0.5, N)),
+            *((1.1, 0.1, N), (1.1, 0.2, N), (1.1, 0.35, N), (1.1, 0.35, MORE)),
+            *((1.1, 0.5, N), (1.05, 0.35, N), (1.2, 0.35, N), (1.5, 0.35, N)),
         ):
             found = planned(votes, growth, last, n)
             what = f"× {growth}, last {last}, {n:,}"
             tell(what, certified(found.p), found.used)
+        found = planned(votes, 1.2, 0.5, N, Union)
+        tell("union bound, × 1.2, last 0.5", certified(found.p), found.used)
         tell("betting", *rejected(votes, bets))
         tell("mixture", *rejected(votes, mixture))
 

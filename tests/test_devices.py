@@ -144,3 +144,72 @@ def test_free_sees_a_real_limit():
     command = [sys.executable, "-c", program]
     out = subprocess.run(command, capture_output=True, text=True, check=True)
     assert 0 < int(out.stdout) < 2**33 and 2**20 < free() < 2**50
+
+
+# Cores and threads
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Set the cores, the quota, the load and the speed of several threads."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+
+    def made(bound=8, quota="max 100000", load="0.00 0 0 1/9 5", slower=0.25):
+        files = {"/sys/fs/cgroup/cpu.max": [quota], "/proc/loadavg": [load]}
+        monkeypatch.setattr(devices, "_lines", lambda path: files.get(path, []))
+        affinity = lambda pid: set(range(bound))  # noqa: E731
+        monkeypatch.setattr(devices.os, "sched_getaffinity", affinity, raising=False)
+        took = lambda: 1.0 if used[-1] == 1 else slower  # noqa: E731
+        monkeypatch.setattr(devices, "_operations", took)
+
+    return made
+
+
+CPU_DEVICE = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("given", "cores", "threads"),
+    [
+        ({}, 8, 8),
+        ({"bound": 3}, 3, 3),
+        ({"quota": "150000 100000"}, 2, 2),
+        ({"load": "5.20 0 0 6/9 5"}, 8, 3),  # five cores are busy
+        ({"load": "9.00 0 0 12/9 5"}, 8, 1),
+        ({"load": "8.00 0 0 1/9 5"}, 8, 8),  # our own last run has just ended
+        ({"load": "0.10 0 0 9/9 5"}, 8, 8),  # a moment
+        ({"slower": 3.0}, 8, 1),  # several threads wait for each other
+        ({"slower": 0.9}, 8, 1),  # a small gain is not worth the risk
+        ({"load": ""}, 8, 8),
+    ],
+)
+def test_cores_and_threads(machine, given, cores, threads):
+    machine(**given)
+    assert devices.cores() == cores
+    assert devices.threads(CPU_DEVICE) == threads
+
+
+def test_a_given_number_of_threads_is_kept(machine, monkeypatch):
+    machine(slower=9.0)
+    assert devices.threads(torch.device("meta")) == 8
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert devices.cores() == 5 and devices.threads(CPU_DEVICE) == 8
+
+
+def test_threads_within_a_block():
+    before = torch.get_num_threads()
+    with pytest.raises(ValueError), devices.using(3):
+        assert torch.get_num_threads() == 3
+        raise ValueError
+    with devices.using(0):
+        assert torch.get_num_threads() == before
+
+
+def test_the_name_of_a_device(monkeypatch):
+    monkeypatch.setattr(devices, "_lines", lambda path: ["a: b", "model name\t: X 5"])
+    assert devices.name(CPU_DEVICE) == "cpu X 5"
+    monkeypatch.setattr(devices, "_lines", lambda path: [])
+    assert devices.name(CPU_DEVICE).startswith("cpu")

@@ -6,7 +6,7 @@ import pytest
 import troth
 
 NAMES = [
-    *("Refusal", "Run", "aggregate", "audit", "certify", "cost"),
+    *("ProgressBar", "Refusal", "Run", "aggregate", "audit", "certify", "cost"),
     *("load", "personalize", "report", "resume", "run"),
 ]
 HEAVY = "{'torch', 'numpy', 'scipy', 'sklearn'}"
@@ -22,6 +22,20 @@ def python(code):
 
 def test_importing_troth_imports_nothing_heavy():
     assert python(f"import sys, troth; print({HEAVY} & {{*sys.modules}})") == "set()\n"
+
+
+def test_a_list_of_methods_imports_only_what_they_need():
+    """Not the trainer, and no library that only some functions use."""
+    code = """
+import sys
+from troth import lookup
+from troth.cli import tables
+for kind in lookup.FOLDERS:
+    for name in lookup.names(kind):
+        lookup.about(kind, name)
+print({'scipy.stats', 'sklearn', 'matplotlib', 'troth.build'} & {*sys.modules})
+"""
+    assert python(code) == "set()\n"
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version"])
@@ -58,8 +72,16 @@ print(Refusal is troth.Refusal)
 def test_what_is_there():
     assert sorted(troth.__all__) == NAMES
     listed = python("import troth; print(*dir(troth))").split()
-    assert listed == sorted([*NAMES, "__version__", "plot", "poison", "theory"])
+    assert listed == sorted(
+        [*NAMES, "__version__", "plot", "poison", "sklearn", "theory"]
+    )
     assert troth.__version__.count(".") == 2
+
+
+def test_logging_is_silent_by_default():
+    code = "import logging, troth; logging.getLogger('troth.run').error('no')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_an_unknown_name():

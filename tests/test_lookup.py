@@ -141,10 +141,10 @@ def test_functions_beside_a_member(own):
     first, second = (
         lookup.find("aggregator", f"{own}.rules:{name}") for name in ("first", "second")
     )
-    assert lookup.beside(first, "wrapped") is lookup.beside(second, "wrapped")
-    assert lookup.beside(first, "wrapped").__doc__ == "Changes nothing."
+    assert lookup.companion(first, "wrapped") is lookup.companion(second, "wrapped")
+    assert lookup.companion(first, "wrapped").__doc__ == "Changes nothing."
     for name in ("number", "no_such", "first"):  # no function, nothing, itself
-        assert lookup.beside(first, name) is None
+        assert lookup.companion(first, name) is None
 
 
 def test_a_decorated_member_and_a_class(own):

@@ -129,7 +129,7 @@ def test_the_readme_is_short_and_its_commands_exist():
 
 def counted(system):
     """A column of the table of other systems: row → cell."""
-    text = part(README, "## Beside other systems")
+    text = part(README, "## Compared with other systems")
     heads = next(line for line in text.splitlines() if line.startswith("| |"))
     (column,) = [
         i for i, head in enumerate(heads.split("|")[2:]) if system in head.strip()
@@ -147,8 +147,8 @@ def test_what_this_and_other_systems_ship():
     }
     for row, count in counts.items():
         assert found[row] == count, (
-            f"README.md, 'Beside other systems', row '{row}', column 'Troth': write "
-            f"{count}"
+            f"README.md, 'Compared with other systems', row '{row}', column "
+            f"'Troth': write {count}"
         )
 
 

@@ -6,10 +6,12 @@ Every client gets its own model and a trust card.
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "ProgressBar",
     "Refusal",
     "Run",
     "aggregate",
@@ -23,12 +25,16 @@ __all__ = [
     "run",
 ]
 
+logging.getLogger("troth").addHandler(logging.NullHandler())  # silent by default
+
 if TYPE_CHECKING:
     from troth import plot as plot
     from troth import poison as poison
+    from troth import sklearn as sklearn
     from troth import theory as theory
     from troth.api import aggregate, cost, resume, run
     from troth.certificates.certify import certify
+    from troth.cli.progress import ProgressBar
     from troth.examine.audit import audit
     from troth.reports import report
     from troth.runs.load import Run, load
@@ -38,6 +44,7 @@ else:
     _HOMES = dict.fromkeys(["aggregate", "cost", "resume", "run"], "api")
     _HOMES |= {"audit": "examine.audit", "certify": "certificates.certify"}
     _HOMES |= {"Run": "runs.load", "load": "runs.load", "report": "reports"}
+    _HOMES |= {"ProgressBar": "cli.progress"}
     _HOMES |= {"Refusal": "types", "personalize": "runs.personalize"}
 
     def __getattr__(name: str) -> Any:
@@ -45,7 +52,7 @@ else:
 
         `import troth` and `troth --help` therefore do not load torch.
         """
-        if name in ("plot", "poison", "theory"):  # matplotlib loads on first use
+        if name in ("plot", "poison", "sklearn", "theory"):  # loads at its first use
             return importlib.import_module(f"troth.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module 'troth' has no attribute '{name}'")
@@ -54,4 +61,4 @@ else:
         return found
 
     def __dir__() -> list[str]:
-        return sorted([*__all__, "__version__", "plot", "poison", "theory"])
+        return sorted([*__all__, "__version__", "plot", "poison", "sklearn", "theory"])

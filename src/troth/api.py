@@ -1,8 +1,9 @@
 """The library's main functions: run, resume, cost and aggregate."""
 
+import contextlib
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from itertools import chain, count
 from pathlib import Path
@@ -14,11 +15,10 @@ from torch import Tensor
 from troth import files, lookup
 from troth.build import build
 from troth.config import reader
-from troth.config.schema import Experiment
+from troth.config.schema import Experiment, Part
 from troth.engine import plan as plans
 from troth.engine.local_training import Plan
 from troth.runs import given, train, train_many
-from troth.runs import track as tracking
 from troth.runs.load import Run, read_experiment
 from troth.runs.train import Watch
 from troth.server import rules
@@ -78,7 +78,8 @@ def run(
         device: auto, cpu, cuda, cuda:N or mps. `None` uses the experiment's setting.
         data_dir: Folder that is searched first for data sets. `None` searches only the
             default folders.
-        watch: Function that is called after every round, or `None`.
+        watch: `troth.ProgressBar()`, a function that is called after every round, or
+            `None`.
         apart: `True` trains the runs of a grid one after another. `False` trains runs
             together wherever that is possible, also on a CPU. `None` trains them
             together on a GPU only.
@@ -118,7 +119,7 @@ def run(
     given.check_used(objects, [one.experiment for one in planned])
     root = Path(out) if out is not None else fresh(experiment)
     files.check_free(root)
-    with tracking.live(planned[0].experiment.track, root):
+    with _followed(planned[0].experiment.track, root, watch):
         if not sections.get("grid"):
             train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
             return [Run(root)]
@@ -135,6 +136,19 @@ def run(
         return _each(planned, root, data_dir, watch)
 
 
+@contextlib.contextmanager
+def _followed(trackers: Sequence[Part], root: Path, watch: Any) -> Iterator[None]:
+    """Send a run to its trackers within the block, and show a progress bar if given."""
+    with contextlib.ExitStack() as stack:
+        if trackers:
+            from troth.runs import track
+
+            stack.enter_context(track.live(trackers, root))
+        if hasattr(watch, "shown"):
+            stack.enter_context(watch.shown())
+        yield
+
+
 def _each(
     planned: list[Planned], root: Path, data_dir: str | None, watch: Watch | None
 ) -> list[Run]:
@@ -144,15 +158,16 @@ def _each(
     workload.
     """
     measured: dict[str, Plan] = {}
-    for one in planned:
+    for k, one in enumerate(planned, 1):
         place, e = root / one.label, one.experiment
+        seen = train.numbered(watch, k, len(planned))
         # The sections that decide how fast clients train.
         parts = e.data, e.partition, e.model, e.train, e.personalizer.name, e.engine
         if (place / files.EXPERIMENT).exists():
-            train.resume(place, watch=watch)
+            train.resume(place, watch=seen)
         else:
             known = measured.get(repr(parts))
-            train.train(e, place, watch=watch, data_dir=data_dir, plan=known)
+            train.train(e, place, watch=seen, data_dir=data_dir, plan=known)
         measured[repr(parts)] = train.plan_of(read_experiment(place))
     return [Run(root / one.label) for one in planned]
 
@@ -174,7 +189,8 @@ def resume(
         data: The data in memory with which the run was trained; `None` if the run reads
             its data itself.
         model: The network in memory with which the run was trained, or `None`.
-        watch: Function that is called after every round, or `None`.
+        watch: `troth.ProgressBar()`, a function that is called after every round, or
+            `None`.
 
     Returns:
         The runs, in the order of the grid.
@@ -201,7 +217,8 @@ def resume(
         given.check_same(objects, [one], root)
         if not (root / files.SUMMARY).exists():
             given.check_here([one], root)
-        with tracking.live([] if finished(root) else one.track, root):
+        trackers = [] if finished(root) else one.track
+        with _followed(trackers, root, watch):
             train.resume(root, watch=watch)
         return [Run(root)]
     sections = reader.read(root / files.GRID)
@@ -211,7 +228,7 @@ def resume(
     missing = (p for p in planned if not (root / p.label / files.SUMMARY).exists())
     given.check_here([one.experiment for one in missing], root)
     trackers = [] if finished(root) else planned[0].experiment.track
-    with tracking.live(trackers, root):
+    with _followed(trackers, root, watch):
         return _each(planned, root, facts.get("data_dir"), watch)
 
 

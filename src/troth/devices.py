@@ -1,8 +1,12 @@
 """Device helpers: free memory, out-of-memory errors, and the memory allocator."""
 
+import contextlib
 import ctypes
 import gc
+import os
+import platform
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -38,6 +42,83 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
     would read memory that was freed since. On MPS the call therefore waits.
     """
     return tensor.to(device, non_blocking=device.type == "cuda")
+
+
+def name(device: torch.device) -> str:
+    """Return the name of a device's hardware, such as "NVIDIA H200"."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    lines = (line.split(":") for line in _lines("/proc/cpuinfo"))
+    named = (parts[1].strip() for parts in lines if parts[0].strip() == "model name")
+    return f"{device.type} {next(named, '') or platform.processor()}"
+
+
+def cores() -> int:
+    """Return how many cores this process may use.
+
+    This is the smallest of three numbers: the cores that the process is bound to, those
+    that its control group may use, and `OMP_NUM_THREADS` if it is set.
+    """
+    count = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        count = len(os.sched_getaffinity(0))
+    quota, _, period = next(iter(_lines("/sys/fs/cgroup/cpu.max")), "").partition(" ")
+    if quota.isdecimal() and period.isdecimal():
+        count = min(count, -(-int(quota) // int(period)))
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(count, int(asked)) if asked.isdecimal() else count)
+
+
+def threads(device: torch.device) -> int:
+    """Choose how many threads one torch operation on a CPU uses.
+
+    An operation ends with its slowest thread. If other programs use the cores, all
+    threads wait for the one that has none, and the operation may take ten times as long
+    as on one thread. So only idle cores are used, and a short measurement compares them
+    with one core. If `OMP_NUM_THREADS` is set, or on another device, torch's number is
+    kept.
+    """
+    whole = torch.get_num_threads()
+    if device.type != "cpu" or whole == 1 or os.environ.get("OMP_NUM_THREADS"):
+        return whole
+    most = min(whole, cores()) - _busy()
+    times = {max(1, most): 0.0, 1: 0.0}
+    for _ in range(5 if len(times) > 1 else 0):
+        for count in times:  # in turns, so that a busy moment affects both
+            with using(count):
+                times[count] += _operations()
+    times[1] *= 0.8  # several threads must be worth the risk of waiting
+    return min(times, key=times.__getitem__)
+
+
+def _busy() -> int:
+    """Return how many cores other programs use now; 0 if the system does not say.
+
+    The system gives the mean of the last minute and the number of running threads. Our
+    own earlier work counts in the first, so that the smaller number is taken.
+    """
+    line = next(iter(_lines("/proc/loadavg")), "") or "0 0 0 1/1"
+    fields = line.split()
+    return min(round(float(fields[0])), int(fields[3].split("/")[0]) - 1)
+
+
+def _operations() -> float:
+    """Return the seconds of some operations on a tensor that several threads share."""
+    x, began = torch.ones(2**17), time.perf_counter()
+    for _ in range(4):
+        x.exp()
+    return time.perf_counter() - began
+
+
+@contextlib.contextmanager
+def using(count: int) -> Iterator[None]:
+    """Use this many threads for one torch operation within the block; 0: no change."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 _RAN_OUT = "not enough memory", "can't allocate memory", "MPS backend out of memory"

@@ -49,6 +49,12 @@ _KINDS = {
 """torch dtype → its name in the safetensors format."""
 
 
+def cache() -> Path:
+    """Return Troth's folder in the user's cache."""
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(root) / "troth"
+
+
 def create(path: Path, name: str, text: str) -> None:
     """Create a folder together with its first file, atomically."""
     check_free(path)

@@ -1,4 +1,5 @@
 import ast
+import re
 import shlex
 import subprocess
 import sys
@@ -32,9 +33,9 @@ def test_help_and_version(troth):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "--sett", "a=1"], "No such option: --sett"),
+        (["run", "--sett", "a=1"], "No such option '--sett'"),
         (["runn"], "No such command 'runn'"),
-        (["--bogus"], "No such option: --bogus"),
+        (["--bogus"], "No such option '--bogus'"),
         (["resume"], "Missing argument"),
         (["predict", "x", "--client", "two", "--data", "y"], "--client"),
         (["run", "a.toml", "b.toml"], "b.toml"),
@@ -45,7 +46,8 @@ def test_help_and_version(troth):
     ],
 )
 def test_usage_errors_are_one_line(refused, arguments, words):
-    assert words in refused(*arguments)
+    said = refused(*arguments)  # click before 8.4 writes the option without quotes
+    assert words in re.sub(r"option: (\S+?)([ ;.])", r"option '\1'\2", said)
 
 
 def test_nothing_heavy_is_imported_before_a_command_runs():
@@ -110,3 +112,15 @@ def test_whoever_ends_a_command_ends_it_as_ctrl_c_does(before):
     command = [sys.executable, "-c", HEEDS, before]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "goes on\n143 2\n"
+
+
+def test_warnings_of_the_library_are_lines_on_stderr():
+    code = """
+import logging
+from troth.cli import app
+app.app = lambda **_: logging.getLogger("troth.run").warning("of %d\\n rounds", 2)
+app.main()
+logging.getLogger("troth.run").info("nothing")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("", "troth: of 2 rounds\n")

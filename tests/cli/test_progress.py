@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+import troth
 from troth.cli import progress
 from troth.cli.progress import Counter, Watcher
 from troth.runs.train import Progress, State
@@ -96,6 +97,51 @@ def test_every_run_of_a_grid_starts_its_own_count(clock, capsys):
     assert lines.count("hello") == 1 and lines.count("seed=1: round 2/2, 3 s") == 2
 
 
+def test_a_grid_says_which_run_and_when_all_are_done(clock, capsys):
+    with Watcher("tiny", "hello") as watch:
+        clock.seconds += 2  # set-up counts
+        for run in (1, 2, 3, 4):
+            for done in (1, 2):
+                clock.seconds += 4
+                watch(Progress(f"seed={run}", done, 2, None, None, run, 4))
+    assert capsys.readouterr().err.splitlines()[:5] == [
+        "hello",
+        "run 1 of 4, seed=1: round 1/2, 42 s left in all",
+        "run 1 of 4, seed=1: round 2/2, 4 s, 30 s left in all",
+        "run 2 of 4, seed=2: round 2/2, 4 s, 18 s left in all",
+        "run 3 of 4, seed=3: round 2/2, 4 s, 9 s left in all",
+    ]
+
+
+def test_a_resumed_grid_counts_only_the_runs_of_this_command(clock, capsys):
+    with Watcher("tiny", "hello") as watch:
+        clock.seconds += 10
+        watch(Progress("seed=3", 1, 2, None, None, 3, 4))
+    assert capsys.readouterr().err.endswith("round 1/2, 30 s left in all\n")
+
+
+def test_work_before_the_first_round_has_a_clock(clock, capsys, monkeypatch):
+    with Watcher("tiny", "hello") as watch:
+        watch.heard("measuring plan 1 of 3", 0, 0)
+        clock.seconds += 3.4
+        watch.heard("measuring plan 2 of 3", 0, 0)
+    assert capsys.readouterr().err.splitlines() == [
+        "measuring plan 1 of 3",
+        "measuring plan 2 of 3, 3 s",
+    ]
+
+
+def test_a_bar_of_unknown_length_has_a_clock(terminal):
+    column, task = progress._Pace(), SimpleNamespace(total=None, elapsed=3.9)
+    task.fields = {"pace": ""}
+    assert column.render(task).plain == "3 s"
+    task.fields, task.total = {"pace": "2 rounds/s"}, 9
+    assert column.render(task).plain == "2 rounds/s"
+    with Watcher("tiny", "hello") as watch:
+        watch.heard("measuring plan 2 of 3", 0, 0)
+    assert re.search(r"measuring plan 2 of 3 .* 0 s", terminal.getvalue())
+
+
 def test_quiet(capsys):
     with Watcher("tiny", "hello", quiet=True) as watch:
         watch(Progress("", 0, 9, None, State(Path("rows.bin"), 8)))
@@ -154,7 +200,7 @@ def test_lines_of_a_download(clock, capsys):
         "a.gz: 6.0 of 12.0 MB",
         "a.gz: 11.0 of 12.0 MB",
         "a.gz: 12.0 of 12.0 MB",
-        "checking a.gz",
+        "checking a.gz, 12 s",
     ]
 
 
@@ -202,3 +248,38 @@ def test_a_counter_says_how_far_and_how_fast(capsys):
     )
     assert said[-1].startswith("5/5 certificates") and "0 s left" in said[-1]
     assert len(said) == 4 and counter.last.done == 5
+
+
+NOTEBOOK = """
+import tempfile, troth
+place = tempfile.mkdtemp() + "/run"
+tree = {"partition": {"name": "iid", "clients": 4}, "train": {"rounds": 3}}
+tree |= {"grid": {"seed": [0, 1]}, "engine": {"how": "vmap", "chunk": 4}}
+runs = troth.run(tree, out=place, watch=troth.ProgressBar())
+"""
+
+
+@pytest.mark.slow("starts a notebook's kernel")
+def test_bars_in_a_notebook():
+    """There is one output, and it is replaced: no widget is needed."""
+    nbclient, nbformat = map(pytest.importorskip, ("nbclient", "nbformat"))
+    cell = nbformat.v4.new_code_cell(NOTEBOOK)
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    nbclient.NotebookClient(notebook, timeout=200).execute()
+    (output,) = cell.outputs
+    assert output.output_type == "display_data"
+    lines = output.data["text/plain"].strip().splitlines()
+    assert [line.split()[0] for line in lines] == ["seed=0", "seed=1"]
+    assert all("━" in line and "3/3" in line and "personal" in line for line in lines)
+    assert (
+        output.data["text/html"].startswith("<pre")
+        and "3/3" in output.data["text/html"]
+    )
+
+
+def test_a_run_enters_and_leaves_a_progress_bar(tmp_path, capsys):
+    bar = troth.ProgressBar("mine")
+    tree = {"partition": {"name": "iid", "clients": 4}, "train": {"rounds": 2}}
+    troth.run(tree, settings=["engine.how=loop"], out=tmp_path / "run", watch=bar)
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith("mine: round 2/2") and "" not in said

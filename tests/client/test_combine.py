@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from troth.client.client import beside
+from troth.client.client import combined
 from troth.client.personalizers.local import local
 from troth.client.personalizers.none import none
 from troth.client.solvers.fedavg import fedavg
@@ -23,7 +23,7 @@ def round_(client, steps, x=11.0, per_epoch=1, v=1.0):
 
 
 def both(personal, *budgets):
-    return beside(fedavg(BOWL, SGD), personal, budgets)
+    return combined(fedavg(BOWL, SGD), personal, budgets)
 
 
 LOCAL = local(BOWL, SGD)
@@ -120,7 +120,7 @@ def test_what_else_it_passes_on():
         columns=("v",),
         tell=lambda own: own[0][None],
     )
-    client, three = beside(solver, personal, (Budget(1), Budget(1))), batch(3.0)
+    client, three = combined(solver, personal, (Budget(1), Budget(1))), batch(3.0)
     assert client.extra == 1 and client.columns == ("v",)
     assert client.local.valid and client.finish.valid and not client.shares_personal
     state = client.init(SENT.w)

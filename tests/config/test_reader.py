@@ -145,7 +145,7 @@ def test_a_run_writes_about_itself_and_the_tree_is_left_alone():
 
 REFUSED = """
 agregator = 'mean' → an experiment has no section 'agregator' (did you mean 'a
-grid.seed = [0] → a [grid] stands for several experiments; expand it
+grid.seed = [0] → a [grid] describes several experiments; expand it
 train.round = 3 → [train] has no key 'round' (did you mean 'rounds'?); th
 train = 3 | resolved = 3 → … is a whole number; it must be a table
 solver = 3 → solver = 3 is a whole number; it must be a text or a table

@@ -193,7 +193,7 @@ def test_every_data_set_with_a_second_step_asks_for_its_own_options():
     found = 0
     for name in lookup.names("data"):
         function = lookup.find("data", name)
-        second = lookup.beside(function, "dealt")
+        second = lookup.companion(function, "dealt")
         if second is not None:
             assert {*lookup.options(second)} <= {*lookup.options(function)}
             assert lookup.asks(second) <= {"arrays", "shards", "seed"}

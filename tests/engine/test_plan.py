@@ -1,6 +1,3 @@
-import itertools
-import os
-
 import numpy as np
 import pytest
 import torch
@@ -8,10 +5,11 @@ import torch
 from troth import build, devices
 from troth.config import reader
 from troth.engine import plan as plans
+from troth.engine import trial as trials
 from troth.engine.local_training import Engine, Plan
+from troth.engine.trial import Choice, Trial
 from troth.types import Refusal
 
-HOWS = {"loop", "vmap", "compiled", "threads"}
 LOOP = Plan("loop", 1)
 
 
@@ -38,85 +36,126 @@ def trained(made):
 
 
 def cores(monkeypatch, number):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(number)))
+    monkeypatch.setattr(devices, "cores", lambda: number)
 
 
 def test_what_is_given_is_kept_and_not_measured(experiment, monkeypatch):
-    monkeypatch.setattr(plans, "_time", None)
+    monkeypatch.setattr(Engine, "run", None)
+    cores(monkeypatch, 2)
     made = built(experiment)
     for wish, expected in (
         ({"how": "loop"}, Plan("loop", 1)),
         ({"how": "loop", "chunk": 5, "workers": 2}, Plan("loop", 1)),
+        ({"how": "threads"}, Plan("threads", 1, 2)),
         ({"how": "threads", "workers": 3}, Plan("threads", 1, 3)),
         ({"how": "threads", "workers": 30}, Plan("threads", 1, 7)),
+        ({"how": "vmap"}, Plan("vmap", 7)),
         ({"how": "vmap", "chunk": 2}, Plan("vmap", 2)),
         ({"how": "vmap", "chunk": 100}, Plan("vmap", 7)),
         ({"how": "vmap", "chunk": 2, "workers": 2}, Plan("vmap", 2, 2)),
-        ({"how": "compiled", "chunk": 3}, Plan("compiled", 3)),
     ):
-        assert choose(made, **wish) == expected
+        assert choose(made, threads=3, **wish) == expected._replace(threads=3)
 
 
-def test_candidates_are_valid(experiment, monkeypatch):
-    engine = built(experiment).federation.engine
-    wishes = ("auto", *HOWS), (0, 1, 3, 50), (0, 1, 4)  # how, chunk, workers
-    for n, count in itertools.product((1, 2, 3, 7, 100), (1, 2, 16)):
-        cores(monkeypatch, count)
-        for how, chunk, workers in itertools.product(*wishes):
-            found = list(plans._candidates(engine, n, how, chunk, workers))
-            assert found and len(set(found)) == len(found)
-            allowed = HOWS - {"loop"} if how == "auto" else {how}
-            for plan in found:
-                assert plan.how in allowed and plan.workers >= 1
-                assert 1 <= plan.chunk <= n or plan.chunk == chunk
-                if plan.apart:
-                    assert plan.chunk == 1 and plan.workers <= n
-        first, *_, last = plans._candidates(engine, n, "auto", 0, 0)
-        assert (first.how, first.chunk, last.how) == ("vmap", n, "threads")
+def chunks(n, workers, room, chunk=0, given=0, most=100):
+    wish = Plan("auto", chunk, given, 1)
+    return [plan[1:3] for plan in plans._chunks(n, given or workers, room, wish, most)]
 
 
-def test_candidates_fit_into_what_is_free(experiment, monkeypatch):
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        # a step takes so long that a few clients suffice: equal shares, no padding
+        ({"n": 50, "workers": 2, "room": 4}, [(5, 2)]),
+        ({"n": 50, "workers": 2, "room": 1}, [(1, 2)]),
+        ({"n": 7, "workers": 2, "room": 2}, [(2, 2)]),
+        # short steps: all clients of a worker, or all clients as one matrix
+        ({"n": 100, "workers": 2, "room": 90}, [(50, 2), (100, 1)]),
+        ({"n": 7, "workers": 2, "room": 90}, [(4, 2), (7, 1)]),
+        ({"n": 100, "workers": 1, "room": 500}, [(100, 1)]),
+        ({"n": 1, "workers": 1, "room": 9}, [(1, 1)]),
+        # memory for few clients
+        ({"n": 100, "workers": 2, "room": 90, "most": 9}, [(5, 2), (9, 1)]),
+        ({"n": 100, "workers": 2, "room": 90, "most": 1}, [(1, 2), (1, 1)]),
+        # given
+        ({"n": 100, "workers": 2, "room": 5, "chunk": 9}, [(9, 2), (9, 1)]),
+        ({"n": 100, "workers": 2, "room": 90, "given": 4}, [(25, 4)]),
+    ],
+)
+def test_chunks_on_a_cpu(given, expected):
+    assert chunks(**given) == expected
+
+
+def test_chunks_on_a_gpu():
+    wish = Plan("auto", 0, 0, 1)
+    sizes = lambda n, most, wish=wish: [p.chunk for p in plans._lifted(n, wish, most)]  # noqa: E731
+    assert sizes(100, 100) == [100, 50, 25, 1]
+    assert sizes(7, 2) == [2, 1] and sizes(1, 1) == [1]
+    assert sizes(100, 50, wish._replace(chunk=8)) == [8]
+
+
+def test_what_fits_into_what_is_free(experiment, monkeypatch):
     engine = built(experiment).federation.engine
     one = (8 * engine.task.d + 2 * engine.packing.width) * 8
     for rows, most in ((0, 1), (1, 1), (9, 4), (10**9, 100)):
         monkeypatch.setattr(devices, "free", lambda device, rows=rows: rows * (one + 1))
-        found = plans._candidates(engine, 100, "vmap", 0, 0)
-        assert max(plan.chunk for plan in found) == most
+        assert plans._fits(engine, 100) == most
 
 
-def timed(monkeypatch, seconds):
-    """Measure by a table instead of a clock."""
+def timed(monkeypatch, seconds, number=2):
+    """Measure by a table instead of a clock, with nothing in the cache."""
     asked = []
-    clock = lambda engine, plan, *rest: asked.append(plan) or float(seconds(plan))  # noqa: E731
-    monkeypatch.setattr(plans, "_time", clock)
-    cores(monkeypatch, 2)
+
+    def once(self, plan):
+        self.engine.use(plan)
+        asked.append(plan._replace(threads=0))
+        self.work = seconds(plan) * plan.workers
+        return float(seconds(plan))
+
+    monkeypatch.setattr(Trial, "once", once)
+    monkeypatch.setattr(trials, "read", lambda facts: None)
+    cores(monkeypatch, number)
     return asked
 
 
-SEVEN, THREADS = Plan("vmap", 7), Plan("threads", 1, 2)
+SEVEN, HALVES, THREADS = Plan("vmap", 7), Plan("vmap", 4, 2), Plan("threads", 1, 2)
+COSTS = {"compiled": 0.0005, "threads": 0.002}
 
 
 def test_the_fastest_is_taken(experiment, monkeypatch):
     made = built(experiment)
     for steps, seconds, expected in (
-        (1, lambda p: 1.0 if p.how == "threads" else 2.0, THREADS),
-        (1, lambda p: 2.0 if p.chunk == 7 else 1.0, Plan("vmap", 4)),
-        (1, lambda p: 1.0, SEVEN),  # the first of equals
-        (1, lambda p: 1.0 if p.chunk == 7 else 0.96, SEVEN),  # not better by enough
+        (1, lambda p: 0.001 if p.how == "threads" else 0.002, THREADS),
+        (1, lambda p: 0.001 if p.workers == 2 else 0.002, THREADS),  # first of equals
+        (1, lambda p: 0.001 if p == HALVES._replace(threads=1) else 0.002, HALVES),
+        (1, lambda p: 0.001 if p.chunk == 7 else 0.002, SEVEN),
+        (1, lambda p: 0.001 if p.chunk < 7 else 0.00096, THREADS),  # not by enough
         # a compiler is tried only where it pays, and where clients step together
-        (50, lambda p: COSTS.get(p.how, 1.0 + (p.chunk < 7)), SEVEN),
-        (10**4, lambda p: COSTS.get(p.how, 1.0 + (p.chunk < 7)), Plan("compiled", 7)),
-        (10**4, lambda p: 0.1 if p.how == "threads" else 1.0, THREADS),
-        (10**4, lambda p: 2.0 if p.how == "threads" else 1.0, SEVEN),  # gains nothing
-        (10**4, lambda p: float("inf") if p.how == "compiled" else 1.0, SEVEN),
+        (5e4, lambda p: COSTS.get(p.how, 0.001 + (p.chunk < 7)), SEVEN),
+        (1e5, lambda p: COSTS.get(p.how, 0.001 + (p.chunk < 7)), Plan("compiled", 7)),
+        (1e9, lambda p: 0.001 if p.how == "threads" else 0.002, THREADS),
+        (1e9, lambda p: 0.001 if p.chunk == 7 else 0.003, SEVEN),  # gains nothing
     ):
         asked = timed(monkeypatch, seconds)
-        assert choose(made, steps=steps) == expected
+        assert choose(made, steps=steps, threads=1) == expected._replace(threads=1)
         tried = any(plan.how == "compiled" for plan in asked)
-        assert tried == (steps > 50 and expected != THREADS)
+        assert tried == (steps > 50_000 and expected != THREADS)
 
 
-COSTS = {"compiled": 0.5, "threads": 2.0}
+def test_a_slow_step_needs_no_other_candidate(experiment, monkeypatch):
+    """Tracing a large network takes seconds, and lifting it gains nothing."""
+    made = built(experiment)
+    asked = timed(monkeypatch, lambda p: 0.06)  # two workers: 0.12 s per step
+    assert choose(made)[:3] == THREADS[:3] and {*asked} == {THREADS}
+    asked = timed(monkeypatch, lambda p: 0.06)
+    assert choose(made, chunk=3)[:3] == ("vmap", 3, 2)  # given
+
+
+def test_a_step_of_middle_length_is_lifted_in_small_chunks(experiment, monkeypatch):
+    """As large as makes the overhead of calls negligible, so that tracing is short."""
+    asked = timed(monkeypatch, lambda p: 0.02)
+    choose(built(experiment))
+    assert {*asked} == {THREADS, Plan("vmap", 1, 2)}
 
 
 def test_something_is_chosen_by_measuring(experiment):
@@ -124,7 +163,7 @@ def test_something_is_chosen_by_measuring(experiment):
     f = made.federation
     before = f.broadcast.w.clone()
     plan = choose(made)
-    assert plan in list(plans._candidates(f.engine, 7, "auto", 0, 0))
+    assert plan.how in ("threads", "vmap") and 1 <= plan.chunk <= 7
     assert torch.equal(f.broadcast.w, before)  # the work is thrown away
     assert len(f.population.visited) == 0 and f.round == 0
 
@@ -135,9 +174,9 @@ def same(found, expected):
 
 
 def test_a_built_experiment_goes_by_what_was_chosen(experiment, monkeypatch):
-    timed(monkeypatch, lambda p: 1.0 if p == Plan("vmap", 2) else 2.0)
+    timed(monkeypatch, lambda p: 0.001 if p.chunk == 7 else 0.002)
     made = build.build(experiment)
-    assert made.federation.engine.plan == Plan("vmap", 2)
+    assert made.federation.engine.plan[:3] == SEVEN[:3]
     assert same(trained(made), trained(built(experiment)))
 
 
@@ -153,14 +192,16 @@ def test_without_a_compiler_it_falls_back_or_says_so(experiment, monkeypatch):
     monkeypatch.setattr(Engine, "_run", run)
     with pytest.raises(Refusal, match="no working C.* set engine.how to vmap or auto"):
         choose(made, how="compiled")
-    monkeypatch.setattr(plans, "_candidates", lambda *given: [SEVEN])
-    assert choose(made, steps=1e12) == SEVEN
-    assert tried[-2:] == ["vmap", "compiled"]
+    monkeypatch.setattr(plans, "_fastest", lambda *given: Choice(SEVEN, 1.0))
+    monkeypatch.setattr(trials, "read", lambda facts: None)
+    assert choose(made, steps=1e12)[:3] == SEVEN[:3]
+    assert tried[-1] == "compiled"
 
 
 def test_a_plan_that_fails_otherwise_says_so(experiment, monkeypatch):
     made = built(experiment)
     monkeypatch.setattr(Engine, "_run", lambda *args: 1 // 0)
+    monkeypatch.setattr(trials, "read", lambda facts: None)
     with pytest.raises(ZeroDivisionError):
         choose(made)
 
@@ -216,7 +257,9 @@ def test_errors_that_no_smaller_chunk_helps_are_said(
 def test_measuring_survives_memory_that_runs_out(experiment, monkeypatch):
     expected = trained(built(experiment))
     scarce(monkeypatch, 2, OUT)
-    monkeypatch.setattr(plans, "_candidates", lambda *given: [SEVEN])
+    one = lambda trial, *rest: trial.fastest([SEVEN])  # noqa: E731
+    monkeypatch.setattr(plans, "_fastest", one)
+    monkeypatch.setattr(trials, "read", lambda facts: None)
     made = build.build(experiment)
     assert made.federation.engine.plan.chunk in (2, 7)
     assert same(trained(made), expected)

@@ -1,5 +1,6 @@
 """A run as a folder: its files, its bytes, and what survives a kill."""
 
+import logging
 import random
 import signal
 import subprocess
@@ -82,7 +83,7 @@ def test_files_and_summary(run):
     names |= {files.SHARED, files.PERSONAL}
     assert {p.name for p in run.path.iterdir()} == names
     keys = {"personal", "shared", "clients", "malicious", "rounds", "client_steps"}
-    assert set(run.summary) == keys | {"seconds", "stayed", "valid"}
+    assert set(run.summary) == keys | {"seconds", "setup_seconds", "stayed", "valid"}
     wanted = {"mean", "std", "weighted", "worst10", "best10", "deciles", "jain"}
     assert {f"accuracy_{k}" for k in wanted} <= set(run.summary["personal"])
     assert {"loss_mean", "loss_std"} <= set(run.summary["shared"])
@@ -93,7 +94,8 @@ def test_files_and_summary(run):
     assert run.clients["asked"].sum() == 6 * 5
     assert len(run.rounds) == 6 and "evaluation" in run.rounds[-1]
     resolved = run.experiment.resolved
-    assert resolved["plan"] == {"how": "vmap", "chunk": 3, "workers": 1}
+    plan = {"how": "vmap", "chunk": 3, "workers": 1, "threads": 1}
+    assert resolved["plan"] == plan
     assert resolved["versions"]["torch"] == torch.__version__
 
 
@@ -238,3 +240,18 @@ def test_a_halved_chunk_is_written_down(run, tmp_path, monkeypatch):
     assert troth.load(halved.path).experiment.resolved["plan"]["chunk"] == 2
     ours, theirs = halved.clients["accuracy"], run.clients["accuracy"]
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_records_of_the_main_events(tmp_path, caplog):
+    tree = {"partition": {"name": "iid", "clients": 4}, "train": {"rounds": 3}}
+    tree |= {"evaluate": {"every": 2}, "engine": {"how": "vmap", "chunk": 4}}
+    with caplog.at_level(logging.INFO, "troth"):
+        (run,) = troth.run(tree, out=tmp_path / "run")
+    started, *rounds, finished = caplog.messages
+    facts = "3 rounds, 4 clients, vmap on cpu"
+    assert started == f"started {run.path}: {facts}"
+    assert finished.startswith(f"finished {run.path} after ")
+    loss = run.rounds[1]["evaluation"]["shared"]["loss_mean"]
+    assert [text.split(" of ")[0] for text in rounds] == ["round 2", "round 3"]
+    assert f"shared.loss {loss:.4g}" in rounds[0]
+    assert {record.name for record in caplog.records} == {"troth.run"}

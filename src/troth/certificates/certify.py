@@ -132,10 +132,11 @@ def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certif
         each = [_counted(tiles, *one, first, last) for one in wanted]
         return np.asarray(torch.stack(each).cpu().numpy())
 
-    plan = stopping.plan(s.n, s.alpha, tiles.sizes[BOUNDING], s.adaptive)
-    radius = partial(s.radius, numbers=s.numbers(x[0]))
+    d, tile = s.numbers(x[0]), tiles.sizes[BOUNDING]
+    plan = stopping.plan(s.n, s.alpha, tile, s.adaptive, s.needed(d))
+    radius = partial(s.radius, numbers=d)
     found = stopping.bound(draw, len(x), plan, s.asked, radius)
-    p = s.bound(found.p, s.numbers(x[0]))
+    p = s.bound(found.p, d)
     columns = np.where(p > 0.5, chosen, -1), radius(found.p), p, *found[1:]
     rows = zip(*(c.tolist() for c in columns), strict=True)
     return [Certificate(*row) for row in rows]

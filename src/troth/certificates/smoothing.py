@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from scipy import special
 from torch import Tensor
 
 from troth import lookup
@@ -28,6 +29,7 @@ Perturb = Callable[[Tensor, Tensor], Tensor]
 
 _WIDE = 3.0  # radii that are asked about by default go to so many σ
 _MANY = 10
+_ROUNDING = 1e-12  # of probabilities
 _READING = ("interpolation", "padding", "frame")  # how a deformation reads pixels
 _NUMBERS = {"rotation": 1, "translation": 2, "affine": 6}  # parameters
 
@@ -134,6 +136,13 @@ class Smoothing:
         real = bounds.radius(self.bound(p, numbers), self.sigma, self.law)
         apart = lattice.step(self.sigma) * math.sqrt(numbers)
         return np.asarray(np.maximum(real - apart, 0.0))
+
+    def needed(self, numbers: int) -> tuple[float, ...]:
+        """Return bounds p that prove the radii of the question."""
+        apart = lattice.step(self.sigma) * math.sqrt(numbers)
+        far = (np.array(self.asked.radii) + apart) / self.sigma
+        real = special.ndtr(far) if self.law == "normal" else (1 + far) / 2
+        return tuple((real + numbers * lattice.ERROR + _ROUNDING).tolist())
 
     def record(self) -> dict[str, Any]:
         """Return all settings by name; those that a transform does not use are ""."""

@@ -1,50 +1,75 @@
-"""When samples are counted, and when there are enough of them.
+"""When votes are checked, and when there are enough of them.
 
 The proofs are in docs/explanation/derivations/certify.md.
 """
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
-from troth.certificates import bounds
+from troth.certificates import bounds, spending
 
-_GROWTH = 1.2  # how many times the samples of one look the next has
-_LAST = 0.5  # share of α that the last look gets; the others share the rest evenly
+_GROWTH = 1.1  # samples of a check, as a multiple of those of the check before
+_LAST = 0.35  # share of α that the last check gets; the others share the rest evenly
+_POINTS = 1000  # probabilities that are tested, evenly over Φ⁻¹(p)
 _DOUBT = 0.1  # how likely a radius may be that is given up; no part of the guarantee
-
-
 Radius = Callable[[np.ndarray], np.ndarray]
 """Lower bounds on probabilities → the radii that they prove."""
 
 
 class Plan(NamedTuple):
-    """Checks of the count, each with a failure probability of its own: Σα_k = α."""
+    """Checks of the votes, which together fail with probability α at most."""
 
-    n: np.ndarray  # [k] samples drawn by then, ascending
-    alpha: np.ndarray  # [k]
+    n: np.ndarray  # [k] samples drawn by each check, ascending
+    alpha: float
+    p: np.ndarray  # [g] probabilities that are tested, ascending; none: one check
+    least: np.ndarray  # [k, g] votes with which a check proves more than each p
+
+    def lower(self, votes: np.ndarray, k: int) -> np.ndarray:
+        """Return the lower bounds that a check proves; 0 proves nothing."""
+        if not len(self.p):
+            return bounds.lower(votes, self.n[k], self.alpha)
+        proven = np.searchsorted(self.least[k], votes, side="right")
+        return np.concatenate([[0.0], self.p])[proven]
 
 
-def plan(n: int, alpha: float, tile: int, adaptive: bool) -> Plan:
-    """Plan a single check, or checks at numbers of samples that grow geometrically.
+@lru_cache(maxsize=8)
+def plan(
+    n: int, alpha: float, tile: int, adaptive: bool, asked: tuple[float, ...] = ()
+) -> Plan:
+    """Plan a single check, or several at numbers of samples that grow geometrically.
 
-    At every check the lower bound of Clopper and Pearson fails with probability α_k, so
-    that with probability 1 − α none fails: whoever stops at any of them, for whatever
-    reason, has a valid bound. Checks are at multiples of a tile, the last at n; unless
-    `adaptive`, there is one.
+    Several checks test a grid of probabilities. Each is tested by all checks together
+    at level α (`spending.least`), so sampling may stop after any check for any reason.
+    Checks are at multiples of a tile, and the last is at n. A single check uses the
+    bound of Clopper and Pearson.
+
+    Args:
+        n: samples, at most.
+        alpha: probability, at most, that any bound is wrong.
+        tile: samples drawn together.
+        adaptive: plan several checks, if n is more than a tile.
+        asked: probabilities to add to the grid.
     """
-    at = [n]
-    if adaptive and n > tile:
-        at = [tile]
-        while at[-1] < n:
-            at.append(min(n, math.ceil(at[-1] * _GROWTH / tile) * tile))
-    shares = np.array([1.0])
-    if len(at) > 1:
-        shares = np.full(len(at), (1 - _LAST) / (len(at) - 1))
-        shares[-1] = _LAST
-    return Plan(np.array(at), alpha * shares)
+    if not adaptive or n <= tile:
+        return Plan(np.array([n]), alpha, np.zeros(0), np.zeros((1, 0)))
+    at = [tile]
+    while at[-1] < n:
+        at.append(min(n, math.ceil(at[-1] * _GROWTH / tile) * tile))
+    share = np.append(np.linspace(0, 1 - _LAST, len(at))[1:], 1.0)
+    most = float(bounds.lower(n, n, alpha))  # no more can be proven
+    even = (
+        special.ndtr(np.linspace(0, special.ndtri(most), _POINTS)) if most > 0.5 else []
+    )
+    p = np.unique([q for q in (*even, *asked) if 0.5 <= q <= most])
+    each = [spending.least(q, np.array(at), alpha * share) for q in p.tolist()]
+    least = np.array(each, np.int64).reshape(len(p), len(at)).T
+    # a larger p never needs fewer votes, so that a check proves all p up to one
+    return Plan(np.array(at), alpha, p, np.maximum.accumulate(least, axis=1))
 
 
 class Question(NamedTuple):
@@ -58,11 +83,11 @@ class Question(NamedTuple):
 
     @property
     def open(self) -> bool:
-        """Whether anything could be settled before the end."""
+        """Whether sampling may stop before all samples are drawn."""
         return bool(self.radii or self.tolerance)
 
     def settled(self, proven: np.ndarray, reach: np.ndarray) -> np.ndarray:
-        """Return whether further samples would leave the answer as it is, [m].
+        """Return whether further samples would hardly change the answer, [m].
 
         No radius beyond `reach` will likely be proven.
         """
@@ -75,14 +100,14 @@ class Question(NamedTuple):
         return np.zeros(len(proven), dtype=bool)
 
     def words(self) -> str:
-        """Return the question for the record: "" where all samples are drawn."""
+        """Return the question for the record; "" if all samples are drawn."""
         if self.radii:
             return ";".join(map(str, self.radii))
         return f"within {self.tolerance}" if self.tolerance else ""
 
 
 class Bounded(NamedTuple):
-    """Lower bounds on probabilities, and the samples they took."""
+    """Lower bounds on probabilities, and the samples that they took."""
 
     p: np.ndarray  # [m]
     votes: np.ndarray  # [m] int64
@@ -99,7 +124,12 @@ def bound(
 ) -> Bounded:
     """Bound the probabilities of m classes from below, each until it is settled.
 
-    `draw` takes indices of the m, a first and a last sample, and returns their votes.
+    Args:
+        draw: (indices of inputs, first sample, last sample + 1) → their votes.
+        m: number of inputs.
+        plan: the checks.
+        question: what is to be settled.
+        radius: the radii that bounds prove.
     """
     votes, used = np.zeros(m, np.int64), np.zeros(m, np.int64)
     p, settled, before = np.zeros(m), np.zeros(m, bool), 0
@@ -109,23 +139,22 @@ def bound(
             break
         votes[on] += draw(on, before, n)
         used[on], before = n, n
-        # none fails with probability 1 − α, so neither does the largest of them
-        p[on] = np.maximum(p[on], bounds.lower(votes[on], n, plan.alpha[k]))
+        # with probability 1 − α no check fails, so the largest bound holds
+        p[on] = np.maximum(p[on], plan.lower(votes[on], k))
         far = radius(reach(votes[on], k, plan))
         settled[on] = question.settled(radius(p[on]), far)
     return Bounded(p, votes, used, settled if question.open else np.ones(m, bool))
 
 
-def reach(count: np.ndarray, k: int, looks: Plan) -> np.ndarray:
+def reach(count: np.ndarray, k: int, plan: Plan) -> np.ndarray:
     """Return the largest bound that the last check will likely prove, after check k.
 
-    The share of votes of all samples is about Beta-distributed around the present
-    share, as if this were of n·N/(N − n) samples: the fewer remain, the less it will
-    move. Its likely largest value would prove the reach. Where that errs (with
-    probability `_DOUBT`, about) a provable radius is given up; nothing is proven that
-    should not be.
+    Given the votes of n of N samples, the share of votes of all N is approximately
+    Beta-distributed, as if it came from n·N/(N − n) samples. The reach is the bound
+    that its upper quantile would prove. If this is too low (with probability about
+    `_DOUBT`), a provable radius is given up, and no certificate becomes wrong.
     """
-    n, whole, alpha = looks.n[k], looks.n[-1], looks.alpha[-1]
-    worth = whole / (whole - n) if n < whole else 1.0  # at the end: of more samples yet
+    n, whole = plan.n[k], plan.n[-1]
+    worth = whole / (whole - n) if n < whole else 1.0
     most = np.ceil(whole * bounds.upper(worth * count, worth * n, _DOUBT))
-    return bounds.lower(most, whole, alpha)
+    return plan.lower(most, len(plan.n) - 1)

@@ -1,9 +1,11 @@
 """Collect the commands of the command line, and report bad input in one line."""
 
 import importlib
+import logging
 import os
 import pkgutil
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +13,7 @@ from typer import Option as Flag
 from typer.core import TyperGroup
 
 from troth.cli import commands
-from troth.cli.commands._words import STOPPED, complain, heed, stopped
+from troth.cli.commands._words import STOPPED, Warnings, complain, heed, stopped
 
 DOCS = "Documentation: https://troth.example/docs"
 """Shown below the help of every command."""
@@ -79,8 +81,19 @@ def _add_commands() -> None:
 _add_commands()
 
 
+def _as_line(message: Any, category: type, *place: Any, **more: Any) -> str:
+    """Format a warning of Troth as one line, and others as Python does."""
+    if category.__module__.startswith("troth."):
+        return f"troth: {message}\n"
+    return _formatted(message, category, *place, **more)
+
+
+_formatted = warnings.formatwarning
+
+
 def main() -> None:
     """Run `troth`: the entry point of the installed command."""
+    warnings.formatwarning = _as_line
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed; no other file may get its descriptor
             way = "r" if name == "stdin" else "w"
@@ -89,4 +102,5 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     heed()
+    logging.getLogger("troth").addHandler(Warnings())
     app(prog_name="troth")

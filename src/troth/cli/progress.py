@@ -1,13 +1,16 @@
-"""Show progress: bars on a terminal, lines in a log."""
+"""Show progress: bars on a terminal or in a notebook, lines in a log."""
 
+import io
 import math
 import time
 from collections import deque
 from typing import Any, Self
 
 from rich import filesize
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Column
+from rich.text import Text
 
 from troth.cli.tables import console
 from troth.progress import watching
@@ -16,6 +19,7 @@ from troth.runs.compare import heading, number, short
 
 _EVERY, _EVALUATED = 5.0, 1.0  # seconds between lines; the same with an evaluation
 _MARKS, _APART = 20, 0.5  # time stamps that give the rate; seconds between them
+_REPLACED = 0.2  # seconds between two states of an output in a notebook
 _KEPT = 8  # bars that stay on the screen
 
 
@@ -41,7 +45,7 @@ def amount(done: int, total: int) -> str:
 
 
 class _Shown:
-    """Progress as bars on a terminal, or as lines in a log.
+    """Progress as bars on a terminal or in a notebook, or as lines in a log.
 
     Subclasses print `intro` at the first progress. `quiet` shows nothing.
     """
@@ -50,7 +54,10 @@ class _Shown:
         self.last: Any = None
         self._intro, self._quiet = intro, quiet
         self._printed, self._began, self._what = -math.inf, 0.0, ""
-        self._bars = _bars() if not quiet and console().is_terminal else None
+        self._started = time.monotonic()
+        shown = console()
+        bars = not quiet and (shown.is_terminal or shown.is_jupyter)
+        self._bars = _bars() if bars else None
         self._tasks: list[TaskID] = []
         self._pulse: TaskID | None = None
         self._hears = watching(self.heard)
@@ -72,7 +79,7 @@ class _Shown:
         self._hears.__exit__(None, None, None)
 
     def _print(self, text: str) -> None:
-        if not self._quiet:
+        if text and not self._quiet:
             (self._bars or console()).print(text, soft_wrap=True)
 
     def heard(self, what: str, done: int, total: int) -> None:
@@ -89,7 +96,9 @@ class _Shown:
             known: dict[str, Any] = {"total": total} if total else {}
             self._bars.update(self._pulse, completed=done, count=far, **known)
         elif what and (fresh or over or now - self._printed >= _EVERY):
-            self._print(f"{what}: {far}" if far else what)
+            passed = int(now - self._started)
+            clock = f", {duration(passed)}" if passed else ""
+            self._print(f"{what}: {far}" if far else f"{what}{clock}")
             self._printed = now
 
     def _bar(self, p: Any, label: str, pace: str, note: str, fresh: bool) -> None:
@@ -124,6 +133,9 @@ class Watcher(_Shown):
         self.last: train.Progress | None = None
         self._name, self._note = name, ""
         self._marks: deque[tuple[float, int]] = deque()  # time, rounds done
+        self._first: tuple[float, float] | None = (
+            None  # time and runs done at the start
+        )
 
     def __call__(self, p: train.Progress) -> None:
         """Show a round. Before the first round, print how much disk state takes."""
@@ -145,6 +157,8 @@ class Watcher(_Shown):
             means = {k: p.evaluation[k][f"{head}_mean"] for k in ("personal", "shared")}
             self._note = " ".join(f"{k} {number(v, head)}" for k, v in means.items())
         label = short(p.label) if p.label else self._name
+        if p.runs > 1:
+            label = f"run {p.run} of {p.runs}, {label}"
         if self._bars:
             self._bar(p, label, self._pace(p), self._note, fresh)
             return
@@ -155,6 +169,23 @@ class Watcher(_Shown):
             self._printed = now
 
     def _pace(self, p: train.Progress) -> str:
+        """Write the speed of the run and the time left, and that of the whole grid."""
+        parts = self._speed(p), self._left(p)
+        return ", ".join(part for part in parts if part)
+
+    def _left(self, p: train.Progress) -> str:
+        """Write `2 min 5 s left in all`; "" for a single run.
+
+        All runs, with their set-up, are assumed to take as long as those before.
+        """
+        now, done = time.monotonic(), p.run - 1 + p.done / p.total
+        began, before = self._first = self._first or (self._started, p.run - 1)
+        if p.runs == 1 or done == p.runs:
+            return ""
+        rest = (now - began) / (done - before) * (p.runs - done)
+        return f"{duration(rest)} left in all"
+
+    def _speed(self, p: train.Progress) -> str:
         """Write `31 rounds/s, 5 s left` from the latest rounds; "" for a single one."""
         now, (when, before) = time.monotonic(), self._marks[0]
         if p.done == before or now <= when:
@@ -167,6 +198,34 @@ class Watcher(_Shown):
         if rate < 0.5:
             speed = f"{1 / rate:.{whole}f} s per round"
         return f"{speed}, {duration((p.total - p.done) / rate)} left"
+
+
+class ProgressBar(Watcher):
+    """Show the progress of `troth.run` or `troth.resume`.
+
+    In a notebook and on a terminal there is one bar per run. Elsewhere lines are
+    printed to stderr.
+
+    Args:
+        name: Label of a run that has no name.
+
+    >>> import tempfile, troth
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> tree = {"partition": {"name": "iid", "clients": 4}, "train": {"rounds": 2}}
+    >>> [run] = troth.run(tree, out=f"{folder.name}/run", watch=troth.ProgressBar())
+    >>> run.finished
+    True
+    >>> folder.cleanup()
+
+    Read on: `docs/how-to/watch.md`.
+    """
+
+    def __init__(self, name: str = "run") -> None:
+        super().__init__(name, "")
+
+    def shown(self) -> Self:
+        """Return the context in which the bar is shown; `troth.run` enters it."""
+        return self
 
 
 class Counter(_Shown):
@@ -196,15 +255,62 @@ class Counter(_Shown):
             self._printed = now
 
 
+class _Pace(ProgressColumn):
+    """The pace of a bar; for work of unknown length the time that it took so far."""
+
+    def render(self, task: Task) -> Text:
+        """Write the column of a bar."""
+        waiting = task.total is None and not task.fields["pace"]
+        return Text(
+            duration(int(task.elapsed or 0)) if waiting else task.fields["pace"]
+        )
+
+
+class _Output(Progress):
+    """Bars in a notebook: an output that is replaced by its next state.
+
+    No widgets are needed, so this works in every notebook program.
+    """
+
+    _shown, _next = None, -math.inf  # the output; when to replace it
+
+    def start(self) -> None:
+        from IPython.display import display
+
+        content = self._content()
+        self._shown = display(content, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+
+    def stop(self) -> None:
+        self._replace()
+
+    def update(self, task_id: TaskID, *arguments: Any, **values: Any) -> None:
+        super().update(task_id, *arguments, **values)
+        if time.monotonic() >= self._next:
+            self._replace()
+
+    def _replace(self) -> None:
+        if self._shown is not None:
+            self._shown.update(self._content(), raw=True)
+            self._next = time.monotonic() + _REPLACED
+
+    def _content(self) -> dict[str, str]:
+        page = Console(file=io.StringIO(), width=100, force_jupyter=False, record=True)
+        page.print(self.get_renderable())
+        text = page.export_text(clear=False)
+        form = '<pre style="font-family: monospace; line-height: normal">{code}</pre>'
+        html = page.export_html(code_format=form, inline_styles=True)
+        return {"text/plain": text, "text/html": html}
+
+
 def _bars() -> Progress:
+    kind = _Output if console().is_jupyter else Progress
     label = Column(no_wrap=True, overflow="ellipsis")
-    return Progress(
+    return kind(
         TextColumn("{task.description}", table_column=label, markup=False),
         BarColumn(None, table_column=Column(ratio=1, min_width=6)),
-        *(
-            TextColumn(f"{{task.fields[{field}]}}", table_column=Column(no_wrap=True))
-            for field in ("count", "pace", "note")
-        ),
+        TextColumn("{task.fields[count]}", table_column=Column(no_wrap=True)),
+        _Pace(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True)),
         console=console(),
         expand=True,
     )

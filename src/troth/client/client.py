@@ -37,7 +37,7 @@ def as_it_is(batch: Batch) -> Batch:
     return batch
 
 
-def beside(
+def combined(
     solver: Solver,
     personal: Personal,
     budgets: tuple[Budget, Budget],
@@ -142,7 +142,7 @@ def compose(parts: Sequence[Part], scale: float) -> Augment:
     Args:
         parts: Augments with their options, in the order in which they are applied. An
             empty list returns batches unchanged.
-        scale: Value of x that stands for 1, such as 255 for bytes.
+        scale: Divisor that maps x to between 0 and 1, such as 255 for bytes.
     """
     if not parts:
         return as_it_is
@@ -214,7 +214,7 @@ def _off_tail(regularizer: Regularizer, task: Task) -> Regularizer:
 def adversarial(part: Part, task: Task, scale: float) -> Adversarial:
     """Return the maker of worst-case inputs that `[adversarial]` names.
 
-    `scale` is the value of x that stands for 1.
+    `scale` divides x so that it lies between 0 and 1.
     """
     made: Adversarial = _made("adversarial", part, task=task, scale=scale)
     return made
@@ -282,7 +282,7 @@ def maker(
             _alone(e, personal)
             return seen_through(personal, (seen, own_view))
         solver = _made("solver", e.solver, task=task, descent=shared)
-        return beside(solver, personal, (budget, mine or budget), (seen, own_view))
+        return combined(solver, personal, (budget, mine or budget), (seen, own_view))
 
     return make
 

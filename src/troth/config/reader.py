@@ -36,6 +36,7 @@ RENAMED = {
 }
 """(section, earlier name of a key) → its name today."""
 ADDED: dict[tuple[str, str], dict[str, Any]] = {
+    ("data", "classes"): {"classes": 0},
     ("model", "mean"): {"mean": []},
     ("model", "std"): {"std": []},
     ("partition", "size"): {"size": 0},
@@ -55,7 +56,7 @@ def from_dict(tree: dict[str, Any]) -> Experiment:
     tree = _plain(lookup.typed("the experiment", tree, dict))
     if "grid" in tree:
         raise Refusal(
-            "a [grid] stands for several experiments; expand it into single ones, "
+            "a [grid] describes several experiments; expand it into single ones, "
             "or leave it out"
         )
     corruption = _table("corruption", tree.get("corruption", "auto"))

@@ -12,6 +12,7 @@ from troth.config import reader
 from troth.data import load as supply
 from troth.data.datasets import _files
 from troth.data.datasets._files import Source
+from troth.files import cache
 from troth.types import Arrays, Refusal
 
 CLIENTS = 10
@@ -82,7 +83,7 @@ def get(name: str, data_dir: str | None = None) -> Path:
         raise Refusal(f"data '{name}' is not made of files that could be downloaded")
     if place and not data_dir and not any(check(source, place).values()):
         return place
-    root = Path(data_dir) if data_dir else _files.cache()
+    root = Path(data_dir) if data_dir else cache()
     return _files.obtain(source, root / source.folder)
 
 
@@ -122,7 +123,7 @@ def deal(
             "out, or give another experiment"
         )
     load = lookup.find("data", e.data.name)
-    whole = lookup.beside(load, "dealt") is not None  # needs clients to exist
+    whole = lookup.companion(load, "dealt") is not None  # needs clients to exist
     if experiment is not None or "partition" in tree or whole:
         arrays, shards, _ = supply.deal(e, data_dir)
         held = [np.concatenate(parts) for parts in zip(*shards[:3], strict=True)]

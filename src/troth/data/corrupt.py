@@ -89,7 +89,7 @@ def aims(part: CorruptionPart) -> Callable[..., Any] | None:
     """Return the function `aim` of a corruption's module, if it has one."""
     if part.name == "none":
         return None
-    return lookup.beside(lookup.find("corruption", part.name), "aim")
+    return lookup.companion(lookup.find("corruption", part.name), "aim")
 
 
 def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:

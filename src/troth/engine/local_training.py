@@ -23,6 +23,7 @@ from troth.engine.vmap import Lifted
 from troth.networks import flat as trees
 from troth.networks import task as tasks
 from troth.networks.kernels import precision as digits
+from troth.networks.validate import remaining
 from troth.types import Batch, Broadcast, Client, Messages, Phase, Reply, Task
 
 Liftable = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -140,6 +141,7 @@ class Plan(NamedTuple):
     how: str  # loop, vmap, compiled or threads
     chunk: int  # number of clients that step together
     workers: int = 1  # number of threads, each with its own clients
+    threads: int = 0  # number of threads of one torch operation; 0: torch's own choice
 
     @property
     def apart(self) -> bool:
@@ -171,7 +173,8 @@ class Engine:
         plan: Plan,
     ) -> None:
         devices.keep()
-        self.objective, self._make, self._precision = objective, make_client, precision
+        self.ways = remaining(objective.obstacles)  # plans that the network allows
+        self.objective, self._make, self.precision = objective, make_client, precision
         self.feed, self.device = feed, w0.device
         self.task = tasks.functional(objective, precision)
         self.client = make_client(self.task)
@@ -179,23 +182,32 @@ class Engine:
         self._together_task = tasks.functional(objective, precision, together)
         self._together_client = make_client(self._together_task)
         self.packing = trees.Packing(self.client.init(w0))
+        self._lifted: dict[tuple[str, str, bool], Lifted] = {}
+        self._own: list[tuple[Client, Task]] = []  # a client and a task of each thread
         self.use(plan)
 
     def use(self, plan: Plan) -> None:
-        """Follow this plan from now on."""
+        """Follow this plan from now on; on a CPU, keep the traces of other plans.
+
+        On a GPU, traces own memory, so that they are dropped. A plan that the network
+        rules out becomes `loop`.
+        """
+        if plan.how not in self.ways:
+            plan = Plan("loop", 1, threads=plan.threads)
         self.plan = plan
-        self._lifted: dict[str, Lifted] = {}
+        if self.device.type != "cpu":
+            self._lifted.clear()
         self._clients, self._tasks = [self.client], [self.task]
         if plan.how == "threads":
-            self._tasks = [
-                tasks.in_place(self.objective, self._precision)
-                for _ in range(plan.workers)
-            ]
-            self._clients = [self._make(task) for task in self._tasks]
+            while len(self._own) < plan.workers:
+                task = tasks.in_place(self.objective, self.precision)
+                self._own.append((self._make(task), task))
+            clients, own = zip(*self._own[: plan.workers], strict=True)
+            self._clients, self._tasks = [*clients], [*own]
 
     def products(self) -> AbstractContextManager[None]:
         """Compute matrix products within the block in the engine's precision."""
-        return digits.products(self._precision, self.device)
+        return digits.products(self.precision, self.device)
 
     def start(self, w0: Tensor) -> Tensor:
         """Return the row of a client that never took part."""
@@ -322,12 +334,13 @@ class Engine:
 
     def _lift(self, name: str) -> Lifted:
         """Lift a client function once and keep the result."""
-        if name not in self._lifted:
+        alone = "." in name and self.plan.chunk == 1
+        key = name, self.plan.how, alone
+        if key not in self._lifted:
             own = name.endswith(".step")  # may overwrite its carry, which is a copy
-            alone = "." in name and self.plan.chunk == 1
             function, dims = self.function(name, alone)
-            self._lifted[name] = Lifted(function, dims, self.plan.how, own, alone)
-        return self._lifted[name]
+            self._lifted[key] = Lifted(function, dims, self.plan.how, own, alone)
+        return self._lifted[key]
 
     @torch.no_grad()
     def models(self, w: Tensor, rows: Tensor) -> Tensor:

@@ -3,24 +3,26 @@
 import hashlib
 import os
 import shutil
-import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from troth import devices, files
+from troth import devices, files, progress
 from troth.config.schema import Experiment
+from troth.engine import trial as trials
 from troth.engine.local_training import Engine, Plan
 from troth.engine.population import Population
-from troth.types import Broadcast, Refusal
+from troth.engine.trial import Choice, Trial
+from troth.networks import validate
+from troth.types import Broadcast, Notice, Refusal
 
 _WORTH_COMPILING = 90.0  # seconds of training; with less, no compiler is tried
-_BETTER = 0.95  # a later candidate must take less than this share of the best time
-_STEPS = 3
+_LONG = 0.15  # seconds of one measurement of a lifted plan on a CPU
+_HEAVY = 0.1  # seconds of a client step that make all overhead negligible
 
 
 def choose(
@@ -32,42 +34,161 @@ def choose(
     how: str = "auto",
     chunk: int = 0,
     workers: int = 0,
+    threads: int = 0,
+    about: str = "",
 ) -> Plan:
     """Choose the fastest plan for this machine, model and cohort.
 
-    Settings other than "auto" and 0 are kept. The others are measured on the cohort,
-    and the results of the measurement are discarded. A compiler is tried only if the
-    run is long enough to make up for the time of compilation.
+    Settings other than "auto" and 0 are kept. With `how` = "auto", the others are
+    measured on a few clients and steps, and the results of these steps are discarded.
+    The choice is stored in the user's cache, so that the next run of the same workload
+    does not measure again. A compiler is tried only if the run is long enough to make
+    up for the time of compilation.
 
     Args:
         engine: Engine that executes the plans.
         broadcast: What the server sends in the first round.
         population: States of the clients.
-        cohort: Ids of the clients that step in the measurement.
+        cohort: Ids of the clients of a round.
         client_steps: Number of steps of the whole run, summed over clients.
         how: "auto", or the way in which clients step (see `Plan`).
-        chunk: Number of clients that step together; 0 is measured.
-        workers: Number of threads; 0 is measured.
+        chunk: Number of clients that step together; 0 is chosen.
+        workers: Number of threads that step clients; 0 is chosen.
+        threads: Number of threads of one torch operation; 0 is chosen.
+        about: Settings of the client's work; part of the key in the cache.
     """
-    best, best_time, rows = None, float("inf"), population.read(cohort)
-    given = how != "auto" and (chunk > 0 or how in ("loop", "threads"))
-    for plan in _candidates(engine, len(cohort), how, chunk, workers):
-        if given:
-            return plan
-        seconds = _time(engine, plan, broadcast, rows, cohort)
-        if seconds < best_time * (1.0 if best is None else _BETTER):
-            best, best_time = plan, seconds
-    if best is None:
+    threads = threads or devices.threads(engine.device)
+    wish = Plan(how, chunk, workers, threads)
+    trial = Trial(engine, broadcast, population, cohort)
+    _allowed(engine, how)
+    with devices.using(threads):
+        if how == "auto":
+            best = _measured(trial, client_steps, wish, about)
+            progress.report("", 0, 0)
+            _notify(engine, best.seconds, client_steps)
+            return best.plan._replace(threads=threads)
+        _notify(engine)
+        plan = _given(engine, len(cohort), wish)
+        if how == "compiled" and not trial.runs(plan):
+            raise Refusal(
+                "engine.how = 'compiled' does not run here: no working C++ compiler "
+                "was found; set engine.how to vmap or auto"
+            )
+        return plan
+
+
+def _allowed(engine: Engine, how: str) -> None:
+    """Refuse a way of stepping that the network rules out."""
+    if how not in ("auto", *engine.ways):
         raise Refusal(
-            f"engine.how = '{how}' does not run here: no working C++ compiler was "
-            "found; set engine.how to vmap or auto"
+            f"engine.how = '{how}' does not suit this network: "
+            f"{validate.sentence(engine.objective.obstacles)}; set engine.how to auto "
+            "or loop"
         )
-    left = best_time * client_steps
-    if how == "auto" and not best.apart and left > _WORTH_COMPILING:
-        plan = best._replace(how="compiled")
-        if _time(engine, plan, broadcast, rows, cohort) < best_time * _BETTER:
-            best = plan
+
+
+def _notify(engine: Engine, seconds: float = 0.0, client_steps: float = 0.0) -> None:
+    """Warn of layers that slow training down, with the measured cost."""
+    if not engine.objective.obstacles:
+        return
+    text = validate.sentence(engine.objective.obstacles)
+    if seconds:
+        each = f"{1000 * seconds:.2g} ms" if seconds < 1 else f"{seconds:.2g} s"
+        minutes = seconds * client_steps / 60
+        whole = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+        whole = whole if minutes >= 1 else "less than a minute"
+        text += f". A step of one client takes {each} here, and all steps {whole}"
+    warnings.warn(text, Notice, stacklevel=2)
+
+
+def _given(engine: Engine, n: int, wish: Plan) -> Plan:
+    """Return the plan for n clients if `how` is given: nothing is measured.
+
+    By default, as many clients step together as memory allows.
+    """
+    if wish.how == "loop":
+        return Plan("loop", 1, threads=wish.threads)
+    if wish.how == "threads":
+        return _one_by_one(n, wish)
+    size = min(wish.chunk or _fits(engine, n), n)
+    return Plan(wish.how, size, max(1, wish.workers), wish.threads)
+
+
+def _one_by_one(n: int, wish: Plan) -> Plan:
+    workers = max(1, min(wish.workers or devices.cores(), n))
+    return Plan("threads", 1, workers, wish.threads)
+
+
+def _measured(trial: Trial, client_steps: float, wish: Plan, about: str) -> Choice:
+    """Return the fastest plan, from the cache or by measurement."""
+    most = _fits(trial.engine, trial.n)
+    facts = trials.facts(trial.engine, trial.n, trial.steps, wish, about)
+    best = trials.read(facts)
+    ways = trial.engine.ways
+    if best is None or best.plan.chunk > most or best.plan.how not in ways:
+        best = _fastest(trial, wish, most)
+        trials.write(facts, best)
+    left = best.seconds * client_steps
+    if not (best.plan.apart or best.compiled) and left > _WORTH_COMPILING:
+        best = trial.compiled(best)
+        trials.write(facts, best)
     return best
+
+
+def _fastest(trial: Trial, wish: Plan, most: int) -> Choice:
+    """Measure the candidates; at most `most` clients step together.
+
+    On a CPU, clients that step one by one are measured first. The time of their steps
+    decides which other plans are candidates.
+    """
+    cpu = trial.engine.device.type == "cpu"
+    if "vmap" not in trial.engine.ways:
+        threads = cpu and "threads" in trial.engine.ways
+        others = [_one_by_one(trial.n, wish)] if threads else []
+        return trial.fastest([Plan("loop", 1, threads=wish.threads), *others])
+    if not cpu:
+        return trial.fastest([*_lifted(trial.n, wish, most)])
+    alone = _one_by_one(trial.n, wish)
+    several = alone.workers > 1 and not wish.workers
+    trial.begin(alone, 3 if several else 2)
+    seconds = trial.once(alone)
+    if seconds * alone.workers > _HEAVY and not wish.chunk:
+        return Choice(alone, seconds)
+    room = max(1, int(_LONG / (trial.work * trial.steps + 1e-9)))
+    lifted = [*_chunks(trial.n, alone.workers, room, wish, most)]
+    if wish.chunk > 1:
+        return trial.fastest(lifted)
+    return trial.fastest([alone, *lifted], ready=1)
+
+
+def _chunks(n: int, workers: int, room: int, wish: Plan, most: int) -> Iterator[Plan]:
+    """Yield lifted plans on a CPU.
+
+    Args:
+        n: Number of clients in a round.
+        workers: Number of threads that step clients.
+        room: Number of clients whose steps take so long that the overhead of calls is
+            negligible.
+        wish: The settings that the user gave.
+        most: Number of clients that fit into memory.
+    """
+    share = -(-n // workers)  # clients of a worker
+    least = min(room, share, max(1, most // workers))
+    sizes = range(least, min(2 * least, share) + 1)
+    even = min(sizes, key=lambda size: -(-share // size) * size)  # least padding
+    yield Plan("vmap", wish.chunk or even, workers, wish.threads)
+    if workers > 1 and not wish.workers and (room >= share or wish.chunk):
+        yield Plan("vmap", min(wish.chunk or most, n), 1, wish.threads)
+
+
+def _lifted(n: int, wish: Plan, most: int) -> Iterator[Plan]:
+    """Yield plans on a GPU, with the largest chunks first.
+
+    One client with a large network fills a GPU.
+    """
+    shares = {-(-most // k) for k in (1, 2, 4)} | {1}
+    for size in [wish.chunk] if wish.chunk else sorted(shares, reverse=True):
+        yield Plan("vmap", min(size, n), max(1, wish.workers), wish.threads)
 
 
 def after(plan: Plan, engine: Engine, n: int, given: int = 0) -> Plan:
@@ -82,56 +203,11 @@ def after(plan: Plan, engine: Engine, n: int, given: int = 0) -> Plan:
     return plan._replace(chunk=max(plan.chunk, _fits(engine, n)))
 
 
-def _candidates(
-    engine: Engine, n: int, how: str, chunk: int, workers: int
-) -> Iterator[Plan]:
-    """Yield lifted plans, with the largest chunks first, then threads."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
-    fits = _fits(engine, n)
-    shares = {-(-fits // k) for k in (1, 2, 4)}
-    if engine.device.type == "cuda":  # one client with a large network fills it
-        shares |= {1}
-    sizes = [chunk] if chunk else sorted(shares, reverse=True)
-    if how in ("auto", "vmap", "compiled"):
-        lifted = "vmap" if how == "auto" else how
-        for size in sizes:
-            yield Plan(lifted, min(size, n), max(1, workers))
-        if not workers and engine.device.type == "cpu" and n >= cores > 1:
-            yield Plan(lifted, chunk or min(fits, -(-n // cores)), cores)
-    if how == "loop":
-        yield Plan("loop", 1)
-    if how == "threads" or (how == "auto" and engine.device.type == "cpu"):
-        yield Plan("threads", 1, max(1, min(workers or cores, n)))
-
-
 def _fits(engine: Engine, n: int) -> int:
     """Return how many clients' working memory fits into half of the free memory."""
     rows = 8 * engine.task.d + 2 * engine.packing.width
     one = rows * engine.feed.dtype.itemsize + 1
     return int(max(1, min(n, devices.free(engine.device) // 2 // one)))
-
-
-def _time(
-    engine: Engine, plan: Plan, broadcast: Broadcast, rows: Tensor, cohort: np.ndarray
-) -> float:
-    """Measure seconds per client step; infinite if the plan does not run here."""
-    engine.use(plan)
-
-    def once() -> float:
-        began = time.perf_counter()
-        engine.run("local", broadcast, rows, cohort, 0, limit=_STEPS)
-        if engine.device.type == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter() - began
-
-    try:
-        once()
-        took = sorted(once() for _ in range(3))[1]
-    except Exception:  # no compiler, or a compiler that fails
-        if plan.how != "compiled":
-            raise
-        return float("inf")
-    return took / (_STEPS * len(cohort))
 
 
 FILE = "state/rows.bin"  # path in the folder of a run

@@ -39,8 +39,8 @@ def matched(option: str, patterns: list[str], names: Iterable[str]) -> set[str]:
             near = lookup.nearest(pattern, [o for n in known for o in _around(n)])
             raise Refusal(
                 f"{option}: '{pattern}' matches nothing{near}; "
-                f"there are: {_grouped(known)}; a module's name stands for all in it, "
-                "and * for any text"
+                f"there are: {_grouped(known)}; the name of a module matches all in "
+                "it, and * matches any text"
             )
         found |= chosen
     return found

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import logging
 import platform
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 import troth
-from troth import files, progress
+from troth import devices, files, progress
 from troth.build import Built, build
 from troth.config import reader
 from troth.config.schema import Experiment
@@ -54,11 +55,25 @@ class Progress(NamedTuple):
     total: int
     evaluation: dict[str, Any] | None  # of this round; None without evaluation
     state: State | None = None  # only in the call before the first round
+    run: int = 1  # number of this run in its grid, from 1
+    runs: int = 1  # number of runs in the grid
 
 
 Watch = Callable[[Progress], None]
+
+
+def numbered(watch: Watch | None, run: int, runs: int) -> Watch | None:
+    """Return a watch function that also gets the number of the run in its grid."""
+    if watch is None:
+        return None
+    return lambda p: watch(p._replace(run=run, runs=runs))
+
+
 UNMEASURED = Plan("loop", 1)
 """Plan for building an experiment without training, so nothing is measured."""
+
+
+_log = logging.getLogger("troth.run")
 
 
 class Interrupted(Exception):
@@ -102,7 +117,10 @@ def begin(built: Built, path: Path, data_dir: str | None) -> Begun:
     facts = {"plan": plan._asdict(), **built.facts}
     facts["fingerprint"] = reader.fingerprint(experiment, facts.get("data_sha256", ""))
     facts |= {"data_dir": data_dir} if data_dir else {}
-    facts |= {"threads": torch.get_num_threads(), "versions": versions} | _git()
+    facts |= {
+        "threads": plan.threads or torch.get_num_threads(),
+        "versions": versions,
+    } | _git()
     if built.federation.population.on_disk and experiment.engine.state_dir:
         facts["state_file"] = str(state)
     resolved = dataclasses.replace(experiment, resolved=facts)
@@ -178,6 +196,8 @@ def go_on(
     """
     began, watch = time.monotonic(), watch or (lambda p: None)
     with ExitStack() as open_:
+        threads = runs[0].built.federation.engine.plan.threads
+        open_.enter_context(devices.using(threads))
         for built, _, state in runs:
             population = open_.enter_context(closing(built.federation.population))
             population.open(state)
@@ -190,6 +210,8 @@ def go_on(
         ]
         with stoppable() as stopped:
             began -= sum(journal.restore() for journal in journals)
+            for run in runs:
+                _started(run)
             tables = _rounds(runs, stacks, journals, watch, stopped, began)
             _finish(runs[0], stacks, stopped)
             if runs[0].built.federation.engine.client.finish:
@@ -202,7 +224,16 @@ def go_on(
             found.append(results.write(run.built, run.path, journal, table, since))
     for run in runs:
         forget(run.path, run.state)
+        _log.info("finished %s after %.1f s", run.path, took)
     return found
+
+
+def _started(run: Begun) -> None:
+    f = run.built.federation
+    first = f"resumed after round {f.round}" if f.round else "started"
+    engine = f"{f.engine.plan.how} on {f.engine.device}"
+    facts = f"{f.rounds} rounds, {f.population.n} clients, {engine}"
+    _log.info("%s %s: %s", first, run.path, facts)
 
 
 def _finish(run: Begun, stacks: Sequence["Stack"], stopped: Callable[[], bool]) -> None:
@@ -272,19 +303,39 @@ def _rounds(
         if f.engine.plan != plan:  # the chunk was halved because memory ran out
             plan = f.engine.plan
             _record(runs[0].path, plan)
+            many = f"{plan.chunk} clients at once"
+            _log.warning("memory ran out in round %d: now %s", done, many)
         tables = [results.evaluate(run.built) for run in runs] if due else []
         pairs = zip(runs, tables, strict=False)
         found = [results.summaries(run.built, table) for run, table in pairs]
         for k, (journal, record) in enumerate(zip(journals, records, strict=True)):
             journal.write(record, found[k] if found else None)
+            _finished_round(runs[k].path, record, found[k] if found else {})
         watch(Progress(name, done, f.rounds, found[0] if found else None))
         if not last or after:
             save(journals, done, last or stopped() or failed is not None)
             if stopped():
+                _log.info("stopped %s after round %d", runs[0].path, done)
                 raise Interrupted(runs[0].path)
         if failed is not None:
             raise failed
     return tables
+
+
+def _finished_round(path: Path, record: Record, evaluated: dict[str, Any]) -> None:
+    """Log a round: at level INFO if it was evaluated or had no effect, else DEBUG."""
+    scores = {
+        f"{kind}.{metric}": f"{evaluated[kind][f'{metric}_mean']:.4g}"
+        for kind in ("personal", "shared")
+        for metric in (*files.METRICS, "loss")
+        if f"{metric}_mean" in evaluated.get(kind, {})
+    }
+    level = logging.INFO if scores or record.stayed else logging.DEBUG
+    if _log.isEnabledFor(level):
+        words = [f"{name} {value}" for name, value in scores.items()]
+        words += [f"shared model unchanged: {record.why}"] if record.stayed else []
+        text = ", ".join([f"{len(record.cohort)} clients", *words])
+        _log.log(level, "round %d of %s: %s", record.round + 1, path, text)
 
 
 def _stepped(

@@ -122,9 +122,9 @@ It takes any of these keywords:
     chosen: [n] mask of the updates that the result consists of. The others do not
         affect the result.
     weight: [n] weight of each update in the result; the weights sum to 1.
-    into: [n] id of the client that stands for each update after a filter merged
-        updates (its own if the update is not merged). What later rules
-        record of the merged update then holds for all clients in it.
+    into: [n] for each update, the id of the client whose update it was merged into
+        (its own id if it was not merged). What later rules record of a merged update
+        holds for all clients in it.
 """
 _NAMES = ("clipped", "chosen", "weight", "into")
 
@@ -241,7 +241,7 @@ def of(e: Experiment, f: int) -> Rules:
     first = [
         lift("filter", name, {})
         for name in lookup.names("filter")
-        if lookup.beside(lookup.find("filter", name), "all_finite")
+        if lookup.companion(lookup.find("filter", name), "all_finite")
     ]
     return Rules(
         None if e.attack.name == "none" else rule("attack", e.attack),
@@ -275,7 +275,7 @@ def _known(e: Experiment) -> dict[str, Any]:
     infers = []
     for kind in ("aggregator", "server", "personalizer"):
         part: Part = getattr(e, kind)
-        says = lookup.beside(lookup.find(kind, part.name), "known")
+        says = lookup.companion(lookup.find(kind, part.name), "known")
         if says is not None:
             known |= lookup.call(says, {}, options=part.options, reach=reach)
         infers.append(known.pop("infers", kind == "personalizer"))

@@ -146,7 +146,7 @@ class Serving:
         self._named = rules.named()
         self.memories = {name: no_memory(device) for name in self._named}
         self.aggregated: Tensor | None = None  # the aggregator's last result
-        first = [lookup.beside(f.function, "all_finite") for f in rules.filters[:1]]
+        first = [lookup.companion(f.function, "all_finite") for f in rules.filters[:1]]
         self._all_finite = first[0] if first else None
 
     @property

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from troth import seeding
 from troth.client.adversarial._worst import Worst, worse
-from troth.client.adversarial.pgd import pgd
+from troth.client.adversarial.pgd import _Ball, pgd
 from troth.engine.vmap import Lifted
 from troth.networks import layers
 from troth.networks import task as tasks
@@ -147,11 +147,75 @@ def written_out(net, x, y, norm, eps, step, count):
         losses.append(each.detach())
         if norm == "linf":
             away = (at + step * g.sign() - x).clamp(-eps, eps)
+            at = (x + away).clamp(0, 1)
         else:
-            away = at + step * g / g.norm(dim=1, keepdim=True) - x
-            away = away * (eps / away.norm(dim=1, keepdim=True)).clamp(max=1)
-        at = (x + away).clamp(0, 1)
+            there = at + step * g / g.norm(dim=1, keepdim=True)
+            each = zip(x.numpy(), there.numpy(), strict=True)
+            near = np.stack([nearest(*pair, eps, 0, 1) for pair in each])
+            at = torch.from_numpy(near)
     return places, losses
+
+
+def nearest(x, y, r, low, high):
+    """Project y onto the ball around x and the box, by bisection on the multiplier."""
+
+    def at(mu):
+        return np.clip((y + mu * x) / (1 + mu), low, high)
+
+    least, most = 0.0, max(1.0, 2 * np.linalg.norm(y - x) / r)
+    if np.linalg.norm(at(0.0) - x) <= r:
+        return at(0.0)
+    for _ in range(200):
+        middle = (least + most) / 2
+        far = np.linalg.norm(at(middle) - x) > r
+        least, most = (middle, most) if far else (least, middle)
+    return at(most)
+
+
+def dykstra(x, y, r, low, high):
+    """Project y onto the same by Dykstra's alternating projections."""
+    z, p, q = y.copy(), np.zeros_like(y), np.zeros_like(y)
+    for _ in range(20_000):
+        away = z + p - x
+        ball = x + away * min(1.0, r / max(np.linalg.norm(away), 1e-300))
+        p, box = z + p - ball, np.clip(ball + q, low, high)
+        z, q, before = box, ball + q - box, z
+        if np.abs(z - before).max() < 1e-14:
+            break
+    return z
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    d=st.integers(1, 12),
+    r=st.floats(0.05, 2),
+    far=st.sampled_from([0.01, 0.3, 1.0, 30.0]),
+    seed=st.integers(0, 2**20),
+)
+def test_projects_onto_the_ball_and_the_box_at_once(d, r, far, seed):
+    """Two oracles agree on the nearest point, also with inputs on the edges."""
+    draw = np.random.default_rng(seed)
+    x = np.clip(draw.uniform(-0.7, 1.7, size=(5, d)), -0.5, 1.25)
+    away = far * draw.normal(size=(5, d)) * (draw.random((5, d)) > 0.2)
+    given = torch.from_numpy(x), torch.from_numpy(away)
+    found = _Ball("l2", r, -0.5, 1.25).inside(*given).numpy()
+    for i in range(5):
+        where = x[i], x[i] + away[i], r, -0.5, 1.25
+        np.testing.assert_allclose(found[i], nearest(*where), rtol=0, atol=1e-12)
+        assert np.linalg.norm(found[i] - x[i]) <= r * (1 + 1e-14)
+    slow = dykstra(*where)  # it converges slowly where constraints nearly touch
+    np.testing.assert_allclose(found[i], slow, rtol=0, atol=1e-3)
+    free = _Ball("l2", r, -INF, INF).inside(*given).numpy()
+    length = np.linalg.norm(away, axis=1, keepdims=True)
+    ball = x + away * np.minimum(1, r / np.maximum(length, 1e-300))
+    np.testing.assert_allclose(free, ball, rtol=0, atol=1e-13)
+
+
+def test_near_a_corner_the_whole_radius_is_used():
+    """Clipping after the ball would leave a displacement of (0, .06), not (0, .1)."""
+    x, away = torch.tensor([[1.0, 0.5]]), torch.tensor([[0.8, 0.6]])
+    found = _Ball("l2", 0.1, 0.0, 1.0).inside(x, away)
+    torch.testing.assert_close(found, torch.tensor([[1.0, 0.6]]))
 
 
 @BOTH
@@ -355,7 +419,7 @@ def tree(**sections):
     }
 
 
-RANGE = "is no range; give its lowest and highest"
+RANGE = "is no range; set it to the lowest and the"
 
 
 @pytest.mark.parametrize(
@@ -386,8 +450,8 @@ def test_data_outside_the_range():
         built(tree(adversarial=half), rounds=0)
     assert str(caught.value) == (
         "adversarial.bounds = [0.0, 0.5] says that inputs lie between 0 and 8 (1 "
-        "stands for 16), and they reach from 0 to 16; set adversarial.bounds to "
-        "[0, 1] or wider, or to [] where they have no range"
+        "stands for 16), but they reach from 0 to 16; set adversarial.bounds to "
+        "[0, 1] or wider, or to [] if the data have no range"
     )
     # Nobody clips where nobody attacks; what malicious clients make does not count.
     built(tree(adversarial=half, personalizer="finetune"), rounds=0)
@@ -401,5 +465,5 @@ def test_tasks_and_data_that_have_no_gradient():
     with pytest.raises(Refusal, match="reach from nan to nan"):
         pgd(task, 1.0).expect(torch.tensor([[0.5, torch.nan]]))
     bare = Task(1, 2, lambda v, b: v, lambda v, b: v, lambda v, x: x)
-    with pytest.raises(Refusal, match="none in its inputs; build it by"):
+    with pytest.raises(Refusal, match="none in its inputs and no second"):
         pgd(bare, 1.0).worst(torch.ones(1), batch(inputs(2, 1), torch.zeros(2)))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from troth.client.client import beside
+from troth.client.client import combined
 from troth.client.personalizers._mixed import mixed, through
 from troth.client.personalizers.apfl import apfl
 from troth.client.solvers.fedavg import fedavg
@@ -104,7 +104,7 @@ def converged(steps, alpha, mix):
     clients, budget = [], Budget(steps=steps)
     for k in range(4):
         own = apfl(quadratic(k), by(LR), alpha=alpha, mix=mix)
-        clients.append(beside(fedavg(quadratic(k), by(LR)), own, (budget, budget)))
+        clients.append(combined(fedavg(quadratic(k), by(LR)), own, (budget, budget)))
     w = torch.zeros(3, dtype=F64)
     states = [client.init(w) for client in clients]
     for _ in range(1200 // steps):

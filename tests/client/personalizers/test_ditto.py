@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from troth.client.client import beside
+from troth.client.client import combined
 from troth.client.personalizers.ditto import ditto
 from troth.client.personalizers.local import local
 from troth.client.regularizers.l2sq import l2sq
@@ -100,7 +100,7 @@ def test_the_moving_anchor_is_fmtls_algorithm(steps):
     w = drawn(d, seed=2)
     own = ditto(task, by(lr), l2sq(), lam=lam, anchor="moving")
     budgets = Budget(steps=steps[0]), Budget(steps=steps[1])
-    client = beside(fedavg(task, by(lr)), own, budgets)
+    client = combined(fedavg(task, by(lr)), own, budgets)
     state, v, found = client.init(w), w.clone(), w.clone()
     for r in range(3):
         carry, moved = client.local.begin(sent(found), state), w.clone()

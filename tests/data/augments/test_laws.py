@@ -50,7 +50,7 @@ def test_what_is_no_image_is_refused(name, keys, refuses):
 @deforming
 def test_it_is_the_deformation_with_drawn_parameters(name, keys):
     deformation = lookup.find("deformation", name)
-    draw = lookup.beside(deformation, "draw")
+    draw = lookup.companion(deformation, "draw")
     x = torch.rand(9, 2, 8, 6)
     options = {"interpolation": "nearest", "padding": "border", "frame": "mixed"}
     out = augment(name, x, keys(9), sigma=0.7, **options)

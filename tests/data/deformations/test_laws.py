@@ -26,7 +26,7 @@ def deform(name):
 
 
 def drawn(name, b, sigma=0.4, seed=0):
-    draw = lookup.beside(deform(name), "draw")
+    draw = lookup.companion(deform(name), "draw")
     assert draw is not None
     return draw(seeding.keys(seed, "test", 0, torch.arange(b)), sigma, torch.float64)
 

@@ -1,6 +1,7 @@
 """The ways in which a command ends: with an error, by Ctrl-C or by a signal."""
 
 import contextlib
+import logging
 import os
 import shlex
 import signal
@@ -20,6 +21,17 @@ def complain(text: str, code: int = BAD) -> int:
     """Print one line to stderr, and return the exit code."""
     print(f"troth: {' '.join(text.split())}", file=sys.stderr)
     return code
+
+
+class Warnings(logging.Handler):
+    """Print the library's warnings to stderr, one line each."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        complain(record.getMessage())
 
 
 def again() -> str:

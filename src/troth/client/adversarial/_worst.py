@@ -1,4 +1,4 @@
-"""Types of worst-case inputs and of what makes them."""
+"""Types of worst-case inputs and of their makers."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,18 +10,18 @@ from troth.types import Batch
 
 
 class Worst(NamedTuple):
-    """Inputs made against a model, with its losses and outputs there."""
+    """Inputs on which a model has a high loss, with its losses and outputs."""
 
-    x: Tensor  # [b, …] fractions, in the units of the data
-    loss: Tensor  # [b] of the model there
+    x: Tensor  # [b, …] in the units of the data, not rounded
+    loss: Tensor  # [b] losses of the model
     outputs: Tensor  # [b, k]
 
 
 class Adversarial(NamedTuple):
-    """How worst-case inputs are made."""
+    """A maker of worst-case inputs."""
 
     worst: Callable[[Tensor, Batch], Worst]  # parameters, batch → near its inputs
-    expect: Callable[[Tensor], None]  # refuses data that this is not meant for
+    expect: Callable[[Tensor], None]  # refuses data outside the range
 
 
 def rows(mask: Tensor, x: Tensor) -> Tensor:

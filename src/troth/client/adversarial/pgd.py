@@ -14,7 +14,7 @@ from troth.client.adversarial._worst import Adversarial, Worst, rows, worse
 from troth.types import Batch, Refusal, Task
 
 Norm = Literal["linf", "l2"]
-_START = -2  # enters the key of starts; augments and dropout fold in no negative one
+_START = -2  # purpose in the key of starts; augments and dropout have none below 0
 
 
 def pgd(
@@ -28,34 +28,41 @@ def pgd(
     norm: Norm = "linf",
     bounds: list[float] = [0.0, 1.0],  # noqa: B006
 ) -> Adversarial:
-    """x_adv = argmax ℓ(f(x'), y) over ‖x' − x‖ ≤ ε within the data's range (Eq. 1).
+    """Make inputs near the given ones on which a model has a high loss.
 
-    xᵗ⁺¹ = Proj(xᵗ + α·sign ∇ℓ(f(xᵗ), y)), with the norm "l2" along ∇ℓ/‖∇ℓ‖ (Section
-    3.1). Of x⁰ … xᵀ every example keeps the one with the highest loss. The model
-    predicts as it does in use, without dropout and with its own running statistics.
+    x_adv maximizes ℓ(f(x'), y) over ‖x' − x‖ ≤ ε within the range of the data (Eq. 1 of
+    Wang et al. 2021). Every step is
 
-    All lengths are in units of the data's range: 1 is what stands for 1 in the data
-    (255 for bytes). x_adv itself is in the units of the data, as fractions.
+        xᵗ⁺¹ = Proj(xᵗ + α·sign ∇ℓ(f(xᵗ), y)),
 
-    Departs: the paper adds the step to x, not to xᵗ, with which more than one iteration
-    would be of no use, and does not say which iterate is taken, nor ε, α, T or the
-    start; here they are as is usual.
+    or with the norm "l2" along ∇ℓ/‖∇ℓ‖ (Section 3.1). Proj is the nearest point that
+    lies both in the ball and in the range. Of x⁰ … xᵀ, every example keeps the input
+    with the highest loss; of equal losses, the earliest. The model predicts as in use,
+    without dropout and with its running statistics.
+
+    All lengths are in units of the range of the data: 1 is the value that stands for 1
+    in the data (255 for bytes). x_adv itself is in the units of the data and need not
+    be whole numbers.
 
     Args:
         task: Task whose loss is raised.
         scale: Value of x that stands for 1.
         eps: Radius ε > 0 of the ball.
-        step: Step size α; 0: ε/4. From ε on (linf; l2: 2ε), a step reaches across.
-        iterations: Number of steps T ≥ 1; 1 with step = eps is the fast gradient sign
-            method. More never lower the loss that is kept.
-        start: Start of the search: "none", x itself, or "random". "random" is uniform
-            in the ball, then clipped, drawn by (seed, round, client, step, example).
+        step: Step size α; 0: ε/4. A step of ε ("linf") or 2ε ("l2") can cross the ball.
+        iterations: Number of steps T ≥ 1. 1 with step = eps is the fast gradient sign
+            method. More steps never lower the loss that is kept.
+        start: Start of the search: "none" is x itself. "random" is drawn uniformly from
+            the ball, then clipped, by (seed, round, client, step, example).
         norm: Norm of the ball: "linf" or "l2".
-        bounds: Lowest and highest value of the data; x_adv is clipped to them. []: the
+        bounds: Lowest and highest value of the data; x_adv stays between them. []: the
             data have no range, and nothing is clipped.
 
-    Guarantee: where every input lies within the bounds, so does x_adv, and in the ball
-    (to the last digit of its numbers).
+    Departs: the paper adds the step to x, not to xᵗ, which would make all iterations
+    after the first useless. It does not say which iterate is used, nor ε, α, T or the
+    start. Here these are as is usual.
+
+    Guarantee: if every input lies within the bounds, then x_adv lies within the bounds
+    and in the ball, up to rounding.
     """
     _check(eps, step, iterations, bounds)
     low, high = (bound * scale for bound in bounds or (-math.inf, math.inf))
@@ -78,16 +85,16 @@ def pgd(
         if not low <= least <= most <= high:
             raise Refusal(
                 f"adversarial.bounds = {bounds} says that inputs lie between {low:g} "
-                f"and {high:g} (1 stands for {scale:g}), and they reach from {least:g} "
+                f"and {high:g} (1 stands for {scale:g}), but they reach from {least:g} "
                 f"to {most:g}; set adversarial.bounds to [{least / scale:g}, "
-                f"{most / scale:g}] or wider, or to [] where they have no range"
+                f"{most / scale:g}] or wider, or to [] if the data have no range"
             )
 
     return Adversarial(worst, expect)
 
 
 class _Ball(NamedTuple):
-    """The inputs near one, in a norm and within the data's range."""
+    """The inputs near a given one, in a norm and within the range of the data."""
 
     norm: Norm
     radius: float
@@ -95,23 +102,49 @@ class _Ball(NamedTuple):
     high: float
 
     def steepest(self, g: Tensor) -> Tensor:
-        """Return the direction of length 1 that climbs most; 0 where nothing does."""
+        """Return the direction of length 1 that climbs most; 0 where g is 0."""
         return g.sign() if self.norm == "linf" else g / _length(g)
 
     def inside(self, x: Tensor, away: Tensor) -> Tensor:
-        """Move x away, projected: into the ball first, then into the range.
+        """Project x + away onto the intersection of the ball and the range.
 
-        The second brings no number farther from x, which lies in the range.
+        x must lie in the range.
         """
-        r = self.radius
         if self.norm == "linf":
-            near = away.clamp(-r, r)
+            away = away.clamp(-self.radius, self.radius)
         else:
-            near = away * (r / _length(away)).clamp(max=1)
-        return (x + near).clamp(self.low, self.high)
+            away = away * rows(self._factor(x, away), x)
+        return (x + away).clamp(self.low, self.high)
+
+    def _factor(self, x: Tensor, away: Tensor) -> Tensor:
+        """Return the factor s ≤ 1 with which x + s·away, clipped, is the projection.
+
+        By the conditions of Karush, Kuhn and Tucker, the projection of y = x + away is
+        clip((y + μx)/(1 + μ)) with the multiplier μ ≥ 0 of the ball, and s = 1/(1 + μ).
+        With room_i from x_i to its bound, its squared distance from x is
+
+            Σ min(s·|away_i|, room_i)²,
+
+        which grows with s. If it is at most r² at s = 1, then s = 1. Otherwise it is
+        r². Between two of the s at which a number reaches its bound, it is quadratic.
+        """
+        a = (away / self.radius).flatten(1)
+        room = torch.where(away > 0, self.high - x, x - self.low) / self.radius
+        ends = room.flatten(1) / a.abs()
+        ends, order = torch.where(a == 0, torch.inf, ends).sort(dim=1)
+        squares = a.square().gather(1, order)
+        moving = squares.flip(1).cumsum(1).flip(1)  # those that reach no bound before
+        rooms = room.flatten(1).square().gather(1, order).cumsum(1)
+        held = torch.cat([torch.zeros_like(rooms[:, :1]), rooms[:, :-1]], dim=1)
+        there = held + ends.square() * moving  # squared distance at every end
+        passed = ((there < 1) & (moving > 0)).sum(1, keepdim=True)
+        at = passed.clamp(max=a.shape[1] - 1)
+        left, speed = 1 - held.gather(1, at), moving.gather(1, at)
+        s = (left.clamp(min=0) / torch.where(speed > 0, speed, 1.0)).sqrt()
+        return torch.where(speed > 0, s.clamp(max=1), 1.0)[:, 0]
 
     def drawn(self, x: Tensor, batch: Batch) -> Tensor:
-        """Draw a displacement for every example, uniform in the ball."""
+        """Draw a displacement for every example, uniformly from the ball."""
         each = torch.arange(x.shape[0], device=x.device)
         step = seeding.fold(seeding.fold(batch.key, batch.t), _START)
         key, d = seeding.fold(step, each), x.shape[1:].numel()
@@ -124,7 +157,7 @@ class _Ball(NamedTuple):
 
 
 def _length(g: Tensor) -> Tensor:
-    """Compute each example's norm, [b, 1, …], never underflowing; 1 where it is 0."""
+    """Compute the norm of each example, [b, 1, …], without underflow; 1 if it is 0."""
     flat = g.flatten(1)
     largest = flat.abs().amax(dim=1, keepdim=True)
     largest = torch.where(largest > 0, largest, torch.ones_like(largest))
@@ -150,6 +183,6 @@ def _check(eps: float, step: float, iterations: int, bounds: list[float]) -> Non
     pair = len(bounds) == 2 and -math.inf < bounds[0] < bounds[1] < math.inf
     if bounds and not pair:
         raise Refusal(
-            f"adversarial.bounds = {bounds} is no range; give its lowest and highest "
-            "value, such as [0.0, 1.0], or [] for data that have none"
+            f"adversarial.bounds = {bounds} is no range; set it to the lowest and the "
+            "highest value, such as [0.0, 1.0], or to [] for data without a range"
         )

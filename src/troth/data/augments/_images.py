@@ -40,7 +40,7 @@ def deformed(
         )
     how = {"interpolation": interpolation, "padding": padding, "frame": frame}
     deformation = lookup.find("deformation", name)
-    draw = lookup.beside(deformation, "draw")
+    draw = lookup.companion(deformation, "draw")
     assert draw is not None
     out: Tensor = deformation(x, draw(key, sigma, precision(x)), **how)
     return out

@@ -164,8 +164,8 @@ def _inputs(path: str, content: dict[str, np.ndarray], wanted: _Wanted) -> np.nd
         known = content["scale"]
         if known.size != 1 or known.dtype.kind not in "iuf" or not 0 < known < math.inf:
             raise Refusal(
-                f"{path}: scale must be one positive number, the value of x that "
-                "stands for 1, such as 1.0 or 255"
+                f"{path}: scale must be one positive number by which x is "
+                "divided, such as 1.0, or 255 for bytes"
             )
         factor = wanted.scale / float(known.reshape(()))
     elif alike:
@@ -174,8 +174,8 @@ def _inputs(path: str, content: dict[str, np.ndarray], wanted: _Wanted) -> np.nd
         raise Refusal(
             f"{path}: x is {x.dtype}, and the inputs of the data set are "
             f"{str(wanted.dtype)[6:]}; bytes go with bytes and numbers with numbers, "
-            "in the units of the data set, or the file must hold scale, the value of "
-            "its x that stands for 1"
+            "in the units of the data set, or the file must hold scale, by which its "
+            "x is divided, such as 255 for bytes"
         )
     if factor == 1 and alike:
         return x

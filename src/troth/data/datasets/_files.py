@@ -9,7 +9,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from troth.data.datasets import _fetch
-from troth.files import alone, digest_of
+from troth.files import alone, cache, digest_of
 from troth.progress import report
 from troth.types import Refusal
 
@@ -49,12 +49,6 @@ class Source(NamedTuple):
     digests: Mapping[str, str] = MappingProxyType({})
     """File → published digest: `md5:…` or `sha256:…`, or `gunzip.md5:…` of the unpacked
     content."""
-
-
-def cache() -> Path:
-    """Return the folder for downloads in the user's cache."""
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(root) / "troth"
 
 
 def places(folder: str, data_dir: str | None) -> list[Path]:
