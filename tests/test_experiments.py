@@ -174,8 +174,9 @@ PARTS = {
     "noise that repeats": {"attack"},
     "t = 5, noise that repeats": {"aggregator", "attack"},
     **{"one neighbour more": {"aggregator"}, "50 epochs": {"personalizer"}},
-    **{"tuned earlier": set(), "times 20": {"attack"}},
+    **{"tuned earlier": set(), "times 20": {"attack"}, "malicious first": set()},
 }
+SAMPLING = {"malicious first": "ditto_fixed"}
 
 
 def test_fashion_ditto_changes_one_thing(monkeypatch):
@@ -185,14 +186,15 @@ def test_fashion_ditto_changes_one_thing(monkeypatch):
     for name, changed in PARTS.items():
         keys = set()
         for plain, new in variants.changed(name):
-            assert len(plain.choices) == len(new.choices) == 1
+            assert len(plain.choices) == len(new.choices)
             old, e = (experiment(cell.choices[0], 0) for cell in (plain, new))
             assert e.train.rounds in variants.CHANGES[name].rounds
-            assert e.train == dataclasses.replace(old.train, rounds=e.train.rounds)
+            own = {"rounds": e.train.rounds, "sampling": SAMPLING.get(name, "ditto")}
+            assert e.train == dataclasses.replace(old.train, **own)
             fields = {f.name for f in dataclasses.fields(e)} - {"train"}
             differ = {f for f in fields if getattr(old, f) != getattr(e, f)}
             assert differ == changed, name
-            keys.add(key(new.choices[0], 0))
+            keys |= {key(choice, 0) for choice in new.choices}
         found = {one["key"] for one in records("fashion_ditto", f"{name}/*")}
         assert found and found <= keys  # what is there is what would be trained
 
@@ -240,9 +242,10 @@ def test_fashion_ditto_says_who_is_hostile_in_the_last_cohorts():
             bad = {*rows.authors(500, many)}
             last = [sum(k in bad for k in whose(r).tolist()) for r in range(4997, 5000)]
             said.append("{}, {} and {}".format(*last))
-    assert f"{said[0]} are hostile under A1 50% and {said[1]} under A1 80%" in page
+    page = " ".join(page.split())
+    assert f"{said[0]} are malicious under A1 50% and {said[1]} under A1 80%" in page
     ours = " and ".join(one.replace(" and", ",") for one in said[2:])
-    assert f"of\nours {ours}" in page
+    assert f"of ours, {ours}" in page
 
 
 def test_the_loop_carries_its_orders_on():
@@ -272,6 +275,10 @@ def test_what_dead_models_are_worth_is_what_the_data_say():
 )
 def test_every_run_of_a_page_is_one_that_its_script_trains(folder):
     cells, every = planned(script(folder)), records(folder)
+    if folder == "solvers":
+        large = [row for row in every if row["name"].startswith("full")]
+        assert trained(large, planned(script(folder, "full")))
+        every = [row for row in every if row not in large]
     base = "experiment.toml" if folder == "fashion_ditto" else "base.toml"
     usual = reader.read(ROOT / folder / base)["train"]["rounds"]
     rows = [row for row in every if "changes" in row]

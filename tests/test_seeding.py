@@ -278,3 +278,14 @@ def test_one_key_is_the_key_of_one():
         one = seeding.key(5, "test", round_, client)
         assert one.shape == () and one.dtype == torch.long
         assert one == seeding.keys(5, "test", round_, torch.tensor(client))
+
+
+def test_torchs_generator_is_seeded_within_the_block_only():
+    before = torch.random.get_rng_state()
+    found = []
+    for key in (seeding.key(0, "x", 1), seeding.key(0, "x", 1), None, None):
+        with seeding.seeded(key):
+            found.append(torch.rand(3))
+    assert torch.equal(found[0], found[1]) and torch.equal(found[2], found[3])
+    assert not torch.equal(found[0], found[2])
+    assert torch.equal(torch.random.get_rng_state(), before)

@@ -50,8 +50,12 @@ def filled(text: str, name: str, shelf: Shelf, seeds: int) -> str:
     def number(match: re.Match[str]) -> str:
         entry = find(match["entry"] or name)
         here = (match["row"], match["column"])
-        cell = next(c for c in entry.everywhere() if (c.row, c.column) == here)
-        (one,) = judging.table(entry, [cell], shelf, seeds)
+        if entry.cells is None:
+            every = judging.of_script(entry, shelf.root) if shelf.root else []
+            one = next(o for o in every if (o.cell.row, o.cell.column) == here)
+        else:
+            cell = next(c for c in entry.everywhere() if (c.row, c.column) == here)
+            (one,) = judging.table(entry, [cell], shelf, seeds)
         return _said(one, match["what"] or "", int(match["round"] or 0))
 
     def device(match: re.Match[str]) -> str:

@@ -11,6 +11,8 @@ References: steele2014splitmix.
 
 import hashlib
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -217,6 +219,19 @@ def choose(seed: int, purpose: str, round_: int, n: int, count: int) -> np.ndarr
     """Choose `count` of n clients at random without replacement, at cost O(count)."""
     opened = key(seed, purpose, round_).numpy()[None]
     return permute(opened, np.arange(count), np.array([n]))
+
+
+@contextmanager
+def seeded(key: Tensor | None) -> Iterator[None]:
+    """Seed torch's generator within the block, for code that draws from it.
+
+    Its draws then depend only on the key. Without a key, they are the same every time.
+    The state of the generator is restored after the block.
+    """
+    devices = [key.device] if key is not None and key.is_cuda else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(0 if key is None else int(key))
+        yield
 
 
 def generator(seed: int, purpose: str, count: int = 0) -> np.random.Generator:

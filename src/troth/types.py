@@ -19,6 +19,10 @@ class Refusal(ValueError):
     """Error for bad input: a sentence with the value, what is allowed and a remedy."""
 
 
+class Notice(UserWarning):
+    """Warning that says what a choice of the user costs; the work goes on."""
+
+
 class Arrays(NamedTuple):
     """A data set as its source provides it, before it is split among clients."""
 

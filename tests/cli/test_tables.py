@@ -149,3 +149,28 @@ def test_names_that_are_never_broken_and_lines_below_others():
     text = io.StringIO()
     Console(file=text, width=20).print(tables.indented("some words that are many"))
     assert [line[:2] for line in text.getvalue().splitlines()] == ["  ", "  "]
+
+
+def test_a_grid_of_many_runs_is_a_pivot(capsys):
+    """32 runs: the pivot in place of 32 lines, and the best by validation."""
+    runs, labels = [], []
+    for i in range(8):
+        for attack in ("none", "alie"):
+            for seed in (0, 1):
+                lr, bad = (i + 1) / 10, {"adversary": {"fraction": 0.25}}
+                more = {} if attack == "none" else bad
+                one = run(
+                    [i / 10] * 4, train={"lr": lr}, attack=attack, seed=seed, **more
+                )
+                one.summary["valid"] = {"personal": {"accuracy_mean": 1 - i / 10}}
+                runs.append(one)
+                labels.append(f"lr={lr},attack={attack},seed={seed}")
+    tables.outcome(runs, labels, compare.compare(runs, labels), in_words=False)
+    said = capsys.readouterr().err
+    assert "seed=0" not in said
+    assert row(said, "0.8")[:4] == ["0.8", "0.700", "±", "0.000"]
+    assert "Best by validation under alie: lr=0.1 (accuracy 1.000 ± 0.000 on" in said
+    assert "Two seeds are too few" in said
+    few = printed(tables.results(runs[:2], labels[:2]))
+    assert "valid mean" in few
+    assert row(few, "lr=0.1,no attack,seed=0")[2:4] == ["0.000", "1.000"]

@@ -315,8 +315,6 @@ def test_state_that_is_no_tensor_is_left_to_the_model(place):
 
 
 def test_refuses_what_is_no_network_yet(place):
-    with pytest.raises(Refusal, match=r"the size of 1\.weight, 1\.bias yet; run it"):
-        made({"name": "own_networks:lazy"})
     with pytest.raises(Refusal, match="returned a int; it must return a torch.nn.M"):
         made({"name": "own_networks:none"})
 
@@ -326,3 +324,36 @@ def test_refuses_examples_that_hold_nothing(shape):
     rows = np.zeros((2, *shape), dtype=np.float32)
     with pytest.raises(Refusal, match="one example has shape"):
         build.network(reader.from_dict({}), shape, 2, rows, 1.0)
+
+
+class Embedded(nn.Module):
+    """Tokens of one byte each."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.last = nn.Embedding(50, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(self.table(x.long()).mean(1))
+
+
+def test_bytes_are_not_divided_before_they_are_embedded(refuses):
+    y = np.arange(80) % 2
+    x = np.random.default_rng(0).integers(0, 25, (80, 3)) + 25 * y[:, None]
+    tree = {"partition": {"clients": 4}, "train": {"rounds": 1}}
+    words = "embeds tokens .layer 'table'.*set model.normalize = 'none'"
+    for kind, model in ((np.uint8, Embedded), (np.uint8, Embedded()), (int, None)):
+        data = {"x": x.astype(kind), "y": y}
+        if model is None:  # whole numbers are not divided
+            troth.cost(tree, data=data, model=Embedded)
+        else:
+            refuses(words, troth.cost, tree, data=data, model=model)
+            plain = tree | {"model": {"normalize": "none"}}
+            troth.cost(plain, data=data, model=model)
+    images = {"x": np.zeros((80, 3, 3), np.uint8), "y": y}
+
+    class Patches(Embedded):  # embeds positions, not bytes
+        def forward(self, x):
+            return self.last(x.flatten(1)[:, :4] + self.table.weight[:1])
+
+    troth.cost(tree, data=images, model=Patches)

@@ -1,5 +1,7 @@
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -191,19 +193,57 @@ def test_in_a_module_by_functional_call():
 
 def test_others_are_left_alone(replaced):
     x = draw(2, 4, 9, 9)
-    others = [{"stride": 2}, {"stride": (1, 2)}, {"groups": 2}]
-    others += [{"dilation": 2}, {"dilation": (1, 2)}, {"padding": "same"}]
-    for options in others:
-        conv = nn.Conv2d(4, 6, 3, **options).to(F64)
-        assert torch.equal(*both(lambda conv=conv: conv(x).detach())), options
-    assert torch.equal(*both(torch.conv1d, draw(2, 3, 8), draw(4, 3, 3), None, 1, 1))
-    given = draw(2, 3, 5, 5), draw(3, 2, 3, 3)
-    assert torch.equal(*both(torch.conv_transpose2d, *given))
+    assert torch.equal(*both(torch.conv3d, x[None], draw(3, 2, 1, 3, 3)))
+    both_given = draw(2, 3, 5, 5), draw(3, 2, 3, 3)
+    assert torch.equal(*both(torch.conv_transpose2d, *both_given))
     assert replaced == []
     for mode in ("reflect", "circular"):  # padded by the module, then plain
         conv = nn.Conv2d(4, 3, 3, padding=1, padding_mode=mode).to(F64)
         assert near(*both(lambda conv=conv: conv(x).detach()))
     assert len(replaced) == 2
+
+
+PADS = st.sampled_from(["valid", "same"]) | st.integers(0, 3)
+
+
+@st.composite
+def shapes(draw):
+    """Any convolution in one or two dimensions, and inputs that it accepts."""
+    axes = draw(st.integers(1, 2))
+    few = st.tuples(*[st.integers(1, 4)] * axes)
+    kernel, rest, padding = draw(few), draw(few), draw(PADS)
+    stride = (1,) * axes if padding == "same" else draw(few)
+    dilation = draw(st.tuples(*[st.integers(1, 2)] * axes))
+    groups = draw(st.integers(1, 3))
+    channels = groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2))
+    size = [d * (k - 1) + r for d, k, r in zip(dilation, kernel, rest, strict=True)]
+    kind = (nn.Conv1d, nn.Conv2d)[axes - 1]
+    return kind, (*channels, kernel, stride, padding, dilation, groups), size
+
+
+@pytest.mark.filterwarnings("ignore:Using padding")
+@settings(max_examples=60, deadline=None)
+@given(shapes())
+def test_any_convolution_of_many_clients_is_that_of_each(shape):
+    kind, options, size = shape
+    conv = kind(*options).to(F64)
+    x = draw(3, 2, options[0], *size)
+    w = {name: draw(3, *p.shape) for name, p in conv.named_parameters()}
+
+    def loss(w, x):
+        return functional_call(conv, w, (x,)).sin().sum()
+
+    slope, taken = torch.func.grad(loss, argnums=(0, 1)), []
+    real = convolution._Convolve.apply
+    with pytest.MonkeyPatch.context() as patch, Together():
+        seen = lambda *a: taken.append(a) or real(*a)  # noqa: E731
+        patch.setattr(convolution._Convolve, "apply", seen)
+        ours = torch.func.vmap(slope)(w, x)
+    assert len(taken) == 1
+    for k in range(3):
+        plain = slope({name: t[k] for name, t in w.items()}, x[k])
+        assert near(ours[1][k], plain[1], 1e-10)
+        assert all(near(ours[0][name][k], plain[0][name], 1e-10) for name in w)
 
 
 def test_every_way_to_call_it():

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from troth.reproduce import listing, scripts
+from troth.reproduce import judging, listing, scripts
 from troth.reproduce.entry import Entry
 
 ENTRY = Entry("p/figure7", "t", results=("place/*",))
@@ -92,21 +92,32 @@ def test_certificates_count_by_their_radii(tmp_path, put):
 
 
 def test_the_table_of_shortcuts(tmp_path, put):
+    """Standardized inputs are the paper's; x/255 has rows without a verdict."""
     assert scripts.shortcuts(tmp_path) == {}
     place = tmp_path / "shortcuts"
-    for figure, label in (("shared", "mnist"), ("table", "mnist, finetune, 0")):
-        for seed, accuracy in enumerate((0.5, 0.75)):
+    given = {"mnist": 0.5, "mnist_fixed": 0.75, "celeba": 0.1}
+    for problem, accuracy in given.items():
+        for figure, rest in (("shared", ""), ("table", ", finetune, 0")):
             own = {"accuracy_mean": accuracy}
             both = {"shared": own, "personal": {"accuracy_mean": accuracy / 2}}
             tests = {"tests": {"conflicting": both}}
-            said = {"label": label, "seed": seed, "summary": {**both, **tests}}
-            put(place, f"{figure}/{label}, seed {seed}", said)
+            for seed in range(2):
+                label = f"{problem}{rest}"
+                said = {"label": label, "seed": seed, "summary": {**both, **tests}}
+                put(place, f"{figure}/{label}, seed {seed}", said)
     others = {"label": "mnist, distance alone, 0", "summary": {}}
     put(place, "table/others", others)
     part = "coloured MNIST, CelebA and Coil20"
+    tests = ("MNIST Acc_B", "MNIST Acc_BC")
+    expected = {"Global": 0.75, "FT": 0.375, "Global, x/255": 0.5, "FT, x/255": 0.25}
     assert scripts.shortcuts(tmp_path) == {
-        (part, "Global", "MNIST Acc_B"): [0.5, 0.75],
-        (part, "Global", "MNIST Acc_BC"): [0.5, 0.75],
-        (part, "FT", "MNIST Acc_B"): [0.25, 0.375],
-        (part, "FT", "MNIST Acc_BC"): [0.25, 0.375],
+        (part, row, test): [mean] * 2
+        for row, mean in expected.items()
+        for test in tests
     }
+    judged = judging.of_script(listing.find("spurious/table1"), tmp_path)
+    rows = dict.fromkeys(one.cell.row for one in judged)
+    assert [*rows] == ["Global", "FT", "UW", "Ours", "Global, x/255", "FT, x/255"]
+    extra = [one for one in judged if one.cell.row.endswith("x/255")]
+    assert len(extra) == 4 and not any(one.verdict or one.theirs for one in extra)
+    assert judging.share(judged) == (0, 4)

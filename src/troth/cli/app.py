@@ -5,6 +5,7 @@ import logging
 import os
 import pkgutil
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -80,8 +81,19 @@ def _add_commands() -> None:
 _add_commands()
 
 
+def _as_line(message: Any, category: type, *place: Any, **more: Any) -> str:
+    """Format a warning of Troth as one line, and others as Python does."""
+    if category.__module__.startswith("troth."):
+        return f"troth: {message}\n"
+    return _formatted(message, category, *place, **more)
+
+
+_formatted = warnings.formatwarning
+
+
 def main() -> None:
     """Run `troth`: the entry point of the installed command."""
+    warnings.formatwarning = _as_line
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed; no other file may get its descriptor
             way = "r" if name == "stdin" else "w"

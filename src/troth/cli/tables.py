@@ -2,11 +2,12 @@
 
 import inspect
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box, filesize
 from rich.console import Console, Group
@@ -15,13 +16,17 @@ from rich.table import Table
 from rich.text import Text
 
 from troth import files, lookup
-from troth.api import Cost
 from troth.config import reader
 from troth.runs import compare
+from troth.runs import table as grid
 from troth.runs.compare import heading, number, short, signed
 from troth.runs.load import Run, judged
 
-_MOST = 20  # pairs of runs to print
+if TYPE_CHECKING:
+    from troth.api import Cost
+
+_MOST = 20  # runs, and pairs of methods, to print
+_WRAPPED = 100  # characters of a line of a list in a pipe or a file
 _COLUMNS = {
     "mean": ("personal", "mean"),
     "std": ("personal", "std"),
@@ -31,11 +36,18 @@ _COLUMNS = {
 }
 
 
-def console(stderr: bool = True) -> Console:
-    """Make a console, on stderr by default. Only a terminal wraps lines."""
+def console(stderr: bool = True, wrap: bool = False) -> Console:
+    """Make a console, on stderr by default.
+
+    A terminal wraps lines at its width. In a pipe or a file, lines are not wrapped, so
+    that programs can read tables. If `wrap`, they are wrapped there too, at `COLUMNS`
+    or 100 characters.
+    """
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
-        made.width = 999
+        columns = os.environ.get("COLUMNS", "")
+        most = int(columns) if columns.isdecimal() and int(columns) else _WRAPPED
+        made.width = most if wrap else 999
     return made
 
 
@@ -125,10 +137,13 @@ def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
     aimed = any("attack_success_mean" in run.summary["shared"] for run in runs)
     success = {"attack success": "personal", "on shared": "shared"} if aimed else {}
     tests = _tests([run.summary.get("tests", {}) for run in runs])
+    valid = ["valid mean"] if any("valid" in run.summary for run in runs) else []
     rows = []
     for run, label in zip(runs, labels, strict=True):
         s, head = run.summary, heading(run.summary)
         cells = [number(s[k][f"{head}_{m}"], head) for k, m in _COLUMNS.values()]
+        chosen_by = s.get("valid", {}).get("personal", {}).get(f"{head}_mean")
+        cells[1:1] = [number(chosen_by, head) for _ in valid]
         more = [s.get("tests", {}).get(t, {}).get(k, {}) for t, k in tests.values()]
         cells += [number(each.get(f"{head}_mean"), head) for each in more]
         cells += [number(s[k].get("attack_success_mean")) for k in success.values()]
@@ -136,7 +151,10 @@ def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
     who = _judged(runs[0]) if len(counts) == 1 else "benign clients"
     what = f"{head.capitalize()} of the clients' own models"
     title = f"{what}, each on its own test data, over {who}"
-    return table(title, ["run", *_COLUMNS, *tests, *success, "seconds"], rows)
+    mean, *others = _COLUMNS
+    return table(
+        title, ["run", mean, *valid, *others, *tests, *success, "seconds"], rows
+    )
 
 
 def _tests(several: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
@@ -226,7 +244,33 @@ def outcome(
     in_words: bool,
 ) -> None:
     """Print the tables and comparisons of finished runs."""
-    console().print(results(runs, labels))
+    _means(runs, labels)
+    say(times(runs))
+    _comparisons(compared)
+    for run, label in zip(runs, labels, strict=True):
+        if "newcomers" in run.summary:
+            say(newcomers(run, short(label)))
+        if run.summary.get("stayed"):
+            say(stayed(run, short(label)))
+    if in_words:
+        say(f"\n{words(runs, labels)}")
+
+
+def _means(runs: Sequence[Run], labels: Sequence[str]) -> None:
+    """Print the runs or, of a large grid, the pivot alone; and the best method."""
+    pooled = grid.methods(runs, labels)
+    cells = grid.pivot(pooled)
+    if len(runs) <= _MOST or cells is None:
+        console().print(results(runs, labels))
+    if cells is not None:
+        head = f"Mean {pooled[0].metric} over benign clients, on test data"
+        console().print(table(head, cells.heads, cells.rows, cells.sides))
+    for line in grid.choice(pooled):
+        say(line)
+
+
+def _comparisons(compared: Sequence[Mapping[str, Any]]) -> None:
+    """Print the means over seeds, the pairs of methods, and what they do not show."""
     if groups := [each for each in compared if each["kind"] == "seeds"]:
         console().print(seeds(groups))
     if pairs := [each for each in compared if each["kind"] == "paired"]:
@@ -237,13 +281,14 @@ def outcome(
         say(f"  … and {len(pairs) - _MOST} more; --json prints all")
     if unclear := compare.caution(compared):
         say(f"{unclear}.")
-    for run, label in zip(runs, labels, strict=True):
-        if "newcomers" in run.summary:
-            say(newcomers(run, short(label)))
-        if run.summary.get("stayed"):
-            say(stayed(run, short(label)))
-    if in_words:
-        say(f"\n{words(runs, labels)}")
+
+
+def times(runs: Sequence[Run]) -> str:
+    """Return a sentence with the time of set-up (reading data, measuring plans)."""
+    setup = sum(run.summary.get("setup_seconds", 0.0) for run in runs)
+    training = sum(run.summary["seconds"] for run in runs)
+    whole = " of all runs" if len(runs) > 1 else ""
+    return f"Time{whole}: set-up {setup:.1f} s, training {training:.1f} s"
 
 
 def newcomers(run: Run, label: str) -> str:
@@ -278,7 +323,7 @@ def onward(runs: Sequence[Run], root: Path) -> None:
     )
 
 
-def costs(runs: Sequence[Cost], name: str, as_json: bool) -> None:
+def costs(runs: "Sequence[Cost]", name: str, as_json: bool) -> None:
     """Print the cost of runs as a table, or as a JSON object for programs."""
     made: list[dict[str, Any]] = [
         {
@@ -326,7 +371,8 @@ def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
             parts = ", ".join(options), ", ".join(m["citations"])
             rows.append([m["name"], m["summary"], *parts])
         columns = ["name", "what it is", "options", "paper"]
-        console(stderr=False).print(table(f"[{kind}]", columns, rows, 4))
+        shown = console(stderr=False, wrap=True)
+        shown.print(table(f"[{kind}]", columns, rows, texts=4, whole=1))
 
 
 def _method(about: lookup.About) -> dict[str, Any]:
@@ -353,3 +399,25 @@ def speeds(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         facts = [row["model"], str(row["clients"]), row["device"]]
         made.append([*facts, *times, f"{row['ratio']:.1f}×", plan])
     console(stderr=False).print(table("Microseconds per client-step", columns, made))
+
+
+def layers(found: Mapping[str, Any], as_json: bool) -> None:
+    """Print to stdout which path each layer of a network takes, and its speed."""
+    if as_json:
+        print_json(found)
+        return
+    columns = ["layer", "kind", "parameters", "path", "reason"]
+    rows = [
+        [r["layer"], r["kind"], f"{r['parameters']:,}", r["path"], r["why"]]
+        for r in found["layers"]
+    ]
+    shown = console(stderr=False)
+    shown.print(table(f"{found['model']}: how its layers are computed", columns, rows))
+    times = found["milliseconds"]
+    words = {"loop": "one client at a time", "vmap": "clients together"}
+    parts = [f"{value:.3g} ms ({words[how]})" for how, value in times.items()]
+    text = f"A step of one client on {found['device']} takes {', '.join(parts)}."
+    shown.print(text, soft_wrap=True)
+    if found["note"]:
+        note = found["note"][0].upper() + found["note"][1:]
+        shown.print(f"{note}.", soft_wrap=True, markup=False)

@@ -23,6 +23,7 @@ from troth.engine.vmap import Lifted
 from troth.networks import flat as trees
 from troth.networks import task as tasks
 from troth.networks.kernels import precision as digits
+from troth.networks.validate import remaining
 from troth.types import Batch, Broadcast, Client, Messages, Phase, Reply, Task
 
 Liftable = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -172,6 +173,7 @@ class Engine:
         plan: Plan,
     ) -> None:
         devices.keep()
+        self.ways = remaining(objective.obstacles)  # plans that the network allows
         self.objective, self._make, self.precision = objective, make_client, precision
         self.feed, self.device = feed, w0.device
         self.task = tasks.functional(objective, precision)
@@ -187,8 +189,11 @@ class Engine:
     def use(self, plan: Plan) -> None:
         """Follow this plan from now on; on a CPU, keep the traces of other plans.
 
-        On a GPU, traces own memory, so that they are dropped.
+        On a GPU, traces own memory, so that they are dropped. A plan that the network
+        rules out becomes `loop`.
         """
+        if plan.how not in self.ways:
+            plan = Plan("loop", 1, threads=plan.threads)
         self.plan = plan
         if self.device.type != "cpu":
             self._lifted.clear()

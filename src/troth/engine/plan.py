@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,8 @@ from troth.engine import trial as trials
 from troth.engine.local_training import Engine, Plan
 from troth.engine.population import Population
 from troth.engine.trial import Choice, Trial
-from troth.types import Broadcast, Refusal
+from troth.networks import validate
+from troth.types import Broadcast, Notice, Refusal
 
 _WORTH_COMPILING = 90.0  # seconds of training; with less, no compiler is tried
 _LONG = 0.15  # seconds of one measurement of a lifted plan on a CPU
@@ -58,11 +60,14 @@ def choose(
     threads = threads or devices.threads(engine.device)
     wish = Plan(how, chunk, workers, threads)
     trial = Trial(engine, broadcast, population, cohort)
+    _allowed(engine, how)
     with devices.using(threads):
         if how == "auto":
-            plan = _measured(trial, client_steps, wish, about)._replace(threads=threads)
+            best = _measured(trial, client_steps, wish, about)
             progress.report("", 0, 0)
-            return plan
+            _notify(engine, best.seconds, client_steps)
+            return best.plan._replace(threads=threads)
+        _notify(engine)
         plan = _given(engine, len(cohort), wish)
         if how == "compiled" and not trial.runs(plan):
             raise Refusal(
@@ -70,6 +75,30 @@ def choose(
                 "was found; set engine.how to vmap or auto"
             )
         return plan
+
+
+def _allowed(engine: Engine, how: str) -> None:
+    """Refuse a way of stepping that the network rules out."""
+    if how not in ("auto", *engine.ways):
+        raise Refusal(
+            f"engine.how = '{how}' does not suit this network: "
+            f"{validate.sentence(engine.objective.obstacles)}; set engine.how to auto "
+            "or loop"
+        )
+
+
+def _notify(engine: Engine, seconds: float = 0.0, client_steps: float = 0.0) -> None:
+    """Warn of layers that slow training down, with the measured cost."""
+    if not engine.objective.obstacles:
+        return
+    text = validate.sentence(engine.objective.obstacles)
+    if seconds:
+        each = f"{1000 * seconds:.2g} ms" if seconds < 1 else f"{seconds:.2g} s"
+        minutes = seconds * client_steps / 60
+        whole = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+        whole = whole if minutes >= 1 else "less than a minute"
+        text += f". A step of one client takes {each} here, and all steps {whole}"
+    warnings.warn(text, Notice, stacklevel=2)
 
 
 def _given(engine: Engine, n: int, wish: Plan) -> Plan:
@@ -90,19 +119,20 @@ def _one_by_one(n: int, wish: Plan) -> Plan:
     return Plan("threads", 1, workers, wish.threads)
 
 
-def _measured(trial: Trial, client_steps: float, wish: Plan, about: str) -> Plan:
+def _measured(trial: Trial, client_steps: float, wish: Plan, about: str) -> Choice:
     """Return the fastest plan, from the cache or by measurement."""
     most = _fits(trial.engine, trial.n)
     facts = trials.facts(trial.engine, trial.n, trial.steps, wish, about)
     best = trials.read(facts)
-    if best is None or best.plan.chunk > most:
+    ways = trial.engine.ways
+    if best is None or best.plan.chunk > most or best.plan.how not in ways:
         best = _fastest(trial, wish, most)
         trials.write(facts, best)
     left = best.seconds * client_steps
     if not (best.plan.apart or best.compiled) and left > _WORTH_COMPILING:
         best = trial.compiled(best)
         trials.write(facts, best)
-    return best.plan
+    return best
 
 
 def _fastest(trial: Trial, wish: Plan, most: int) -> Choice:
@@ -111,16 +141,20 @@ def _fastest(trial: Trial, wish: Plan, most: int) -> Choice:
     On a CPU, clients that step one by one are measured first. The time of their steps
     decides which other plans are candidates.
     """
-    if trial.engine.device.type != "cpu":
+    cpu = trial.engine.device.type == "cpu"
+    if "vmap" not in trial.engine.ways:
+        threads = cpu and "threads" in trial.engine.ways
+        others = [_one_by_one(trial.n, wish)] if threads else []
+        return trial.fastest([Plan("loop", 1, threads=wish.threads), *others])
+    if not cpu:
         return trial.fastest([*_lifted(trial.n, wish, most)])
     alone = _one_by_one(trial.n, wish)
     several = alone.workers > 1 and not wish.workers
     trial.begin(alone, 3 if several else 2)
     seconds = trial.once(alone)
-    step = seconds * alone.workers
-    if step > _HEAVY and not wish.chunk:
+    if seconds * alone.workers > _HEAVY and not wish.chunk:
         return Choice(alone, seconds)
-    room = max(1, int(_LONG / (step * trial.steps)))
+    room = max(1, int(_LONG / (trial.work * trial.steps + 1e-9)))
     lifted = [*_chunks(trial.n, alone.workers, room, wish, most)]
     if wish.chunk > 1:
         return trial.fastest(lifted)

@@ -9,7 +9,8 @@ CUDA graph, except if it has only a few operations.
 import threading
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -62,7 +63,8 @@ class Lifted:
 
     def once(self, *arguments: Any) -> Any:
         """Call the lifted function without a trace, for shapes that rarely repeat."""
-        return self._function(*arguments)
+        with _quiet():
+            return self._function(*arguments)
 
     def _trace(
         self, arguments: Any, flat: list[Tensor]
@@ -76,7 +78,8 @@ class Lifted:
 
         seen = {id(t): i for i, t in reversed([*enumerate(flat)])}
         apart = (t if seen[id(t)] == i else t.detach() for i, t in enumerate(flat))
-        graph: Any = make_fx(plain)(*apart)  # a tensor given twice makes two inputs
+        with _quiet():
+            graph: Any = make_fx(plain)(*apart)  # a tensor given twice is two inputs
         empty = torch.empty(0)
         example = trees.like(made[0], [empty] * len(trees.leaves(made[0])))
         compiled = self._how == "compiled"
@@ -91,6 +94,17 @@ class Lifted:
         if captures(flat[0]):
             graph = _captured(graph, flat) if worth_it else _marked(graph)
         return graph, example
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let vmap be silent about slow operations, which `validate` has reported."""
+    functorch: Any = torch._C._functorch
+    functorch._set_vmap_fallback_warning_enabled(False)
+    try:
+        yield
+    finally:
+        functorch._set_vmap_fallback_warning_enabled(True)
 
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

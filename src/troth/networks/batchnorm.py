@@ -3,19 +3,25 @@
 torch's batch normalization overwrites its running statistics in every call, and its
 dropout draws from a global generator. Neither works for many clients at once. Here,
 both receive their information before the network runs: which examples are padding, and
-the random key. New statistics are returned, not written.
+the random key. New statistics are returned, not written. `Replacing` does the same for
+the dropout functions that a network calls, such as those of attention.
 
 References: ioffe2015batch, srivastava2014dropout.
 """
 
+import math
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+from torch.overrides import TorchFunctionMode
 
 from troth import seeding
-from troth.networks.convolution import lifted
 
 _NORMS: dict[type, tuple[int, ...]] = {  # layer → numbers of axes that it takes
     nn.BatchNorm1d: (2, 3),
@@ -23,6 +29,8 @@ _NORMS: dict[type, tuple[int, ...]] = {  # layer → numbers of axes that it tak
     nn.BatchNorm3d: (5,),
 }
 _DROPS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+_FUNCTIONS = 1 << 20  # index of dropout functions; those of layers are smaller
+_inside = torch._C._functorch
 
 
 class BatchNorm(_BatchNorm):
@@ -66,7 +74,9 @@ class BatchNorm(_BatchNorm):
         if lifted(x) or not x.is_cuda:
             # Its lifted gradient needs one dtype, and on CUDA one memory order.
             wide = x.to(mean.dtype).contiguous()
-        out = batch_norm(wide, mean, var, self.weight, self.bias, True, rate, self.eps)
+        out = F.batch_norm(
+            wide, mean, var, self.weight, self.bias, True, rate, self.eps
+        )
         return out.to(x.dtype)
 
     def _plainly(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
@@ -107,6 +117,17 @@ class BatchNorm(_BatchNorm):
         return out.to(x.dtype)
 
 
+def dropped(x: Tensor, p: float, key: Tensor, whole: int = 1) -> Tensor:
+    """Set each number to 0 with probability p, and divide the others by 1 − p.
+
+    `whole` is the number of consecutive numbers that are dropped together.
+    """
+    shape = list(x.shape) if whole == 1 else [*x.shape[:2], *[1] * (x.dim() - 2)]
+    u = seeding.uniform(key, x.numel() // whole).reshape(shape)
+    kept = (u >= p).to(x.dtype)
+    return x * kept * (1 / (1 - p) if p < 1 else 0.0)
+
+
 class Dropout(nn.Module):
     """Dropout whose random numbers come from the client's key.
 
@@ -125,12 +146,144 @@ class Dropout(nn.Module):
         if not self.training or self.p == 0 or self.key is None:
             return x
         whole = x.shape[2:].numel() if self.channels and x.dim() > 2 else 1
-        shape = [*x.shape[:2], *[1] * (x.dim() - 2)] if whole > 1 else list(x.shape)
         key = seeding.fold(seeding.fold(self.key, 2 * self.index + 1), self.calls)
         self.calls += 1
-        u = seeding.uniform(key, x.numel() // whole).reshape(shape)
-        kept = (u >= self.p).to(x.dtype)
-        return x * kept * (1 / (1 - self.p) if self.p < 1 else 0.0)
+        return dropped(x, self.p, key, whole)
+
+
+class Replacing(TorchFunctionMode):
+    """Replace functional dropouts and convolutions within the block.
+
+    Args:
+        key: Key of this client and step, [], for dropout in training. With None, as in
+            prediction, dropout is left to torch.
+    """
+
+    def __init__(self, key: Tensor | None = None) -> None:
+        super().__init__()
+        self.key, self.calls = key, 0
+        self.replaced: dict[Any, Callable[..., Any]] = {
+            torch.conv1d: self.convolved_1d,
+            torch.conv2d: self.convolved,
+        }
+        if key is not None:
+            self.replaced |= {
+                F.dropout: self._dropout,
+                torch.dropout: self._dropout,
+                F.scaled_dot_product_attention: self._attention,
+                F.multi_head_attention_forward: self._heads,
+            }
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Replace a call, if there is another way for these arguments."""
+        kwargs = kwargs or {}
+        ours = self.replaced.get(func)
+        if ours is None:
+            return func(*args, **kwargs)
+        if "input" in kwargs:
+            args = (kwargs.pop("input"), *args)
+        out = ours(*args, **kwargs)
+        return func(*args, **kwargs) if out is None else out
+
+    def convolved(self, *args: Any, **kwargs: Any) -> Tensor | None:
+        """Compute `conv2d`; None leaves it to torch."""
+        return None
+
+    def convolved_1d(self, *args: Any, **kwargs: Any) -> Tensor | None:
+        """Compute `conv1d`; None leaves it to torch."""
+        return None
+
+    def _dropped(self, x: Tensor, p: float) -> Tensor:
+        assert self.key is not None
+        key = seeding.fold(seeding.fold(self.key, 2 * _FUNCTIONS + 1), self.calls)
+        self.calls += 1
+        return dropped(x, p, key)
+
+    def _dropout(
+        self,
+        x: Tensor,
+        p: float = 0.5,
+        training: bool = True,
+        inplace: bool = False,
+        **more: Any,
+    ) -> Tensor | None:
+        """Compute `F.dropout` and `torch.dropout`."""
+        if not more.get("train", training) or not 0 < p <= 1:
+            return None
+        out = self._dropped(x, p)
+        return x.copy_(out) if inplace else out
+
+    def _attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor | None:
+        """Compute `F.scaled_dot_product_attention` with dropout of its weights."""
+        if not dropout_p:
+            return None
+        if enable_gqa:
+            many = query.shape[-3] // key.shape[-3]
+            key, value = (t.repeat_interleave(many, -3) for t in (key, value))
+        factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+        scores = query @ key.mT * factor
+        if is_causal:
+            shown = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device)
+            scores = scores.masked_fill(~shown.tril(), -math.inf)
+        if attn_mask is not None:
+            bare = attn_mask.dtype == torch.bool
+            masked = scores.masked_fill(~attn_mask, -math.inf) if bare else None
+            scores = scores + attn_mask if masked is None else masked
+            blind = (scores == -math.inf).all(-1, keepdim=True)
+            weights = scores.masked_fill(blind, 0).softmax(-1).masked_fill(blind, 0)
+        else:
+            weights = scores.softmax(-1)
+        return self._dropped(weights, dropout_p) @ value
+
+    def _heads(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute `F.multi_head_attention_forward` with the functions of this class.
+
+        torch's own function runs with other globals, because torch hides the calls
+        within a replaced function from a mode.
+        """
+        whole: Any = F.multi_head_attention_forward
+
+        def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+            return x if not training or not p else self._dropped(x, p)
+
+        def attention(*given: Any, **more: Any) -> Tensor:
+            out = self._attention(*given, **more)
+            plain = F.scaled_dot_product_attention
+            return plain(*given, **more) if out is None else out
+
+        ours = {
+            "has_torch_function": lambda tensors: False,
+            "dropout": dropout,
+            "scaled_dot_product_attention": attention,
+        }
+        named = vars(F) | ours, whole.__name__, whole.__defaults__
+        own = types.FunctionType(whole.__code__, *named)
+        return cast(Any, own)(*args, **kwargs)
+
+
+def lifted(x: Tensor) -> bool:
+    """Return whether vmap lifts a tensor over clients, at any level of nesting."""
+    return any(_inside.is_batchedtensor(one) for one in _wrapped(x))
+
+
+def _wrapped(x: Tensor) -> Iterator[Tensor]:
+    """Yield a tensor and all tensors that it wraps."""
+    yield x
+    while _inside.is_functorch_wrapped_tensor(x):
+        x = _inside.get_unwrapped(x)
+        yield x
 
 
 def adapt(net: nn.Module) -> nn.Module:

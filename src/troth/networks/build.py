@@ -34,8 +34,22 @@ def network(
         weights.put(model, e.model.weights, e.model.weights_skip)
     freeze(model, e.model.freeze)
     part = e.model
+    if given and x.dtype == np.uint8 and len(shape) == 1 and part.normalize != "none":
+        _check_tokens(model, part.normalize)
     first = layers.normalize(part.normalize, x, scale, part.mean, part.std)
     return nn.Sequential(first, model)
+
+
+def _check_tokens(model: nn.Module, normalize: str) -> None:
+    """Refuse an embedding of rows of bytes that are normalized to fractions."""
+    layers_ = (nn.Embedding, nn.EmbeddingBag)
+    name = next((n for n, m in model.named_modules() if isinstance(m, layers_)), None)
+    if name is not None:
+        raise Refusal(
+            f"the model embeds tokens (layer '{name}'), and model.normalize = "
+            f"'{normalize}' turns the bytes of x into fractions before; set "
+            "model.normalize = 'none'"
+        )
 
 
 def _initialized(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -51,18 +65,41 @@ def _initialized(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Modu
         model = lookup.call(
             function, e.model.options, shape=tuple(shape), classes=classes
         )
-    if not isinstance(model, nn.Module):
+        if not isinstance(model, nn.Module):
+            raise Refusal(
+                f"model '{e.model.name}' returned a {type(model).__name__}; "
+                "it must return a torch.nn.Module"
+            )
+        _complete(model, shape)
+    model.register_forward_hook(_logits)
+    return model
+
+
+def _complete(model: nn.Module, shape: tuple[int, ...]) -> None:
+    """Let lazy layers learn their sizes from two examples of zeros."""
+    if not any(is_lazy(p) for p in (*model.parameters(), *model.buffers())):
+        return
+    try:
+        with torch.no_grad():
+            model.eval()(torch.zeros(2, *shape))
+    except Exception as error:  # whatever a network may raise
         raise Refusal(
-            f"model '{e.model.name}' returned a {type(model).__name__}; "
-            "it must return a torch.nn.Module"
-        )
+            f"the lazy layers of {type(model).__name__} learn their sizes from inputs "
+            f"of shape {[2, *shape]}, which it does not accept: "
+            f"{' '.join(str(error).split())}"
+        ) from None
+    model.train()
     lazy = [name for name, p in model.named_parameters() if is_lazy(p)]
     if lazy:
         raise Refusal(
-            f"model '{e.model.name}' does not know the size of {', '.join(lazy)} yet; "
-            "run it once on torch.zeros(1, *shape) before it is returned"
+            f"{type(model).__name__} does not use {', '.join(lazy)} in its forward, so "
+            "that their sizes stay unknown; give them sizes, or remove them"
         )
-    return model
+
+
+def _logits(model: nn.Module, inputs: Any, outputs: Any) -> Any:
+    """Return the logits of a Hugging Face model; other outputs stay as they are."""
+    return getattr(outputs, "logits", outputs)
 
 
 def freeze(model: nn.Module, patterns: list[str]) -> None:

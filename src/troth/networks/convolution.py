@@ -8,25 +8,44 @@ If there are kernels (`troth.networks.kernels`) and enough channels, windows are
 place instead.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, library
-from torch.nn.functional import pad
-from torch.overrides import TorchFunctionMode
+from torch.nn.functional import fold, pad
 
 from troth.networks import kernels
+from troth.networks.batchnorm import Replacing, _inside, _wrapped, lifted
 
 
-def laid_out(
-    x: Tensor, kernel: Any, above: int, left: int
-) -> tuple[Tensor, tuple[int, int, int]]:
-    """Lay out every window of [b, c, h, w]: [b·h'·w', p·q·c], and (b, h', w')."""
-    padded = pad(x.permute(0, 2, 3, 1), (0, 0, left, left, above, above))
-    views = padded.unfold(1, kernel[0], 1).unfold(2, kernel[1], 1)  # b h w c p q
-    b, h, w = views.shape[:3]
-    return views.permute(0, 1, 2, 4, 5, 3).reshape(b * h * w, -1), (b, h, w)
+class _How(NamedTuple):
+    """Arguments of a convolution of [b, c, h, w]; padding is the same at both ends."""
+
+    padding: tuple[int, int] = (0, 0)
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+    @property
+    def plain(self) -> bool:
+        """Whether stride, dilation and groups are all 1."""
+        return self == _How(self.padding)
+
+
+def laid_out(x: Tensor, kernel: Any, how: _How) -> tuple[Tensor, tuple[int, int, int]]:
+    """Lay out every window of [b, c, h, w]: [groups, b·h'·w', p·q·c], and (b, h', w').
+
+    c is the number of channels of a group.
+    """
+    (above, left), stride, dilation, groups = how
+    views = pad(x.permute(0, 2, 3, 1), (0, 0, left, left, above, above))
+    for axis, (size, step, gap) in enumerate(
+        zip(kernel, stride, dilation, strict=True)
+    ):
+        views = views.unfold(axis + 1, gap * (size - 1) + 1, step)[..., ::gap]
+    b, h, w = views.shape[:3]  # b h w c p q
+    views = views.reshape(b, h, w, groups, -1, *kernel).permute(3, 0, 1, 2, 5, 6, 4)
+    return views.reshape(groups, b * h * w, -1), (b, h, w)
 
 
 def _multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
@@ -47,7 +66,7 @@ def _columns(x: Tensor, p: int, q: int, above: int, left: int) -> tuple[Tensor, 
     """Lay out the windows of [n, b, h, w, c]: [n, b·h'·w', p·q·c], and (b, h', w')."""
     n = x.shape[0]
     flat = x.flatten(0, 1).permute(0, 3, 1, 2)
-    columns, (b, high, wide) = laid_out(flat, (p, q), above, left)
+    columns, (b, high, wide) = laid_out(flat, (p, q), _How((above, left)))
     b = b // n
     return columns.reshape(n, b * high * wide, -1), (b, high, wide)
 
@@ -161,41 +180,50 @@ def weigh(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor
     return out[0]
 
 
-_inside = torch._C._functorch
-
-
-class _Convolving(TorchFunctionMode):
-    """Replace 2-d convolutions within the block where another way is faster."""
-
-    convolved: Any  # conv2d's arguments → its result; None: torch is to compute it
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Replace calls of `conv2d` that have a faster way; leave all else alone."""
-        kwargs = kwargs or {}
-        out = self.convolved(*args) if func is torch.conv2d and not kwargs else None
-        return func(*args, **kwargs) if out is None else out
-
-
-class Together(_Convolving):
-    """Compute plain 2-d convolutions (stride 1, one group) as matrix products."""
+class Together(Replacing):
+    """Compute convolutions in one and two dimensions as matrix products."""
 
     def convolved(
-        self, x: Tensor, w: Tensor, bias: Tensor | None = None, *how: Any
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
     ) -> Tensor | None:
         """Multiply windows by weights, if clients have their own weights."""
-        padding = _padding(x, *how)
-        if padding is None or _same_for_all(x, w):
+        if x.dim() != 4 or _same_for_all(x, weight):
             return None
-        if kernels.ready(x) and _many_channels(x, w):
+        x, how = _parsed(x, weight, stride, padding, dilation, groups)
+        if how.plain and kernels.ready(x) and _many_channels(x, weight):
             direct: Any = _Direct.apply
-            return _shifted(direct(x, w, *padding), bias)
+            return _shifted(direct(x, weight, *how.padding), bias)
         convolve: Any = _Convolve.apply
-        return _shifted(convolve(x, w, *padding)[0], bias)
+        return _shifted(convolve(x, weight, how)[0], bias)
+
+    def convolved_1d(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor | None:
+        """Do the same in one dimension, as images of height 1."""
+        if x.dim() != 3:
+            return None
+        step, gap = (1, _pair(stride)[1]), (1, _pair(dilation)[1])
+        around = padding if isinstance(padding, str) else (0, _pair(padding)[1])
+        flat = x.unsqueeze(2), weight.unsqueeze(2), bias
+        out = self.convolved(*flat, step, around, gap, groups)
+        return None if out is None else out.squeeze(2)
 
 
-class Apart(_Convolving):
+class Apart(Replacing):
     """Convolutions of one client, or of a model without gradients in its weights.
 
     On CUDA, images of a single client go channels-last, the memory order in which cuDNN
@@ -205,18 +233,28 @@ class Apart(_Convolving):
     """
 
     def convolved(
-        self, x: Tensor, w: Tensor, bias: Tensor | None = None, *how: Any
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
     ) -> Tensor | None:
         """Convolve in another memory order, or with another gradient."""
+        given = stride, padding, dilation, groups
         if x.is_cuda:
-            return None if lifted(x) or lifted(w) else _ordered(x, w, bias, *how)
-        padding = _padding(x, *how)
-        if padding is None or x.shape[1] != 1 or not _same_for_all(x, w):
+            several = lifted(x) or lifted(weight)
+            return None if several else _ordered(x, weight, bias, *given)
+        if x.dim() != 4 or x.shape[1] != 1 or not _same_for_all(x, weight):
             return None
-        if any(p >= k for p, k in zip(padding, w.shape[2:], strict=True)):
+        x, how = _parsed(x, weight, *given)
+        inside = zip(how.padding, weight.shape[2:], strict=True)
+        if not how.plain or any(p >= k for p, k in inside):
             return None
         convolve: Any = _Turned.apply
-        return _shifted(convolve(x, w, *padding), bias)
+        return _shifted(convolve(x, weight, *how.padding), bias)
 
 
 def _many_channels(x: Tensor, w: Tensor) -> bool:
@@ -241,19 +279,6 @@ def _ordered(x: Tensor, w: Tensor, *how: Any) -> Tensor | None:
     return torch.conv2d(
         x.contiguous(memory_format=order), w.contiguous(memory_format=order), *how
     )
-
-
-def lifted(x: Tensor) -> bool:
-    """Return whether vmap lifts a tensor over clients, at any level of nesting."""
-    return any(_inside.is_batchedtensor(one) for one in _wrapped(x))
-
-
-def _wrapped(x: Tensor) -> Iterator[Tensor]:
-    """Yield a tensor and all tensors that it wraps."""
-    yield x
-    while _inside.is_functorch_wrapped_tensor(x):
-        x = _inside.get_unwrapped(x)
-        yield x
 
 
 class _Turned(torch.autograd.Function):
@@ -292,14 +317,22 @@ def _same_for_all(x: Tensor, w: Tensor) -> bool:
     return still and _inside.is_functorch_wrapped_tensor(x)
 
 
-def _padding(
-    x: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
-) -> tuple[int, int] | None:
-    """Return the padding of a call with stride, dilation and groups 1, else None."""
-    steps = (*_pair(stride), *_pair(dilation), groups)
-    if x.dim() != 4 or isinstance(padding, str) or any(s != 1 for s in steps):
-        return None
-    return _pair(padding)
+def _parsed(
+    x: Tensor, w: Tensor, stride: Any, padding: Any, dilation: Any, groups: int
+) -> tuple[Tensor, _How]:
+    """Return the arguments of a convolution as numbers, and x.
+
+    If the padding "same" is not the same at both ends, x is returned padded.
+    """
+    step, gap = _pair(stride), _pair(dilation)
+    if not isinstance(padding, str):
+        return x, _How(_pair(padding), step, gap, groups)
+    if padding == "valid":
+        return x, _How((0, 0), step, gap, groups)
+    high, wide = (d * (k - 1) for d, k in zip(gap, w.shape[2:], strict=True))
+    if high % 2 or wide % 2:  # torch adds the odd one at the end
+        x = pad(x, (0, wide % 2, 0, high % 2))
+    return x, _How((high // 2, wide // 2), step, gap, groups)
 
 
 def _pair(value: Any) -> tuple[int, int]:
@@ -333,34 +366,71 @@ class _Convolve(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, w: Tensor, above: int, left: int) -> tuple[Tensor, Tensor]:
-        columns, shape = laid_out(x, w.shape[2:], above, left)
-        flat = w.permute(2, 3, 1, 0).reshape(-1, w.shape[0])
-        out = product(columns, flat).reshape(*shape, -1).permute(0, 3, 1, 2)
-        return out, columns
+    def forward(x: Tensor, w: Tensor, how: _How) -> tuple[Tensor, Tensor]:
+        columns, shape = laid_out(x, w.shape[2:], how)
+        flat = _grouped(w, how).permute(0, 3, 4, 2, 1)
+        out = _products_of(columns, flat.reshape(how.groups, -1, flat.shape[4]))
+        return _as_images(out, shape), columns
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, w, above, left = inputs
+        x, w, how = inputs
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(w, output[1])
-        ctx.padding = above, left
+        ctx.how, ctx.size = how, x.shape[2:]
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Any, ...]:
         w, columns = ctx.saved_tensors
-        o, c, p, q = w.shape
-        flat = g.permute(0, 2, 3, 1).reshape(-1, o)
-        by_window = product(flat.transpose(0, 1), columns)
+        how: _How = ctx.how
+        flat = g.permute(0, 2, 3, 1).reshape(-1, how.groups, w.shape[0] // how.groups)
+        flat = flat.transpose(0, 1)
+        by_window = _products_of(flat.transpose(1, 2), columns)
         once: Any = _Once.apply
-        for_w = once(by_window.reshape(o, p, q, c).permute(0, 3, 1, 2))
+        shaped = by_window.reshape(w.shape[0], *w.shape[2:], w.shape[1])
+        for_w = once(shaped.permute(0, 3, 1, 2))
         if not ctx.needs_input_grad[0]:
-            return None, for_w, None, None
-        above, left = ctx.padding  # convolve g with the flipped weights
-        turned, shape = laid_out(g, (p, q), p - 1 - above, q - 1 - left)
-        back = w.flip(2, 3).permute(2, 3, 0, 1).reshape(-1, c)
-        for_x = once(product(turned, back).reshape(*shape, c).permute(0, 3, 1, 2))
-        return for_x, for_w, None, None
+            return None, for_w, None
+        spread = _turned if how.stride == (1, 1) else _folded
+        return once(spread(g, w, flat, how, ctx.size)), for_w, None
+
+
+def _grouped(w: Tensor, how: _How) -> Tensor:
+    """View weights [groups·o, c, p, q] as [groups, o, c, p, q]."""
+    return w.reshape(how.groups, -1, *w.shape[1:])
+
+
+def _products_of(a: Tensor, b: Tensor) -> Tensor:
+    """Multiply [groups, i, k] × [groups, k, j] of one client."""
+    if len(a) == 1:
+        return product(a[0], b[0])[None]
+    out: Tensor = torch.ops.troth.product(a, b)
+    return out
+
+
+def _as_images(rows: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """View [groups, b·h·w, c] as [b, groups·c, h, w]."""
+    return rows.transpose(0, 1).reshape(*shape, -1).permute(0, 3, 1, 2)
+
+
+def _turned(g: Tensor, w: Tensor, flat: Tensor, how: _How, size: Any) -> Tensor:
+    """Return the gradient in x: g convolved with the flipped weights."""
+    p, q = w.shape[2:]
+    (above, left), (gap_p, gap_q) = how.padding, how.dilation
+    rest = gap_p * (p - 1) - above, gap_q * (q - 1) - left
+    turned, shape = laid_out(g, (p, q), how._replace(padding=rest))
+    back = _grouped(w.flip(2, 3), how).permute(0, 3, 4, 1, 2)
+    rows = _products_of(turned, back.reshape(how.groups, -1, w.shape[1]))
+    return _as_images(rows, shape)
+
+
+def _folded(g: Tensor, w: Tensor, flat: Tensor, how: _How, size: Any) -> Tensor:
+    """Return the gradient in x: the gradients of windows, added where they overlap."""
+    back = _grouped(w, how).flatten(2)  # [groups, o, c·p·q]
+    rows = _products_of(flat, back)
+    images = rows.transpose(0, 1).reshape(len(g), g.shape[2:].numel(), -1)
+    form = size, tuple(w.shape[2:]), how.dilation, how.padding, how.stride
+    return fold(images.transpose(1, 2), *form)
 
 
 class _Direct(torch.autograd.Function):

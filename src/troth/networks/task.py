@@ -2,8 +2,9 @@
 
 `Objective` is the loss of a batch. A `Task` has the loss, gradients and predictions as
 functions of a flat vector. `functional` makes a Task of pure functions, which can be
-lifted over clients and traced. `in_place` makes a Task for one client at a time, which
-does not copy parameters.
+lifted over clients and traced, unless the network has obstacles (`validate`). Then they
+use plain autograd, for one client at a time. `in_place` makes a Task for one client at
+a time, which does not copy parameters.
 
 `grad` is for training: dropout is active, and batch normalization uses the statistics
 of the batch. In the tail of the vector, `grad` returns the old minus the new running
@@ -13,6 +14,7 @@ with the running statistics.
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from typing import Any, cast
 
@@ -21,7 +23,7 @@ from torch import Tensor, nn
 
 from troth import lookup, numerics, seeding
 from troth.data import labels
-from troth.networks.batchnorm import BatchNorm, Dropout, adapt
+from troth.networks.batchnorm import BatchNorm, Dropout, Replacing, adapt
 from troth.networks.convolution import Apart, Together
 from troth.networks.flat import (
     Layout,
@@ -29,10 +31,12 @@ from troth.networks.flat import (
     call,
     flatten,
     layout,
+    mapped,
     tensors,
     ties,
     unflatten,
 )
+from troth.networks.validate import Obstacle, remaining
 from troth.types import Batch, Refusal, Task
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -49,7 +53,8 @@ class Objective(nn.Module):
 
     Batch normalizations and dropouts are replaced by ours (`batchnorm`), which keep
     names and tensors. `padded` says whether batches may hold examples of weight 0. If
-    not, batch normalization is torch's own, which is faster.
+    not, batch normalization is torch's own, which is faster. `obstacles` say why the
+    network cannot be lifted over clients (`validate.check`).
     """
 
     def __init__(
@@ -58,10 +63,12 @@ class Objective(nn.Module):
         classes: int,
         loss: Loss | None = None,
         padded: bool = True,
+        obstacles: tuple[Obstacle, ...] = (),
     ) -> None:
         super().__init__()
         self.net = adapt(net)
         self.classes, self.loss, self.padded = classes, loss, padded
+        self.obstacles = obstacles
         self.suited: Loss = lookup.find("loss", "auto")
         self.losing = _defines(net, "loss")  # a name, so no module is registered twice
         self.penalizing = _defines(net, "penalty")
@@ -110,14 +117,17 @@ class Objective(nn.Module):
             expect_outputs(self.net(batch.x), batch.y, self.classes)
             self(batch)
 
-    def tell(self, batch: Batch) -> None:
-        """Pass the weights of the examples and the random key to the layers."""
+    def tell(self, batch: Batch) -> Tensor:
+        """Pass the weights of the examples and the random key to the layers.
+
+        Return the key of this client and step.
+        """
         for norm in self.norms:
             norm.present, norm.moved = batch.weight if self.padded else None, None
-        if self.drops:
-            key = seeding.fold(batch.key, batch.t)
-            for drop in self.drops:
-                drop.key, drop.calls = key, 0
+        key = seeding.fold(batch.key, batch.t)
+        for drop in self.drops:
+            drop.key, drop.calls = key, 0
+        return key
 
     def told(self) -> list[Tensor | None]:
         """Return the new running statistics in the tail's order, and forget the batch.
@@ -195,7 +205,8 @@ def at(objective: Objective, precision: str) -> Objective:
     """
     if precision == "bfloat16":
         lowered = _Lowered(objective.net)
-        return Objective(lowered, objective.classes, objective.loss, objective.padded)
+        known = objective.classes, objective.loss, objective.padded
+        return Objective(lowered, *known, objective.obstacles)
     if precision in ("float32", "tf32", "float64"):
         return objective
     raise Refusal(
@@ -212,6 +223,10 @@ def functional(
 ) -> Task:
     """Return pure functions of a flat vector, for vmap, compilation and tracing.
 
+    If vmap cannot lift the network, the functions are for one client at a time: batches
+    lose their padding, gradients are those of plain autograd, and torch's generator is
+    seeded by the client's key in every call.
+
     While one of the functions runs, the objective's module holds its tensors. So two
     threads must not share an objective. Floating-point buffers are converted to the
     dtype of the vector.
@@ -227,8 +242,10 @@ def functional(
     """
     convolving = Together if together else Apart
     whole = at(objective, precision)
-    net = whole.net
-    place = layout(net)
+    lifts = "vmap" in remaining(objective.obstacles)
+    differentiate = torch.func.grad if lifts else _grad
+    drawing = (lambda key: nullcontext()) if lifts else seeding.seeded
+    net, place = whole.net, layout(whole.net)
     head = place.d - place.tail
     tied, tied_inside = ties(net), ties(whole)
     buffers = {
@@ -240,59 +257,111 @@ def functional(
     def given(v: Tensor) -> dict[str, Tensor]:
         return unflatten(place, v) | {n: b.to(v.dtype) for n, b in buffers.items()}
 
-    def total(v: Tensor, batch: Batch) -> Tensor:
+    def total(v: Tensor, batch: Batch, key: Tensor | None = None) -> Tensor:
         inside = {f"net.{name}": value for name, value in given(v).items()}
-        with convolving():
+        with convolving(key), drawing(key):
             return cast(Tensor, call(whole, inside, (batch,), tied=tied_inside))
 
     def loss(v: Tensor, batch: Batch) -> Tensor:
         whole.mode(training=False)
-        return total(v, batch)
+        return total(v, batch if lifts else _present(batch))
 
     def training(v: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         whole.mode(training=True)
-        whole.tell(batch)
-        value, moved = total(v, batch), whole.told()
+        batch = batch if lifts else _present(batch)
+        key = whole.tell(batch)
+        value, moved = total(v, batch, key), whole.told()
         return value, _after(moved, v, place) if place.tail else v.new_zeros(0)
 
     def grad(v: Tensor, batch: Batch) -> Tensor:
-        g, after = torch.func.grad(training, has_aux=True)(v, batch)
+        g, after = differentiate(training, has_aux=True)(v, batch)
         return torch.cat([g[:head], v[head:] - after]) if place.tail else g
 
     def predict(v: Tensor, x: Tensor) -> Tensor:
         whole.mode(training=False)
-        with convolving():
+        with convolving(), drawing(None):
             return cast(Tensor, call(net, given(v), (x,), tied=tied))
 
     def slope(v: Tensor, x: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
-        found = torch.func.grad(lambda at: of(predict(at, x)))(v)
+        found = differentiate(lambda at: of(predict(at, x)))(v)
         return numerics.off_tail(found, place.tail)
 
     def bend(v: Tensor, batch: Batch, along: Tensor) -> Tensor:
         def value(at: Tensor) -> Tensor:
             inside = {f"net.{name}": one for name, one in given(at).items()}
             whole.mode(training=True)
-            whole.tell(batch)
             # torch's own convolutions, because ours have no second derivatives
-            out = cast(Tensor, call(whole, inside, (batch,), tied=tied_inside))
+            with Replacing(key := whole.tell(batch)), drawing(key):
+                out = cast(Tensor, call(whole, inside, (batch,), tied=tied_inside))
             whole.told()
             return out
 
-        # twice backward: the Hessian is symmetric, and torch's forward mode needs
-        # torch.jit, which Python 3.14 lacks
-        (found,) = torch.func.vjp(torch.func.grad(value), v)[1](
-            numerics.off_tail(along, place.tail)
-        )
+        batch = batch if lifts else _present(batch)
+        bent = _bent if lifts else _bent_plainly
+        found = bent(value, v, numerics.off_tail(along, place.tail))
         return numerics.off_tail(found, place.tail)
 
     functions = loss, grad, predict
-    climb = _climbing(predict, whole.per_example)
+    climb = _climbing(predict, whole.per_example, differentiate)
     return Task(place.d, whole.classes, *functions, place.tail, slope, climb, bend)
+
+
+def _grad(function: Callable[..., Any], has_aux: bool = False) -> Callable[..., Any]:
+    """Do what `torch.func.grad` does, by plain autograd.
+
+    This also differentiates functions that torch.func refuses, such as custom autograd
+    functions of the older form.
+    """
+
+    def gradient(at: Tensor, *rest: Any) -> Any:
+        with torch.enable_grad():
+            leaf = at.detach().requires_grad_()
+            out = function(leaf, *rest)
+            value, aux = out if has_aux else (out, ())
+            g = torch.zeros_like(at)
+            if value.requires_grad:
+                (g,) = torch.autograd.grad(value, leaf, materialize_grads=True)
+        return (g, mapped(Tensor.detach, aux)) if has_aux else g
+
+    return gradient
+
+
+def _bent(function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor) -> Tensor:
+    """Return the product of the Hessian of a function with a vector.
+
+    It is computed twice backward: the Hessian is symmetric, and torch's forward mode
+    needs torch.jit, which Python 3.14 lacks.
+    """
+    (found,) = torch.func.vjp(torch.func.grad(function), at)[1](along)
+    return cast(Tensor, found)
+
+
+def _bent_plainly(
+    function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor
+) -> Tensor:
+    """Do the same by plain autograd."""
+    with torch.enable_grad():
+        leaf = at.detach().requires_grad_()
+        (g,) = torch.autograd.grad(function(leaf), leaf, create_graph=True)
+        (found,) = torch.autograd.grad(g, leaf, along, materialize_grads=True)
+    return found
+
+
+def _present(batch: Batch) -> Batch:
+    """Leave padding out, so that a network sees only the client's examples.
+
+    A batch that is all padding keeps one example, of weight 0.
+    """
+    there = batch.weight > 0
+    there[0] |= ~there.any()
+    x, y, weight = batch.x[there], batch.y[there], batch.weight[there]
+    return batch._replace(x=x, y=y, weight=weight)
 
 
 def _climbing(
     predict: Callable[[Tensor, Tensor], Tensor],
     per_example: Callable[[Tensor, Tensor], Tensor],
+    differentiate: Callable[..., Any],
 ) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """Return the function for losses of examples and their gradients in inputs."""
 
@@ -306,7 +375,7 @@ def _climbing(
 
         if still:
             return *total(x)[1], x[:0]
-        g, (outputs, losses) = torch.func.grad(total, has_aux=True)(x)
+        g, (outputs, losses) = differentiate(total, has_aux=True)(x)
         return outputs, losses, g
 
     return climb
@@ -371,8 +440,7 @@ class _InPlace:
 
     def grad(self, v: Tensor, batch: Batch) -> Tensor:
         self.point(v, training=True)
-        self.objective.tell(batch)
-        with torch.enable_grad():
+        with torch.enable_grad(), Replacing(self.objective.tell(batch)):
             loss = self.objective(batch)
             found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         moved = self.objective.told()

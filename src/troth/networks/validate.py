@@ -1,36 +1,86 @@
-"""Test whether vmap can lift a network over clients, and name the obstacles."""
+"""Find the obstacles to lifting a network over clients by vmap.
+
+A network with obstacles is trained all the same, one client at a time. An obstacle says
+which plans of the engine remain.
+"""
 
 import copy
 import math
 import re
 import warnings
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
-from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from troth.networks import flat
-from troth.networks.batchnorm import BatchNorm, adapt
+from troth.networks.batchnorm import BatchNorm, Replacing, adapt
 from troth.types import Refusal
 
 _CLIENTS = 2
+_KEY = torch.zeros((), dtype=torch.long)  # of functional dropouts in a trial
 
 
 _Call = tuple[tuple[Any, ...], dict[str, Any]]  # args and kwargs of a module's call
 
 
-def check(module: nn.Module, x: Tensor) -> None:
-    """Refuse a network that vmap(grad) cannot lift over clients.
+_LIFTED = ("vmap", "compiled", "threads", "loop")
+_APART = ("threads", "loop")
+_LOOP = ("loop",)
+"""Plans that remain if a layer is only slow when it is lifted, if it cannot be lifted,
+and if it also uses what all threads share, such as torch's random generator."""
+
+
+class Obstacle(NamedTuple):
+    """A layer that many clients cannot compute together, or only slowly."""
+
+    layer: str  # its name in the network; "" is the network itself
+    kind: str  # its class
+    why: str
+    plans: tuple[str, ...] = _APART  # plans by which the network still trains
+
+    def __str__(self) -> str:
+        layer = f"layer '{self.layer}'" if self.layer else "the model itself"
+        return f"{layer} ({self.kind}) {self.why}"
+
+
+def remaining(obstacles: Iterable[Obstacle]) -> tuple[str, ...]:
+    """Return the plans that no obstacle rules out (see `engine.local_training.Plan`).
+
+    Example:
+    >>> remaining([]), remaining([Obstacle("1", "LSTM", "is recurrent")])
+    (('vmap', 'compiled', 'threads', 'loop'), ('threads', 'loop'))
+    """
+    every = list(obstacles)
+    return tuple(p for p in _LIFTED if all(p in o.plans for o in every))
+
+
+def sentence(obstacles: Iterable[Obstacle]) -> str:
+    """Say which layers keep clients from stepping together, or slow them down."""
+    every = list(obstacles)
+    barring = [o for o in every if "vmap" not in o.plans]
+    listed = "; ".join(map(str, barring or every))
+    if barring:
+        return f"clients are trained one at a time, because {listed}"
+    return f"clients are trained together, but slowly, because {listed}"
+
+
+def check(module: nn.Module, x: Tensor) -> tuple[Obstacle, ...]:
+    """Return the obstacles to lifting a network over clients; refuse what is none.
 
     The network runs once to record the inputs of each layer. Then each layer is tried
-    separately, innermost first, with the stacked parameters of two clients. One refusal
-    lists every layer that fails, with its type and the reason. A module that contains
-    layers is tried only if all of them pass. Batch normalization and dropout are tried
-    in the form that the engine uses (`batchnorm`). The network itself is left
+    separately, innermost first, with the stacked parameters of two clients: its
+    gradient in training, and its outputs in prediction. A module that contains layers
+    is tried only if all of them pass. Batch normalization and dropout are tried in the
+    form that the engine uses (`batchnorm`). The network itself is left
     unchanged.
+
+    Args:
+        module: The network.
+        x: A few examples, [b, …].
     """
     if not any(p.requires_grad for p in module.parameters()):
         raise Refusal(
@@ -38,19 +88,19 @@ def check(module: nn.Module, x: Tensor) -> None:
             "at least one with requires_grad = True"
         )
     own = adapt(_copy(module)).train()
-    for part in own.modules():
+    for name, part in own.named_modules():
+        _refuse_norm(name, part)
         if isinstance(part, BatchNorm):  # `task` tries its running statistics
             part.frozen_statistics = True
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a slow batching rule is no obstacle
+        warnings.simplefilter("ignore")
+        before = torch.random.get_rng_state()
         calls, outputs = _run(own, x)
-        offences = _offences(own, calls, _changed(module, own))
-    if offences:
-        raise Refusal(
-            "this model cannot be trained for many clients at once: "
-            + "; ".join(reversed(offences.values()))
-        )
+        draws = not torch.equal(before, torch.random.get_rng_state())
+        _refuse_state(own, _changed(module, own))
+        obstacles = _obstacles(own, calls)
     _expect_rows(module, outputs, x)
+    return tuple(o._replace(plans=_LOOP) if draws else o for o in obstacles)
 
 
 def _copy(module: nn.Module) -> nn.Module:
@@ -75,7 +125,7 @@ def _run(module: nn.Module, x: Tensor) -> tuple[dict[nn.Module, _Call], Any]:
     parts = list(module.modules())
     hooks = [p.register_forward_pre_hook(see, with_kwargs=True) for p in parts]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), Replacing(_KEY):
             return calls, module(x)
     except Exception as error:  # whatever a network may raise
         raise Refusal(
@@ -109,60 +159,63 @@ def _changed(before: nn.Module, after: nn.Module) -> set[str]:
     }
 
 
-def _offences(
-    module: nn.Module, calls: dict[nn.Module, _Call], changed: set[str]
-) -> dict[str, str]:
-    """Map names of modules to obstacles, children before parents.
+def _obstacles(
+    module: nn.Module, calls: dict[nn.Module, _Call]
+) -> tuple[Obstacle, ...]:
+    """List the obstacles in the network's order.
 
     Modules that contain an obstacle are left out.
     """
-    found: dict[str, str] = {}
+    found: dict[str, Obstacle] = {}
     for name, part in reversed(list(module.named_modules())):
         if any(not name or other.startswith(f"{name}.") for other in found):
             continue
-        why = _by_type(part)
-        if why is None and name in changed:
-            why = "changes its own buffers as it runs, make it stateless"
-        if why is None and part in calls:
-            why = _by_trial(part, calls[part])
-        if why is not None:
-            layer = f"layer '{name}'" if name else "the model itself"
-            found[name] = f"{layer} ({type(part).__name__}) {why}"
-    return found
+        kind = type(part).__name__
+        if isinstance(part, nn.RNNBase):
+            why = "is recurrent, which vmap does not support"
+            found[name] = Obstacle(name, kind, why)
+        elif part in calls and (trial := _tried(part, calls[part])):
+            found[name] = Obstacle(name, kind, *trial)
+    return tuple(reversed(found.values()))
 
 
-def _by_type(part: nn.Module) -> str | None:
-    if isinstance(part, _NormBase):
-        return _by_statistics(part)
-    if isinstance(part, _DropoutNd) and part.p > 0:
-        return f"drops at random with p = {part.p:g}, use nn.Dropout or set p = 0"
-    if isinstance(part, nn.RNNBase):
-        return "is recurrent, which vmap does not support, use convolutions or cells"
-    return None
-
-
-def _by_statistics(part: _NormBase) -> str | None:
-    """Return why a normalization with running statistics cannot be lifted, or None.
-
-    Our batch normalization can be lifted; torch's cannot.
-    """
-    if isinstance(part, BatchNorm):  # refuse values that make variances invalid
+def _refuse_norm(name: str, part: nn.Module) -> None:
+    """Refuse a normalization that has no meaning for a client."""
+    why = None
+    if isinstance(part, BatchNorm):  # values that make variances invalid
         if not 0 <= (part.momentum or 0.0) <= 1:
-            return f"has momentum = {part.momentum:g}, set one of 0 to 1, such as 0.1"
-        if not 0 < part.eps < math.inf:
-            return f"has eps = {part.eps:g}, set a positive one, such as 1e-5"
-        return None
-    batch = isinstance(part, _BatchNorm)
-    if part.running_mean is None:
-        mixes = "normalizes by the batch in tests too, which mixes clients, set "
-        return mixes + "track_running_stats = True" if batch else None
-    if batch and part.momentum is None:
-        return "averages its statistics over all batches, set a momentum, such as 0.1"
-    return "keeps running statistics in a way of its own, use BatchNorm or GroupNorm"
+            why = f"has momentum = {part.momentum:g}; set one of 0 to 1, such as 0.1"
+        elif not 0 < part.eps < math.inf:
+            why = f"has eps = {part.eps:g}; set a positive one, such as 1e-5"
+    elif isinstance(part, _BatchNorm) and part.running_mean is None:
+        why = (
+            "normalizes by the batch in tests too, so that the prediction for an "
+            "example depends on the other examples; set track_running_stats = True"
+        )
+    if why:
+        raise Refusal(f"{_place(name, part)} {why}")
 
 
-def _by_trial(part: nn.Module, call: _Call) -> str | None:
-    """Try vmap(grad) with stacked parameters and inputs; return why it fails."""
+def _refuse_state(module: nn.Module, changed: set[str]) -> None:
+    """Refuse layers that write to their own buffers as they run."""
+    bad = [_place(n, m) for n, m in module.named_modules() if n in changed]
+    if bad:
+        raise Refusal(
+            f"{', '.join(bad)} changes its own buffers as it runs, which no client "
+            "sends; use BatchNorm or GroupNorm, or make it stateless"
+        )
+
+
+def _place(name: str, part: nn.Module) -> str:
+    layer = f"layer '{name}'" if name else "the model itself"
+    return f"{layer} ({type(part).__name__})"
+
+
+def _tried(part: nn.Module, call: _Call) -> tuple[str, tuple[str, ...]] | None:
+    """Lift a module over two clients, in training and in prediction.
+
+    Return why this fails or is slow, and the plans that remain.
+    """
     leaves, form = tree_flatten(call)
     given = {str(i): t for i, t in enumerate(leaves) if isinstance(t, Tensor)}
     real = {i: t for i, t in given.items() if t.is_floating_point()}
@@ -180,13 +233,25 @@ def _by_trial(part: nn.Module, call: _Call) -> str | None:
         return sum((s for s in sums if s.is_floating_point()), torch.zeros(()))
 
     weights = {n: p.detach() for n, p in part.named_parameters() if p.requires_grad}
+    stacked = _stack(weights), _stack(real), _stack(whole)
     try:
-        with torch.enable_grad():
-            lifted = torch.func.vmap(torch.func.grad(total, argnums=(0, 1)))
-            lifted(_stack(weights), _stack(real), _stack(whole))
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            with torch.enable_grad(), Replacing(_KEY):
+                torch.func.vmap(torch.func.grad(total, argnums=(0, 1)))(*stacked)
+            part.eval()
+            with torch.no_grad():
+                torch.func.vmap(total)(*stacked)
     except Exception as error:  # whatever a network may raise
-        own = any(part.children())
-        return ("fails in its own forward: " if own else "") + _reason(error)
+        own = "fails in its own forward: " if any(part.children()) else ""
+        return own + _reason(error), _APART
+    finally:
+        part.train()
+    slow = [re.search(r"batching rule for (\S+?)\.", str(w.message)) for w in heard]
+    names = sorted({found[1].removeprefix("aten::") for found in slow if found})
+    if names and not any(part.children()):
+        why = f"calls {', '.join(names)}, which torch computes client by client"
+        return why, _LIFTED
     return None
 
 
@@ -198,16 +263,15 @@ def _reason(error: Exception) -> str:
     """Explain an error of vmap in terms of the user's code."""
     text = str(error)
     if "item()" in text or "data-dependent" in text:
-        return (
-            "decides in Python by a tensor's value (if, .item(), float()), "
-            "use torch.where"
-        )
+        return "decides in Python by a tensor's value (if, .item(), float())"
     if "random" in text:
-        return "draws random numbers, set its dropout to 0 or draw outside the model"
+        return "draws random numbers from torch's generator"
     if "data pointer" in text:
-        return "leaves torch (numpy, tolist), stay with torch's functions"
+        return "leaves torch (numpy, tolist)"
     if "dynamic shape" in text or "nonzero" in text:
-        return "makes a shape that depends on values (a mask), use torch.where"
+        return "makes a shape that depends on values (a mask)"
+    if "setup_context" in text:
+        return "has a custom gradient without setup_context"
     return f"cannot be lifted by torch ({_sentence(error)})"
 
 

@@ -170,15 +170,19 @@ def table(
 def of_script(entry: Entry, root: Path) -> list[Judged]:
     """Judge the results of a script, in the order of the paper's table.
 
-    Cells without a result and without a number in the paper are left out. The list is
-    empty if the paper prints no numbers.
+    Rows that the paper does not have come last, without a verdict. Cells without a
+    result and without a number in the paper are left out. The list is empty if the
+    paper prints no numbers.
     """
     found = list[Judged]()
     if entry.numbers is None or (printed := entry.printed) is None:
         return found
     ours, federation = entry.numbers(root), Federation(entry.own, "", 0, 0.0, {})
     for part in printed.parts:
-        for row, column in itertools.product(part.rows, part.columns):
+        rows = dict.fromkeys(
+            [*part.rows, *(at[1] for at in ours if at[0] == part.data)]
+        )
+        for row, column in itertools.product(rows, part.columns):
             cell = Cell(part.data, row, column, (), federation)
             one = Judged(cell, part.at(row, column), 0)
             if values := ours.get((part.data, row, column)):

@@ -152,26 +152,42 @@ def ways(record: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 Numbers = dict[tuple[str, str, str], list[float]]
-"""(part, row, column) → a number per seed."""
+"""(part, row, column) → one number per seed."""
+
+
+PROBLEMS = {
+    "mnist_fixed": ("MNIST", ""),
+    "mnist": ("MNIST", ", x/255"),
+    "coil20": ("Coil20", ""),
+}
+"""Problem of experiments/shortcuts → the paper's data, and an addition to the row.
+
+The paper does not state how it scales inputs. Standardized ones, (x − .1307)/.3081, are
+taken for the paper's, because fine-tuning then loses as much on conflicting data. The
+same with x/255 has rows of its own. CelebA needs all identities.
+"""
 
 
 def shortcuts(root: Path) -> Numbers:
-    """Table 1 of spurious features; the shared models are those of `train.py`."""
-    data_of = {"mnist": "MNIST", "coil20": "Coil20"}  # CelebA needs all identities
+    """Return our numbers for Table 1 of spurious features.
+
+    The shared models are those of `train.py`. The settings of a seed are averaged.
+    """
     row_of = {"finetune": "FT", "upweight": "UW", "transfer": "Ours"}
     found: dict[tuple[str, str, str], dict[int, list[float]]] = {}
     for figure, whose in (("shared", "shared"), ("table", "personal")):
         for record in store.named(root, f"shortcuts/{figure}/*"):
-            data, _, rest = record["label"].partition(", ")
+            problem, _, rest = record["label"].partition(", ")
             row = "Global" if figure == "shared" else row_of.get(rest.split(", ")[0])
-            if data not in data_of or not row:
+            if problem not in PROBLEMS or not row:
                 continue
+            data, scaling = PROBLEMS[problem]
             summary = record["summary"]
             tests = {"B": summary, "BC": summary["tests"]["conflicting"]}
             for test, part in tests.items():
-                column = f"{data_of[data]} Acc_{test}"
-                at = ("coloured MNIST, CelebA and Coil20", row, column)
-                runs = found.setdefault(at, {})  # a seed has several settings
+                column = f"{data} Acc_{test}"
+                at = ("coloured MNIST, CelebA and Coil20", row + scaling, column)
+                runs = found.setdefault(at, {})
                 value = float(part[whose]["accuracy_mean"])
                 runs.setdefault(record["seed"], []).append(value)
     return {at: [*map(mean, runs.values())] for at, runs in found.items()}

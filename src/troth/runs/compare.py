@@ -139,7 +139,7 @@ def compare(runs: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:
         One dictionary per group of runs over several seeds (`kind` is "seeds"), then
         one per pair (`kind` is "paired"), with p-values corrected by `corrected`.
     """
-    groups = by_seed([(_settings(run), run.summary) for run in runs])
+    groups = by_seed([(settings_of(run), run.summary) for run in runs])
     other = ("data.", "partition.")  # client k of one run is not client k of the other
     alike = [
         pair
@@ -253,7 +253,7 @@ def _identity(run: Run) -> str:
     return str(run.experiment.resolved["fingerprint"])
 
 
-def _settings(run: Run) -> dict[str, Any]:
+def settings_of(run: Run) -> dict[str, Any]:
     """Return dotted key → value for all settings that determine a run's numbers."""
     aside = ("name", "engine.", "checkpoint.", "output.")
     flat = reader.differences(reader.to_dict(run.experiment), {})

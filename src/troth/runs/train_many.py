@@ -54,14 +54,16 @@ def train(
 
     If stopped by Ctrl-C or killed, each run can be resumed by itself. If memory does
     not hold all runs, they are trained in several parts. Clients step together here
-    even if the plan would step them one by one.
+    even if the plan would step them one by one, except if the network cannot be lifted
+    over clients. Then the runs are trained one after another.
     """
-    if len({kind(e) for e in experiments}) > 1:
-        raise Refusal(
-            "runs that are trained together may differ only in "
-            f"{', '.join(MAY_DIFFER)}; train the others separately"
-        )
+    _check(experiments)
     first = build(experiments[0], data_dir=data_dir, plan=plan)
+    if "vmap" not in first.federation.engine.ways:
+        plan = first.federation.engine.plan
+        for e, path in zip(experiments, paths, strict=True):
+            runs.train(e, path, watch=watch, data_dir=data_dir, plan=plan)
+        return
     some = fit(first)
     if some < len(experiments):
         del first
@@ -89,6 +91,15 @@ def train(
         alike.setdefault(_likeness(built), []).append(begun)
     for same in alike.values():
         runs.go_on(same, watch, _stacks([run.built.federation for run in same]))
+
+
+def _check(experiments: Sequence[Experiment]) -> None:
+    """Refuse runs of different kinds."""
+    if len({kind(e) for e in experiments}) > 1:
+        raise Refusal(
+            "runs that are trained together may differ only in "
+            f"{', '.join(MAY_DIFFER)}; train the others separately"
+        )
 
 
 def _likeness(built: Built) -> Any:

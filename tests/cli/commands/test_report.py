@@ -93,3 +93,17 @@ def test_what_is_missing_is_had_by_the_commands_named(troth, written, tiny, tmp_
     assert {"gain.local", "poisoning.without", "poisoning.moved"} <= rules
     assert card["certificates"] and card["shortcuts"]
     assert not {r for r in rules if r.endswith(("missing", "no_twin"))}
+
+
+def test_a_table_in_place_of_the_page(troth, told, tmp_path):
+    for seed in (0, 1):
+        told(tmp_path / f"a,seed={seed}", [0.5, 0.7], seed=seed)
+    file = tmp_path / "out" / "table.csv"
+    paths = sorted(tmp_path.glob("a,*"))
+    result = troth("report", *paths, "--table", file, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {"table": str(file)}
+    head, row = file.read_text().splitlines()
+    assert head.startswith("run,metric,seeds,mean,")
+    assert row.startswith("a,accuracy,2,0.6,0.0,")
+    assert not (paths[0] / "report.html").exists()

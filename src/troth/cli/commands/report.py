@@ -21,12 +21,23 @@ def report(
     out: Annotated[
         Path | None, Flag(help="File to write. Default: report.html in the first RUN.")
     ] = None,
+    table: Annotated[
+        Path | None,
+        Flag(
+            metavar="FILE",
+            help="Write only a table of the finished runs, over their seeds: "
+            "FILE.csv, FILE.md or FILE.tex (a pivot for grids with two axes).",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write one HTML page about runs, with a trust card for every client."""
     from troth import reports
     from troth.cli import tables
 
+    if table is not None:
+        _write_table(paths, table, as_json)
+        return
     made = reports.report(paths, out)
     announce(made)
     if as_json:
@@ -36,6 +47,20 @@ def report(
             for r in made.runs
         ]
         tables.print_json({**files, "runs": runs})
+
+
+def _write_table(paths: list[Path], file: Path, as_json: bool) -> None:
+    """Write the table of the finished runs, and say where it is."""
+    from troth.cli import tables
+    from troth.runs import inspect
+    from troth.runs import table as grid
+
+    every = [(d.run, d.label) for d in inspect.opened(paths) if d.finished]
+    known = [(run, label) for run, label in every if run is not None]
+    grid.write([run for run, _ in known], [label for _, label in known], file)
+    tables.say(f"Table: {file}")
+    if as_json:
+        tables.print_json({"table": str(file)})
 
 
 def announce(made: Report) -> None:

@@ -1,0 +1,228 @@
+"""Tables of a grid: one row per method over its seeds, a pivot, and their files."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from troth import files
+from troth.evaluation.paired import NAN
+from troth.runs import compare
+from troth.runs.compare import number, short
+from troth.runs.load import Run
+from troth.types import Refusal
+
+_NUMBERS = {
+    "mean": "personal.{}_mean",
+    "valid mean": "valid.personal.{}_mean",
+    "std": "personal.{}_std",
+    "worst 10 %": "personal.{}_worst10",
+    "weighted": "personal.{}_weighted",
+    "shared mean": "shared.{}_mean",
+}
+_ABOVE = ("attack", "corruption", "adversary")  # in columns, if they are axes
+_SURROUNDINGS = (*_ABOVE, "fraction", "data", "partition", "clients")  # not chosen
+_HALF = " half width"
+
+
+class Method(NamedTuple):
+    """The runs of a grid that differ only in their seed."""
+
+    axes: dict[str, str]  # axis of the grid → value, without the seed
+    metric: str
+    seeds: int
+    numbers: dict[str, tuple[float, float]]  # column → mean, half width
+
+
+class Pivot(NamedTuple):
+    """Mean scores of a grid: one axis in the columns, all others in the rows."""
+
+    heads: list[str]
+    rows: list[list[str]]
+    sides: int  # number of columns with text
+
+
+def methods(runs: Sequence[Run], labels: Sequence[str]) -> list[Method]:
+    """Pool the runs of a grid over their seeds.
+
+    Args:
+        runs: finished runs.
+        labels: their labels, such as `personalizer=ditto+lam=1.0,attack=alie,seed=0`.
+            A label that is no list of axes becomes the value of the axis `run`.
+    """
+    found = []
+    for group in compare.by_seed([(compare.settings_of(r), r.summary) for r in runs]):
+        first = group.runs[0]
+        metric = compare.heading(runs[first].summary)
+        keys = {column: key.format(metric) for column, key in _NUMBERS.items()}
+        numbers = {c: group.numbers[k] for c, k in keys.items() if k in group.numbers}
+        found.append(Method(_axes(labels[first]), metric, len(group.runs), numbers))
+    return found
+
+
+def _axes(label: str) -> dict[str, str]:
+    """Return axis → value of a label, without the seed."""
+    rest = compare.without_seed(label)
+    parts = [part.partition("=") for part in rest.split(",")]
+    if not all(value for _, _, value in parts):
+        return {"run": rest}
+    return {key: value for key, _, value in parts}
+
+
+def pivot(found: Sequence[Method]) -> Pivot | None:
+    """Lay out the means of a grid with two or more axes; None with fewer.
+
+    The columns are the attacks if they are an axis of the grid, and otherwise the
+    values of the last axis. A cell has the mean over seeds and, with several seeds, the
+    half width of its 95 % interval.
+    """
+    axes = [*found[0].axes] if found else []
+    if any([*method.axes] != axes for method in found):
+        return None
+    values = {a: [*dict.fromkeys(m.axes[a] for m in found)] for a in axes}
+    axes = [axis for axis in axes if len(values[axis]) > 1]
+    if len(axes) < 2:
+        return None
+    column = next((axis for axis in _ABOVE if axis in axes), axes[-1])
+    side = [axis for axis in axes if axis != column]
+    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    for method in found:
+        row = tuple(_value(axis, method.axes[axis]) for axis in side)
+        cells.setdefault(row, {})[method.axes[column]] = cell(method, "mean")
+    heads = [*side, *(_value(column, value) for value in values[column])]
+    rows = [[*r, *(c.get(v, "–") for v in values[column])] for r, c in cells.items()]
+    return Pivot(heads, rows, len(side))
+
+
+def _value(axis: str, value: str) -> str:
+    return short(f"{axis}={value}").removeprefix(f"{axis}=")
+
+
+def cell(method: Method, column: str) -> str:
+    """Write a mean over seeds, with the half width of its interval if it has one."""
+    mean, half = method.numbers.get(column, (NAN, NAN))
+    text = number(mean, method.metric)
+    return text if method.seeds == 1 else f"{text} ± {number(half, method.metric)}"
+
+
+def best(found: Sequence[Method]) -> list[tuple[dict[str, str], Method]]:
+    """Return the method with the best mean on validation data, for each surrounding.
+
+    A surrounding is an attack, a data set and a partition, which nobody chooses by
+    validation. Surroundings with a single method are left out, and so are methods
+    without validation data.
+    """
+    groups: dict[tuple[tuple[str, str], ...], list[Method]] = {}
+    for method in found:
+        known = method.numbers.get("valid mean", (NAN, 0))[0]
+        if known == known:  # not NaN
+            around = (i for i in method.axes.items() if i[0] in _SURROUNDINGS)
+            groups.setdefault(tuple(around), []).append(method)
+    return [
+        (dict(around), max(some, key=_worth))
+        for around, some in groups.items()
+        if len(some) > 1
+    ]
+
+
+def _worth(method: Method) -> float:
+    mean = method.numbers["valid mean"][0]
+    return mean if method.metric == "accuracy" else -mean
+
+
+def write(runs: Sequence[Run], labels: Sequence[str], file: str | Path) -> Path:
+    """Write the table of a grid as CSV, Markdown or LaTeX, by the end of its name.
+
+    A `.csv` has one row per method, with every mean and half width in full precision. A
+    `.md` or `.tex` has the pivot if the grid has two axes or more, and otherwise one
+    row per method.
+
+    Args:
+        runs: finished runs.
+        labels: one label per run.
+        file: name ending in `.csv`, `.md` or `.tex`.
+    """
+    path, found = Path(file), methods(runs, labels)
+    if not found:
+        raise Refusal("there is no finished run to write a table of; finish one first")
+    forms = {".csv": _csv, ".md": _markdown, ".tex": _latex}
+    if path.suffix not in forms:
+        raise Refusal(f"{path} must end in .csv, .md or .tex")
+    with files.refused(path, "give another file with --table"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    files.write(path, forms[path.suffix](found))
+    return path
+
+
+def _csv(found: Sequence[Method]) -> str:
+    axes = [*dict.fromkeys(axis for method in found for axis in method.axes)]
+    heads = [name for column in _NUMBERS for name in (column, column + _HALF)]
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow([*axes, "metric", "seeds", *heads])
+    for m in found:
+        pairs = (m.numbers.get(column, ("", "")) for column in _NUMBERS)
+        numbers = ("" if v != v else v for pair in pairs for v in pair)
+        out.writerow([*(m.axes.get(a, "") for a in axes), m.metric, m.seeds, *numbers])
+    return text.getvalue()
+
+
+def _flat(found: Sequence[Method]) -> Pivot:
+    """Lay out one row per method, if there is no pivot."""
+    heads = ["run", "seeds", *_NUMBERS]
+    names = (",".join(_value(a, v) for a, v in m.axes.items()) for m in found)
+    rows = [
+        [name, str(m.seeds), *(cell(m, column) for column in _NUMBERS)]
+        for name, m in zip(names, found, strict=True)
+    ]
+    return Pivot(heads, rows, 1)
+
+
+def _markdown(found: Sequence[Method]) -> str:
+    made = pivot(found) or _flat(found)
+    rows = [made.heads, ["---"] * len(made.heads), *made.rows]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+_ESCAPES = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "±": r"$\pm$",
+    "–": "--",
+    "λ": "$\\lambda$",
+}
+
+
+def _latex(found: Sequence[Method]) -> str:
+    """Write a `tabular` with the rules of the package booktabs."""
+    made = pivot(found) or _flat(found)
+
+    def line(row: Sequence[str]) -> str:
+        escaped = ("".join(_ESCAPES.get(c, c) for c in text) for text in row)
+        return " & ".join(escaped) + r" \\"
+
+    numbers = "r" * (len(made.heads) - made.sides)
+    lines = [
+        rf"\begin{{tabular}}{{{'l' * made.sides}{numbers}}}",
+        r"\toprule",
+        line(made.heads),
+        r"\midrule",
+        *map(line, made.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def choice(found: Sequence[Method]) -> list[str]:
+    """Write which method is best on validation data, with its result on test data."""
+    lines = []
+    for around, method in best(found):
+        chosen = {k: v for k, v in method.axes.items() if k not in around}
+        name = short(",".join(f"{k}={v}" for k, v in chosen.items()))
+        where = short(",".join(f"{k}={v}" for k, v in around.items()))
+        valid, test = (cell(method, column) for column in ("valid mean", "mean"))
+        lines.append(
+            f"Best by validation{f' under {where}' if where else ''}: {name} "
+            f"({method.metric} {valid} on validation data, {test} on test data)"
+        )
+    return lines
