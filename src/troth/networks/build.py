@@ -1,5 +1,6 @@
 """Build the network of an experiment behind its normalization."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch.nn.parameter import is_lazy
 from troth import lookup, seeding
 from troth.config.schema import Experiment, ModelPart
 from troth.networks import in_memory, layers, weights
-from troth.types import Refusal
+from troth.types import Notice, Refusal
 
 
 def network(
@@ -34,6 +35,14 @@ def network(
         weights.put(model, e.model.weights, e.model.weights_skip)
     freeze(model, e.model.freeze)
     part = e.model
+    tokens = any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in model.modules())
+    if given and tokens and scale != 1 and part.normalize != "none":
+        warnings.warn(
+            f"the model has an embedding, and model.normalize = '{part.normalize}' "
+            f"divides inputs by {scale:g}; if the inputs are tokens, set it to 'none'",
+            Notice,
+            stacklevel=2,
+        )
     first = layers.normalize(part.normalize, x, scale, part.mean, part.std)
     return nn.Sequential(first, model)
 

@@ -193,8 +193,13 @@ class Together(Replacing):
         dilation: Any = 1,
         groups: int = 1,
     ) -> Tensor | None:
-        """Multiply windows by weights, if clients have their own weights."""
-        if x.dim() != 4 or _same_for_all(x, weight):
+        """Multiply windows by weights, if clients have their own weights.
+
+        Depthwise convolutions are left to torch: those of all clients are a single
+        depthwise convolution, for which torch has a kernel.
+        """
+        depthwise = groups > 1 and weight.shape[1] == 1
+        if x.dim() != 4 or depthwise or _same_for_all(x, weight):
             return None
         x, how = _parsed(x, weight, stride, padding, dilation, groups)
         if how.plain and kernels.ready(x) and _many_channels(x, weight):
