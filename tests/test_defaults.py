@@ -22,6 +22,8 @@ data digits [alpaydin1998digits]
 data fashion_mnist [xiao2017fashion]
 data femnist writers=0 [caldas2018leaf] [cohen2017emnist]
 data heart_disease label='presence' encode=True zeros_missing=True [janosi1988heart]
+data image_folder path levels=['owner', 'class'] colors='rgb' size=0 classes=[]
+data leaf path shape=[] classes=0 scale=0.0 [caldas2018leaf]
 data linear_regression clients=10 examples=100 dim=5 sigma=1.0 tau=0.5 orthogonal=False
   test=0.2 hostile=0 tau_a=5.0 [li2021ditto]
 data made_digits clients=1000 per_client=20 style=1.0 noise=0.1 [alpaydin1998digits]
@@ -32,6 +34,8 @@ data point_estimation clients=10 examples=100 sigma=1.0 tau=0.5 theta=0.0 test=0
   hostile=0 tau_a=5.0 [li2021ditto]
 data stackoverflow clients=400 examples=10000 words=10000 tags=500 label='first'
   untagged='keep' [tff2019stackoverflow] [li2021ditto]
+data table path label owner='' group='' split='' kind='auto' drop=[] categorical=[]
+  missing=['', '?', 'NA', 'NaN', 'nan', 'null', 'None'] classes=0 x='' scale=0.0
 data vehicle [duarte2004vehicle] [li2021ditto]
 partition classes clients per_client=5 recipe='even' size=0 [li2021ditto]
 partition dirichlet clients alpha=0.5 by='class' min_size=10 [yurochkin2019bayesian]
@@ -116,7 +120,7 @@ personalizer group_dro step=0.01 keep='last' select='epoch' without='refuse'
   [sagawa2020distributionally]
 personalizer l2sgd lam=1.0 variant='partial' p=0.5 [hanzely2020federated] [li2021ditto]
 personalizer local
-personalizer mapper weights=[0.25, 0.5, 0.75] [mansour2020three]
+personalizer mapper weights=[0.25, 0.5, 0.75] solve='together' [mansour2020three]
 personalizer mixture lam=0.5 start='own' distance='sum' [alfarra2022certified]
   [hanzely2020federated]
 personalizer none

@@ -7,7 +7,8 @@ import re
 import pytest
 
 import troth
-from troth import lookup
+from troth import lookup, theory
+from troth.evaluation import paired
 
 WITH_EXAMPLE = ["aggregator", "attack", "filter", "metric", "sampler", "server"]
 MEMBERS = {
@@ -20,7 +21,16 @@ PUBLIC = {
     for name in troth.__all__
     if inspect.isfunction(getattr(troth, name)) or name == "ProgressBar"
 }
-EVERY = MEMBERS | PUBLIC
+THEORY = {
+    f"theory.{name}": getattr(theory, name)
+    for name in theory.__all__
+    if inspect.isfunction(getattr(theory, name))
+}
+TESTS = {
+    f"paired.{f.__name__}": f for f in (paired.interval, paired.paired, paired.holm)
+}
+EXPLAINED = PUBLIC | THEORY | TESTS
+EVERY = MEMBERS | EXPLAINED
 
 
 def examples(function):
@@ -51,10 +61,15 @@ def test_every_rule_and_metric_has_an_example():
     assert not lacking
 
 
+def test_every_closed_form_and_every_test_has_an_example():
+    lacking = {name for name, f in (THEORY | TESTS).items() if ">>>" not in f.__doc__}
+    assert not lacking
+
+
 def test_every_public_function_says_what_it_takes_and_returns():
     lacking = {
         name
-        for name, function in PUBLIC.items()
+        for name, function in EXPLAINED.items()
         if not _documented(function, inspect.getdoc(function) or "")
     }
     assert not lacking

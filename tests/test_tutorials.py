@@ -38,9 +38,9 @@ def pictures(cell):
             yield base64.b64decode("".join(output["data"]["image/png"]))
 
 
-def test_all_seven_are_listed():
+def test_all_are_listed():
     index = (PLACE / "index.md").read_text("utf-8")
-    assert len(NOTEBOOKS) == 7
+    assert len(NOTEBOOKS) == 8
     for number, path in enumerate(NOTEBOOKS, 1):
         title = source(read(path)[0]).splitlines()[0]
         assert title.startswith(f"# {number}. ")
@@ -79,6 +79,15 @@ def test_committed_outputs_are_whole_and_clean(path):
         assert not re.search(r"/tmp|/home|/root|/Users|site-packages", text)
         assert not re.search(r"[\x1b\r]|━|%\|", text)
         assert not re.search(r"\bseconds\b|20\d\d-\d\d|0x[0-9a-f]{6}", text)
+
+
+def test_a_frame_and_a_module_become_a_report_in_ten_lines():
+    """They are in memory: the notebook reads and writes no file of data or code."""
+    cells = [source(c) for c in read(NOTEBOOKS[7]) if c["cell_type"] == "code"]
+    [cell] = [text for text in cells if "troth.report(" in text]
+    assert "nn.Sequential(" in cell and "data=frame, model=net" in cell
+    assert len(cell.splitlines()) <= 10
+    assert not re.search(r"%%writefile|to_csv|savez|open\(", "".join(cells))
 
 
 @each

@@ -115,6 +115,27 @@ def give(word: str, digest: str, member: Callable[..., Any]) -> Given:
     return Given(name, member)
 
 
+def like(
+    function: Callable[..., Any], other: Callable[..., Any], without: Iterable[str] = ()
+) -> Callable[..., Any]:
+    """Give a function of `**options` the parameters and docstring of another.
+
+    Args:
+        function: the function, which is changed and returned.
+        other: a function, or a class that is called.
+        without: parameters to leave out.
+    """
+    signature = inspect.signature(other)
+    kept = [p for name, p in signature.parameters.items() if name not in without]
+    function.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    function.__doc__ = inspect.getdoc(other)
+    function.__annotations__ = {}
+    with contextlib.suppress(NameError, TypeError):  # names that are not at hand
+        typed = other.__init__ if inspect.isclass(other) else other
+        function.__annotations__ = dict(hints(typed))
+    return function
+
+
 def in_memory(name: str) -> bool:
     """Return whether a name belongs to a member from memory."""
     return name.startswith(_MEMORY)

@@ -1,4 +1,5 @@
 import ast
+import re
 import shlex
 import subprocess
 import sys
@@ -32,9 +33,9 @@ def test_help_and_version(troth):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "--sett", "a=1"], "No such option: --sett"),
+        (["run", "--sett", "a=1"], "No such option '--sett'"),
         (["runn"], "No such command 'runn'"),
-        (["--bogus"], "No such option: --bogus"),
+        (["--bogus"], "No such option '--bogus'"),
         (["resume"], "Missing argument"),
         (["predict", "x", "--client", "two", "--data", "y"], "--client"),
         (["run", "a.toml", "b.toml"], "b.toml"),
@@ -45,7 +46,8 @@ def test_help_and_version(troth):
     ],
 )
 def test_usage_errors_are_one_line(refused, arguments, words):
-    assert words in refused(*arguments)
+    said = refused(*arguments)  # click before 8.4 writes the option without quotes
+    assert words in re.sub(r"option: (\S+?)([ ;.])", r"option '\1'\2", said)
 
 
 def test_nothing_heavy_is_imported_before_a_command_runs():

@@ -12,7 +12,7 @@ import troth
 from troth.config import reader
 from troth.networks import build, flat
 from troth.runs import train as runs
-from troth.types import Notice, Refusal
+from troth.types import Refusal
 
 NORMED = """
 import torch
@@ -45,9 +45,6 @@ class extra(nn.Module):
 
 def lazy(shape, classes):
     return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
-
-def words(shape, classes):
-    return nn.Sequential(nn.Flatten(), nn.EmbeddingBag(9, classes))
 
 def unused(shape, classes):
     net = lazy(shape, classes)
@@ -334,12 +331,6 @@ def test_lazy_layers_learn_their_sizes_and_draw_from_the_seed(place):
         build._complete(nn.Sequential(nn.LazyConv2d(1, 9)), (3, 4, 4))
 
 
-def test_tokens_that_a_scale_divides_are_reported(place):
-    with pytest.warns(Notice, match="'unit' divides inputs by 16; if the inputs are t"):
-        made({"name": "own_networks:words"})
-    made({"name": "own_networks:words", "normalize": "none"})
-
-
 def test_refuses_what_is_no_network_yet(place):
     with pytest.raises(
         Refusal, match=r"does not use more\.last\.weight, more\.last\.b"
@@ -354,3 +345,36 @@ def test_refuses_examples_that_hold_nothing(shape):
     rows = np.zeros((2, *shape), dtype=np.float32)
     with pytest.raises(Refusal, match="one example has shape"):
         build.network(reader.from_dict({}), shape, 2, rows, 1.0)
+
+
+class Embedded(nn.Module):
+    """Tokens of one byte each."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.last = nn.Embedding(50, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(self.table(x.long()).mean(1))
+
+
+def test_bytes_are_not_divided_before_they_are_embedded(refuses):
+    y = np.arange(80) % 2
+    x = np.random.default_rng(0).integers(0, 25, (80, 3)) + 25 * y[:, None]
+    tree = {"partition": {"clients": 4}, "train": {"rounds": 1}}
+    words = "embeds tokens .layer 'table'.*set model.normalize = 'none'"
+    for kind, model in ((np.uint8, Embedded), (np.uint8, Embedded()), (int, None)):
+        data = {"x": x.astype(kind), "y": y}
+        if model is None:  # whole numbers are not divided
+            troth.cost(tree, data=data, model=Embedded)
+        else:
+            refuses(words, troth.cost, tree, data=data, model=model)
+            plain = tree | {"model": {"normalize": "none"}}
+            troth.cost(plain, data=data, model=model)
+    images = {"x": np.zeros((80, 3, 3), np.uint8), "y": y}
+
+    class Patches(Embedded):  # embeds positions, not bytes
+        def forward(self, x):
+            return self.last(x.flatten(1)[:, :4] + self.table.weight[:1])
+
+    troth.cost(tree, data=images, model=Patches)

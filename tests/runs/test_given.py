@@ -144,20 +144,21 @@ def test_tables_are_read_without_the_objects(tmp_path, whole):
 
 def test_a_grid_shares_what_was_given(tmp_path, refuses):
     net = nn.Linear(3, 2)
-    tree = TREE | {"grid": {"personalizer": ["none", "local"]}}
+    tree = TREE | {"grid": {"personalizer": ["ditto", "local"]}}
     runs = troth.run(tree, data=DATA, model=net, out=tmp_path / "grid")
     assert len({run.experiment.model.name for run in runs}) == 1
     assert [r.path for r in troth.resume(tmp_path / "grid", data=DATA)] == [
         run.path for run in runs
     ]
-    words = "model= is given, and a setting or the grid sets model.name = 'linear'"
-    for more in (
-        {"settings": ["model=linear"]},
-        {"settings": ['grid.model=["linear"]']},
+    for setting, words in (
+        (
+            "model=linear",
+            "model= is given, and a setting .* sets model.name = 'linear'",
+        ),
+        ('grid.model=["linear"]', "'memory:Linear@.*because grid.model replaces it"),
     ):
-        refuses(
-            words, troth.run, TREE, data=DATA, model=net, out=tmp_path / "no", **more
-        )
+        given = {"data": DATA, "model": net, "settings": [setting]}
+        refuses(words, troth.run, TREE, out=tmp_path / "no", **given)
     [cost] = troth.cost(TREE, data=DATA, model=net)
     assert cost.client_steps > 0
 

@@ -179,7 +179,7 @@ def test_constants():
         ({"users": Users(lam=0.0)}, "lam = 0.0 must be finite and above 0"),
         ({"users": Users(lam=float("nan"))}, "lam = nan"),
         ({"users": Users(nu=-1.0)}, "nu = -1.0"),
-        ({"users": Users(nu=0.0, others=0)}, "data do not say .* set nu above 0"),
+        ({"users": Users(nu=0.0, others=0)}, "no unique .* set nu above 0"),
     ],
 )
 def test_refusals(change, words):

@@ -36,6 +36,7 @@ RENAMED = {
 }
 """(section, earlier name of a key) → its name today."""
 ADDED: dict[tuple[str, str], dict[str, Any]] = {
+    ("data", "classes"): {"classes": 0},
     ("model", "mean"): {"mean": []},
     ("model", "std"): {"std": []},
     ("partition", "size"): {"size": 0},

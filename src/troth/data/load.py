@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ _TAKEN = (*_SIZES, "shared", "client", files.OWNER, "malicious", "newcomer")
 def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
     """Load, partition and split the data; cache the result for a grid's next run."""
     missing = preprocess.active(e.features)
-    written = files.version(_path(e))
+    written = _written(_path(e))
     key = repr((e.data, written, e.partition, e.seed, data_dir, missing))
     if key not in _DEALT:
         _DEALT.clear()
@@ -33,6 +34,13 @@ def _path(e: Experiment) -> str:
     """Return the path of the user's file; "" if the data are not from such a file."""
     path = {**(e.data.options.get("base_options") or {}), **e.data.options}.get("path")
     return path if isinstance(path, str) else ""
+
+
+def _written(path: str) -> tuple[Any, ...]:
+    """Return values that change with a file, or with any file of a folder."""
+    place = Path(path).expanduser()
+    below = sorted(place.rglob("*")) if path and place.is_dir() else []
+    return files.version(path), *((str(p), files.version(str(p))) for p in below)
 
 
 def _own(e: Experiment) -> bool:

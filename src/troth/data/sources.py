@@ -9,18 +9,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
 from troth import lookup
-from troth.data.datasets import _arrays
+from troth.data.datasets import _arrays, _frame, _huggingface
+from troth.data.datasets._roles import Roles
 from troth.types import Arrays, Refusal
 
 _WHERE = "the data"  # in place of a file's name in error messages
 _FORMS = (
-    "a dictionary of arrays (x, y, and optionally owner, group and split), one torch "
-    'data set per client in a list, or {"dataset": data set, "owner": owners}'
+    "a dictionary of arrays (x, y, and optionally owner, group and split), a pandas "
+    "DataFrame, a data set of Hugging Face, one torch data set per client in a list, "
+    'or {"dataset": data set, "owner": owners}'
 )
 
 
@@ -34,6 +37,8 @@ def give(data: Any) -> lookup.Given:
               `split`, as in an .npz file. A torch data set under `dataset` replaces
               `x` and `y`.
             - `troth.types.Arrays`.
+            - A pandas DataFrame, or a `Dataset` or `DatasetDict` of Hugging Face. The
+              options of the data set `table` say what the columns are.
             - Torch data sets with items (x, y), one per client: a list, or a dictionary
               whose keys are the owners' names. A single one is data without owners.
 
@@ -42,6 +47,10 @@ def give(data: Any) -> lookup.Given:
     """
     if isinstance(data, Arrays):
         return _whole(data)
+    if type(data).__module__.startswith("datasets."):
+        data = _huggingface.frame(data)
+    if isinstance(data, pd.DataFrame):
+        return _table(data)
     content = _content(data)
     mark = digest(content)
 
@@ -51,6 +60,18 @@ def give(data: Any) -> lookup.Given:
         return _arrays.assembled(_WHERE, content, scale, classes)
 
     return lookup.give("arrays", mark, arrays)
+
+
+def _table(frame: pd.DataFrame) -> lookup.Given:
+    mark = _frame.digest(frame)
+
+    def table(*, x: str = "", scale: float = 0.0, **roles: Any) -> Arrays:
+        if _frame.digest(frame) != mark:
+            raise _changed()
+        return _frame.arrays(_WHERE, frame, Roles(**roles), x, scale)
+
+    member = lookup.like(table, lookup.find("data", "table"), without=["path"])
+    return lookup.give("table", mark, member)
 
 
 def _whole(data: Arrays) -> lookup.Given:

@@ -1,6 +1,5 @@
 """Build the network of an experiment behind its normalization."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch.nn.parameter import is_lazy
 from troth import lookup, seeding
 from troth.config.schema import Experiment, ModelPart
 from troth.networks import in_memory, layers, weights
-from troth.types import Notice, Refusal
+from troth.types import Refusal
 
 
 def network(
@@ -35,16 +34,22 @@ def network(
         weights.put(model, e.model.weights, e.model.weights_skip)
     freeze(model, e.model.freeze)
     part = e.model
-    tokens = any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in model.modules())
-    if given and tokens and scale != 1 and part.normalize != "none":
-        warnings.warn(
-            f"the model has an embedding, and model.normalize = '{part.normalize}' "
-            f"divides inputs by {scale:g}; if the inputs are tokens, set it to 'none'",
-            Notice,
-            stacklevel=2,
-        )
+    if given and x.dtype == np.uint8 and len(shape) == 1 and part.normalize != "none":
+        _check_tokens(model, part.normalize)
     first = layers.normalize(part.normalize, x, scale, part.mean, part.std)
     return nn.Sequential(first, model)
+
+
+def _check_tokens(model: nn.Module, normalize: str) -> None:
+    """Refuse an embedding of rows of bytes that are normalized to fractions."""
+    layers_ = (nn.Embedding, nn.EmbeddingBag)
+    name = next((n for n, m in model.named_modules() if isinstance(m, layers_)), None)
+    if name is not None:
+        raise Refusal(
+            f"the model embeds tokens (layer '{name}'), and model.normalize = "
+            f"'{normalize}' turns the bytes of x into fractions before; set "
+            "model.normalize = 'none'"
+        )
 
 
 def _initialized(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -5,7 +5,6 @@ for a module, of its tensors.
 """
 
 import ast
-import contextlib
 import copy
 import functools
 import hashlib
@@ -60,13 +59,8 @@ def _factory(model: Callable[..., Any]) -> lookup.Given:
     def made(**given: Any) -> Any:
         return model(**given)
 
-    made.__doc__ = inspect.getdoc(model)
-    made.__signature__ = inspect.signature(model)  # type: ignore[attr-defined]
-    typed = model.__init__ if inspect.isclass(model) else model
-    with contextlib.suppress(NameError, TypeError):  # types that are not at hand
-        made.__annotations__ = dict(lookup.hints(typed))
     word = getattr(model, "__name__", type(model).__name__).strip("<>")
-    return lookup.give(word, _sha256([code(model)]), made)
+    return lookup.give(word, _sha256([code(model)]), lookup.like(made, model))
 
 
 def digest(net: nn.Module, weights: bool = False) -> str:

@@ -67,9 +67,9 @@ def summary(file: Path) -> dict[str, Any]:
     kinds = found["personal"], found["shared"]
     known = any(all(f"{m}_mean" in kind for kind in kinds) for m in METRICS)
     if not all(isinstance(kind, dict) for kind in kinds) or not known:
-        raise ValueError("it holds no means over clients")
+        raise ValueError("it has no means over clients")
     if not isinstance(found["clients"], int):
-        raise ValueError("it does not say how many clients there are")
+        raise ValueError("it has no number of clients")
     return found  # type: ignore[no-any-return]
 
 
@@ -100,11 +100,11 @@ def audit(file: Path) -> Audit:
     if not needed <= {*table}:
         raise ValueError("columns are missing")
     _check_whole(table, needed & {"client", "examples", "conflicting"})
-    said = json.loads(file.with_suffix(".json").read_text("utf-8"))
-    settings = dict(said["settings"])
+    about = json.loads(file.with_suffix(".json").read_text("utf-8"))
+    settings = dict(about["settings"])
     settings |= {key: float(settings[key]) for key in ("limit", "confidence")}
     if not 0 < settings["confidence"] < 1 or not 0 <= settings["limit"] < 1:
-        raise ValueError("limit or confidence are no shares")
+        raise ValueError("limit or confidence is not between 0 and 1")
     return Audit(table, settings, {int(k): i for i, k in enumerate(table["client"])})
 
 
@@ -124,7 +124,7 @@ def certified(file: Path) -> list[Certified]:
         kinds |= {"label": int, "radius": float, "used": int}
         table = {n: np.array([k(v) for v in mine[n]]) for n, k in kinds.items()}
         if not (np.isfinite(table["radius"]) & (table["radius"] >= 0)).all():
-            raise ValueError("a radius is no number")
+            raise ValueError("a radius is not a number of at least 0")
         if not 0 < float(settings["alpha"]) < 1 or not float(settings["sigma"]) > 0:
             raise ValueError("α or σ is out of range")
         words: dict[str, Any] = {"transform": settings["transform"]}
@@ -245,7 +245,8 @@ class Dossier:
 def opened(paths: Sequence[str | Path]) -> list[Dossier]:
     """Read the runs in these folders.
 
-    The folder of a grid or of a chain of attacks stands for all runs in it.
+    For the folder of a grid or of a chain of attacks, all runs in it are read. Runs
+    with the same name get longer labels.
     """
     runs: dict[Path, Dossier] = {}
     for path in paths:

@@ -30,8 +30,13 @@ def evaluate(
 ) -> Tables:
     """Evaluate each client's own model, and the shared model, on the client's data.
 
-    The clients are `ids`. None: all clients that an evaluation covers. With `on` =
-    "test", this also evaluates further test sets, and the attacker's rate of success.
+    Args:
+        built: the federation, trained or not.
+        ids: the clients to evaluate. None: all clients that an evaluation covers.
+        on: "test" also evaluates further test sets, and the success rate of the attack.
+
+    Returns:
+        The tables `personal` and `shared`, and those of further test sets.
     """
     ids, data = evaluated(built) if ids is None else ids, built.data
     aim = built.aim if on == "test" else None
@@ -69,7 +74,14 @@ def summaries(
 ) -> dict[str, Any]:
     """Summarize tables over benign clients, for personal and shared models.
 
-    The arguments are those of `evaluate`. Further test sets are under `tests`, by name.
+    Args:
+        built: the federation that was evaluated.
+        tables: the result of `evaluate`.
+        ids: the clients that were evaluated, as in `evaluate`.
+        on: the data that were used, as in `evaluate`.
+
+    Returns:
+        `personal`, `shared` and `tests`: name of a further test set → the same.
     """
     ids = evaluated(built) if ids is None else ids
     data, found = built.data, dict[str, Any]()
@@ -91,7 +103,17 @@ def write(
 ) -> dict[str, Any]:
     """Write the files of a finished run.
 
-    The summary comes last, because its presence marks the run as finished.
+    The summary is written last, because a run with a summary counts as finished.
+
+    Args:
+        built: the trained federation.
+        path: folder of the run.
+        journal: counts that were collected during training.
+        tables: the evaluation after the last round.
+        began: `time.monotonic()` at the start of training.
+
+    Returns:
+        The summary, as in `summary.json`.
     """
     f, data = built.federation, built.data
     n, late = f.population.n, f.newcomers
@@ -117,7 +139,7 @@ def write(
     columns |= journal.counts
     if built.prepared:
         columns["imputed"] = built.prepared.imputed.reshape(n, -1).sum(axis=1)
-    columns |= _told(f)
+    columns |= _revealed(f)
     columns |= _scores(scored, n) | _scores([(scored[0][0], _valid(chosen_by))], n)
     files.write_csv(path / files.CLIENTS, columns)
     save_models(built, path)
@@ -128,6 +150,7 @@ def write(
         "rounds": f.rounds,
         "stayed": journal.stayed,
         "client_steps": int(built.client_steps),
+        "setup_seconds": built.seconds,
         "seconds": time.monotonic() - began,
     }
     files.write_json(path / files.SUMMARY, result)
@@ -156,8 +179,8 @@ def _scores(scored: list[tuple[np.ndarray, Tables]], n: int) -> evaluation.Table
     return columns
 
 
-def _told(f: Federation) -> dict[str, np.ndarray]:
-    """Return what clients reveal about their state, such as the λ that they chose."""
+def _revealed(f: Federation) -> dict[str, np.ndarray]:
+    """Return the columns that clients report about their state, such as a chosen λ."""
     columns, ids = f.engine.client.columns, f.population.visited
     if not columns:
         return {}

@@ -92,6 +92,13 @@ def best_lam_regression(n: int, sigma: float, tau: float) -> float:
             estimates are exact.
         tau: τ, standard deviation of the clients' w_k; 0 gives ∞, the shared model.
 
+    Returns:
+        λ* ≥ 0; ∞ means the shared model.
+
+    Example:
+        >>> best_lam_regression(n=50, sigma=1.0, tau=0.5)
+        0.08
+
     Departs: the loss is ½‖Xw − y‖²/n, as in Eqs. (23), (31) and (70) and in
     `losses/squared`. With Eq. (21) as printed, without the ½, λ* is twice this.
     """
@@ -115,6 +122,13 @@ def best_lam_regression_attacked(
         K_a: number of adversaries; 0 is Theorem 1.
         tau_a: τ_a, standard deviation of the adversaries' w_k (Definition 3); λ tends
             to 0 as τ_a grows.
+
+    Returns:
+        λ_a* ≥ 0; ∞ means the shared model.
+
+    Example:
+        >>> best_lam_regression_attacked(K=10, n=50, sigma=1.0, tau=0.5, K_a=2, tau_a=5)
+        0.025
 
     Guarantee: λ_a* has the least E‖w_k − v_k(λ)‖² of a benign client k over all λ ≥ 0,
     for X_iᵀX_i = βI. This is the best combination of ŵ_k and the plain mean of the
@@ -170,6 +184,13 @@ def error(
         tau_a: τ_a, standard deviation of the adversaries' w_k.
         d: number of parameters.
         beta: β of X_kᵀX_k = βI; None: n, which is point estimation for d = 1.
+
+    Returns:
+        The error for every λ, in the shape of `lam`.
+
+    Example:
+        >>> error([0.0, 0.08, np.inf], K=10, n=50, sigma=1.0, tau=0.5).round(4)
+        array([0.02  , 0.0187, 0.227 ])
     """
     at = setting(K, n, sigma, tau, K_a, tau_a, d=d, beta=beta)
     c = pull(at, lam) * (K - 1) / K
@@ -190,7 +211,23 @@ def least_error(
     """Return the error at the best λ: d·σ_{w,a}² (Lemma 8; Lemma 12 for d = 1).
 
     1/σ_{w,a}² = 1/s² + 1/T by Eq. (60), and for point estimation by Eqs. (79) and (84).
-    The arguments are those of `error`.
+
+    Args:
+        K: number of clients, with adversaries.
+        n: training examples per client.
+        sigma: σ, standard deviation of the noise of y.
+        tau: τ, standard deviation of benign w_k.
+        K_a: number of adversaries.
+        tau_a: τ_a, standard deviation of the adversaries' w_k.
+        d: number of parameters.
+        beta: β of X_kᵀX_k = βI; None: n, which is point estimation for d = 1.
+
+    Returns:
+        The error at λ_a*.
+
+    Example:
+        >>> round(least_error(K=10, n=50, sigma=1.0, tau=0.5), 4)
+        0.0187
     """
     at = setting(K, n, sigma, tau, K_a, tau_a, d=d, beta=beta)
     if at.s2 + at.others == 0:
@@ -213,8 +250,25 @@ def variance_pooled(
     """Return the variance of a benign client's ‖w_k − v_k(λ)‖² over all federations.
 
     The variance is 2d·v² with v = `error`/d, because w_k − v_k(λ) is Gaussian. Like the
-    mean error, it is smallest at λ_a*, where it is 2dσ_{w,a}⁴ (Lemmas 8 and 12). The
-    arguments are those of `error`.
+    mean error, it is smallest at λ_a*, where it is 2dσ_{w,a}⁴ (Lemmas 8 and 12).
+
+    Args:
+        lam: λ, one number or an array; 0 is local training, inf is the shared model.
+        K: number of clients, with adversaries.
+        n: training examples per client.
+        sigma: σ, standard deviation of the noise of y.
+        tau: τ, standard deviation of benign w_k.
+        K_a: number of adversaries.
+        tau_a: τ_a, standard deviation of the adversaries' w_k.
+        d: number of parameters.
+        beta: β of X_kᵀX_k = βI; None: n, which is point estimation for d = 1.
+
+    Returns:
+        The variance for every λ, in the shape of `lam`.
+
+    Example:
+        >>> round(float(variance_pooled(0.08, K=10, n=50, sigma=1.0, tau=0.5)), 6)
+        0.000697
     """
     v = error(lam, K, n, sigma, tau, K_a, tau_a, d=d, beta=beta) / d
     return np.asarray(2 * d * v**2)
@@ -237,7 +291,25 @@ def variance_within(
     This is the expected variance of Definition 2 and Eqs. (33) and (64), with divisor
     K_b, the number of benign clients. It is (1 − 1/K_b) · 2d · (v² − ρ²). Here
     v = `error`/d, and ρ is the covariance of the errors of two benign clients, which
-    have w* in common. The arguments are those of `error`.
+    have w* in common.
+
+    Args:
+        lam: λ, one number or an array; 0 is local training, inf is the shared model.
+        K: number of clients, with adversaries.
+        n: training examples per client.
+        sigma: σ, standard deviation of the noise of y.
+        tau: τ, standard deviation of benign w_k.
+        K_a: number of adversaries.
+        tau_a: τ_a, standard deviation of the adversaries' w_k.
+        d: number of parameters.
+        beta: β of X_kᵀX_k = βI; None: n, which is point estimation for d = 1.
+
+    Returns:
+        The expected variance for every λ, in the shape of `lam`.
+
+    Example:
+        >>> round(float(variance_within(0.08, K=10, n=50, sigma=1.0, tau=0.5)), 6)
+        0.000627
 
     Departs: Eqs. (49) and (57) assume independent errors (ρ = 0) and a large K_b. This
     gives 2dσ_w⁴ of Lemma 8, which is the pooled variance.
@@ -265,10 +337,27 @@ def fairest_lam(
     d: int = 1,
     beta: float | None = None,
 ) -> float:
-    """Return the λ that minimizes `variance_within`, with the arguments of `error`.
+    """Return the λ that minimizes `variance_within`.
 
     Without adversaries it is λ*, which also minimizes the mean error (Theorems 2 and 6,
     which hold for all K ≥ 2).
+
+    Args:
+        K: number of clients, with adversaries.
+        n: training examples per client.
+        sigma: σ, standard deviation of the noise of y.
+        tau: τ, standard deviation of benign w_k.
+        K_a: number of adversaries.
+        tau_a: τ_a, standard deviation of the adversaries' w_k.
+        d: number of parameters.
+        beta: β of X_kᵀX_k = βI; None: n, which is point estimation for d = 1.
+
+    Returns:
+        λ ≥ 0; ∞ means the shared model.
+
+    Example:
+        >>> round(fairest_lam(K=10, n=50, sigma=1.0, tau=0.5), 4)
+        0.08
 
     Departs: with adversaries, Theorems 4 and 8 claim that it is λ_a*, but λ_a*
     minimizes the pooled variance. The minimum within a federation lies strictly between
@@ -312,6 +401,14 @@ def bayes_estimator(
         sigma: σ > 0, standard deviation of the noise of y.
         tau: τ, standard deviation of the w_k, one number or one per client [K]; 0 makes
             all w_k the same. Known adversaries have τ_a; their w_k is estimated too.
+
+    Returns:
+        The mean, which is the Bayes estimator, and the covariance, for every client.
+
+    Example:
+        >>> estimates, grams = np.array([[0.0], [1.0], [2.0]]), np.full((3, 1, 1), 10.0)
+        >>> bayes_estimator(estimates, grams, sigma=1.0, tau=0.5).mean.ravel().round(3)
+        array([0.286, 1.   , 1.714])
 
     Departs: accepts one τ per client. Lemma 4, from which Eq. (15) follows, is read as
     the distribution of w given y (not ŵ), and its z as n-dimensional.

@@ -116,6 +116,17 @@ def minimum(
     replaced by `smooth_l2` with δ decreasing to 1e-7, which moves the minimum by about
     1e-7.
 
+    Args:
+        kind: linear or logistic regression.
+        users: the data of every user.
+        distance: R; `l2sq` is ½‖ρ − θ_n‖².
+        lam: λ, strength of the coupling.
+        nu: ν, strength of the ℓ2 penalty.
+        delta: δ of `smooth_l2`.
+
+    Returns:
+        The global model ρ and the users' models θ_n.
+
     Raises:
         Refusal: there is no unique minimum, or it was not found.
     """
@@ -155,8 +166,8 @@ def _solve(h: np.ndarray, g: np.ndarray) -> np.ndarray:
         return -np.linalg.solve(h, g.ravel()).reshape(g.shape)
     except np.linalg.LinAlgError:
         raise Refusal(
-            "these users' data do not say what the best models are; give more "
-            "examples, or set nu above 0"
+            "the data of these users have no unique best models; give more examples, "
+            "or set nu above 0"
         ) from None
 
 
@@ -221,6 +232,12 @@ def pac_curve(
 
     Returns:
         The distance for every number of examples and every trial.
+
+    Example:
+        >>> curve = pac_curve("linear", "l2sq", [10, 1000], trials=3)
+        >>> few, many = curve.distance.mean(axis=1)
+        >>> bool(many < few)
+        True
     """
     _check(kind, distance, examples, users, trials)
     at, most = users, max(examples)
@@ -254,6 +271,13 @@ def pac_constant(kind: Kind, theta: np.ndarray, noise: float = 1.0) -> float:
         kind: linear or logistic regression.
         theta: preferred model θ† [d].
         noise: σ of the answers of linear regression; 0 gives 0.
+
+    Returns:
+        c > 0; 0 without noise.
+
+    Example:
+        >>> round(pac_constant("linear", np.array([1.0, 1.0, 0.0]), noise=2.0), 2)
+        6.0
     """
     theta = np.asarray(theta, np.float64)
     if kind == "linear":

@@ -38,6 +38,10 @@ def resilience_limit(F: int, N: int) -> float:
 
     Returns:
         F/(N − F), which is below 1, or ∞ if F ≥ N/2, where every C is ruled out.
+
+    Example:
+        >>> resilience_limit(F=2, N=10), resilience_limit(F=5, N=10)
+        (0.25, inf)
     """
     if F % 1 != 0 or N % 1 != 0 or not 0 <= F <= N or N < 1:
         raise Refusal(
@@ -64,6 +68,12 @@ def resilience(preferred: np.ndarray, rho: np.ndarray, F: int) -> Resilience:
     Returns:
         All four numbers. If all honest participants prefer the same model, C multiplies
         0 in Eq. (4). Then `shown` is 0 if ρ is that model, and otherwise ∞.
+
+    Example:
+        >>> theta = np.array([[0.0, 0.0], [2.0, 0.0]])
+        >>> found = resilience(theta, rho=np.array([1.0, 1.0]), F=1)
+        >>> found.heterogeneity, found.distance, found.shown, found.limit
+        (2.0, 1.0, 0.5, 0.5)
     """
     theta, at = np.asarray(preferred, np.float64), np.asarray(rho, np.float64)
     if theta.ndim != 2 or len(theta) == 0 or at.shape != theta.shape[1:]:

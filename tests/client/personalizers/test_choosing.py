@@ -322,7 +322,7 @@ def test_clients_are_asked_some_at_a_time(data, monkeypatch):
     ready = built(tree(data, asked("code")))
     for many in (results._NUMBERS, 2 * ready.federation.population.width):
         monkeypatch.setattr(results, "_NUMBERS", many)
-        found = results._told(ready.federation)["lam"]
+        found = results._revealed(ready.federation)["lam"]
         assert found.dtype == np.float64 and found.tolist() == lams(ready)
 
 
@@ -342,7 +342,7 @@ def test_in_a_file_by_override_and_in_a_grid(data, tmp_path):
         assert lam == (0.25 if text == "0.25" else "auto")
     how = {"train": {"rounds": 2, "cohort": 3}, "engine": {"how": "loop"}}
     grid = {"personalizer.lam": [0.5, 2, "auto"]}
-    runs = troth.run(tree(data, {"lam": 1.0}, grid=grid, **how), out=tmp_path / "grid")
+    runs = troth.run(tree(data, {"lam": 0.5}, grid=grid, **how), out=tmp_path / "grid")
     assert ["lam" in run.clients for run in runs] == [False, False, True]
 
 

@@ -33,6 +33,7 @@ VARIANTS = [
     ("finetune", {"keep": "best", "select": "step"}),
     ("group_dro", {"keep": "accurate"}),
     ("l2sgd", {"variant": "randomised"}),
+    ("mapper", {"solve": "in_turn"}),
     ("mixture", {"distance": "mean"}),
     ("mixture", {"start": "mean"}),
     ("per_fedavg", {"variant": "hessian_free"}),
@@ -181,6 +182,8 @@ def test_how_long_it_works(name, options):
         works = {mine, WORK} if name in ("fedper", "fedbn") else {mine}
         if name == "fedrep":
             works = {Budget(mine.steps + WORK.steps, mine.epochs + WORK.epochs)}
+        if options.get("solve") == "in_turn":  # and a pass, to choose by
+            works = {mine._replace(epochs=mine.epochs + 1)}
         assert {*one.local.budgets} == ({WORK} if one.finish else works)
 
 
@@ -210,6 +213,7 @@ OTHERS = [
         {"availability": {"drop": 0.2, "deadline": 0.6, "speed_spread": 0.7}},
     ),
     (own("mapper", epochs=1, optimizer="momentum"), {}),
+    (own("mapper", epochs=1, optimizer="momentum", solve="in_turn"), {}),
     (own("per_fedavg", variant="hessian_free", alpha=0.2), {}),
     (own("per_fedavg", variant="exact", alpha=0.2), {}),
     (

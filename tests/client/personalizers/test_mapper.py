@@ -5,14 +5,27 @@ import torch
 from troth.client.personalizers.mapper import mapper
 from troth.types import Budget
 
-from ..hand import BOWL, INF, NAN, by, number, round_
-from ..small import THREADS, agrees, built, gradient, loss, models, told, written_out
+from ..hand import BOWL, INF, NAN, batch, by, number, round_, sent
+from ..hand import worked as worked_
+from ..small import (
+    THREADS,
+    agrees,
+    built,
+    draws,
+    gradient,
+    loss,
+    models,
+    told,
+    written_out,
+)
 
 
 def client(weights, lr=0.1, **more):
     """One by itself."""
     how = more.get("own", by(lr)), more.get("by", by(lr))
-    return mapper(BOWL, *how, None, Budget(steps=1), weights=weights)
+    work = Budget(steps=more.get("steps", 1))
+    solve = more.get("solve", "together")
+    return mapper(BOWL, *how, None, work, weights=weights, solve=solve)
 
 
 def worked(one, v, w, *xs):
@@ -80,6 +93,75 @@ def test_a_single_weight_asks_for_no_loss():
     task = BOWL._replace(loss=None)
     one = mapper(task, by(0.1), by(0.1), None, Budget(1), weights=[0.5])
     assert worked(one, 1.0, 4.0, 5.0)[0] == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum"])
+def test_in_turn_by_hand(optimizer):
+    """For each λ two steps of v with w fixed, a pass of two, then one step of w."""
+    how, weights, lr = by(0.3, optimizer), [0.25, 0.5, 1.0], 0.3
+    one = client(weights, own=how, solve="in_turn", steps=2)
+    state, v0, w, moment = one.init(number(1.0)), 1.0, 4.0, 0.0
+    for xs, best in (((5.0, 6.0), (2.2, 2.4)), ((2.0, 1.0), (9.0, 8.0))):
+        seen = [batch(x, t=t, per_epoch=2) for t, x in enumerate((*xs, *best))]
+        reply, state = worked_(one.local, state, sent(number(w)), *seen)
+        ends = {}
+        for lam in weights:
+            v, m = v0, moment
+            for x in xs:
+                g = lam * (lam * v + (1 - lam) * w - x)
+                m = g + (0.9 * m if optimizer == "momentum" else 0.0)
+                v -= lr * m
+            mix = lam * v + (1 - lam) * w
+            ends[sum((mix - x) ** 2 for x in best)] = lam, v, m, mix
+        lam, v0, moment, mix = ends[min(ends)]
+        assert one.tell(state).tolist() == [lam]
+        assert state[0].item() == pytest.approx(v0, abs=1e-14)
+        update = -0.1 * (1 - lam) * (mix - best[1])
+        assert reply.update.item() == pytest.approx(update, abs=1e-14)
+        w += reply.update.item() + 0.5
+
+
+def test_in_turn_by_the_size_of_batches_and_of_equal_losses_the_largest():
+    one = client([0.0, 0.5], solve="in_turn", steps=0)
+    # v = 1, w = 4: mixtures 2.5 and 4; two examples at 4 outweigh one at 1
+    seen = batch(4.0, 4.0, per_epoch=2), batch(2.0, padding=3, t=1, per_epoch=2)
+    _, state = worked_(one.local, one.init(number(1.0)), sent(number(4.0)), *seen)
+    assert one.tell(state).tolist() == [0.0]
+    for x in (3.25, NAN):
+        seen = batch(x, x), batch(x, x, t=1)
+        _, state = worked_(one.local, one.init(number(1.0)), sent(number(4.0)), *seen)
+        assert one.tell(state).tolist() == [0.5]
+
+
+@pytest.mark.parametrize("weights", [[0.1, 0.5, 0.9], [0.0, 0.4, 0.7]])
+def test_in_turn_written_out(tree, weights):
+    own = {"name": "mapper", "weights": weights, "lr": 0.0005, "solve": "in_turn"}
+    made = built(tree("plain", own), THREADS, 0)
+    feed = made.federation.engine.feed
+    v = made.federation.broadcast.w.repeat(6, 1)
+    lams, taken = [0.0] * 6, set()
+
+    def local(k, w, r, slots):
+        steps = len(slots)
+        every = draws(made, k, r, steps + int(feed.per_epoch[k]))
+        ends = []
+        for lam in weights:
+            mine = v[k]
+            for held in every[:steps]:
+                at = lam * mine + (1 - lam) * w
+                mine = mine - 0.0005 * lam * gradient(made, at, held)
+            at = lam * mine + (1 - lam) * w
+            total = sum(len(h) * loss(made, at, h).item() for h in every[steps:])
+            ends.append((total, lam, mine, at))
+        _, lams[k], v[k], at = min(ends, key=lambda end: end[:2])
+        taken.add(lams[k])
+        return -0.1 * (1 - lams[k]) * gradient(made, at, every[-1])
+
+    w = written_out(made, local)
+    lam = torch.tensor(lams, dtype=w.dtype)[:, None]
+    agrees(made, w, lam * v + (1 - lam) * w)
+    assert [x for (x,) in told(made)] == lams
+    assert len(taken) >= 2  # it is not the same all the time
 
 
 def test_at_convergence_every_client_has_its_own_minimizer():

@@ -90,7 +90,7 @@ BAD += [
         AUTO | {"fallback": 20.0},
         f"diverges: lr·fallback = 0.1·20 = 2 {BELOW} 0.1",
     ),
-    ("mapper", {"weights": [0.5, -0.1]}, "weights[1] = -0.1 must lie in [0, 1]: how"),
+    ("mapper", {"weights": [0.5, -0.1]}, "weights[1] = -0.1 must lie in [0, 1]: it"),
     ("mapper", {"weights": [0.5, INF]}, "mapper's weights[1] = inf must lie in [0, 1]"),
     ("coupled", {"unit": 0.0}, "its unit = 0.0 above 0"),
     ("transfer", {"w1": "auto", "candidates": [1.0, -1.0]}, "candidates[1] = -1.0 mus"),

@@ -120,7 +120,8 @@ def test_the_shared_model_where_it_is_first(told, tmp_path):
 def test_a_table_is_predicted_from_a_table(told, tmp_path):
     a = told(tmp_path / "a", [0.9, 0.9], personalizer="local", shared=[0.5, 0.5])
     text = (a / "experiment.toml").read_text()
-    (a / "experiment.toml").write_text(text.replace('"digits"', '"csv"'))
+    facts = '[resolved]\nfeatures = ["age", "sex=f"]'
+    (a / "experiment.toml").write_text(text.replace("[resolved]", facts))
     lines = choice([a], 1)[2]
     assert lines["choice.command"][0].endswith(" --client 1 --data FILE.csv")
     assert "choice.table" in lines

@@ -237,7 +237,8 @@ def _entries(listed: Sequence[dict[str, Any]]) -> None:
     from troth.cli import tables as display
 
     title = "Tables and figures. Times are estimates, from measured speed if possible"
-    console, rows = display.console(), [_entry(one) for one in listed]
+    rows = [_entry(one) for one in listed]
+    console = display.console(wrap=True)
     if console.width >= WIDE:
         console.print(display.table(title, HEADS, rows, texts=3, whole=1))
         return

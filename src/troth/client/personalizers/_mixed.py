@@ -33,7 +33,9 @@ def mixed(
     return torch.where(weight <= 0, w, torch.where(weight >= 1, v, between))
 
 
-def through(g: Tensor, at: Tensor, part: Tensor, share: Tensor, tail: int) -> Tensor:
+def through(
+    g: Tensor, at: Tensor, part: Tensor, share: Tensor | float, tail: int
+) -> Tensor:
     """Return the gradient with respect to one of the two mixed models: share·g.
 
     A step along the result takes the running statistics of `part` to the new ones of

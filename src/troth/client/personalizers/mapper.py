@@ -1,7 +1,9 @@
-"""MAPPER: a client's model between its own and the shared one, at a weight it chooses.
+"""MAPPER: mixtures of the shared model and own models, with chosen weights.
 
 References: mansour2020three.
 """
+
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -31,41 +33,74 @@ def mapper(
     work: Budget,
     *,
     weights: list[float] = [0.25, 0.5, 0.75],  # noqa: B006
+    solve: Literal["together", "in_turn"] = "together",
 ) -> Client:
-    """Σ_k F_k(λ_k·v_k + (1 − λ_k)w), minimized over w, all v_k and λ_k.
+    """Mix an own and the shared model: min Σ_k F_k(λ_k·v_k + (1 − λ_k)w).
 
-    MAPPER, the paper's model interpolation. In a round w_k starts from wᵗ and v from
-    where it was left. Every step takes the λ whose λv + (1 − λ)w_k had the lowest loss
-    on the round's batches so far, each as it stood then, and moves both models along
-    the one gradient there: v ← v − ηλg, w_k ← w_k − η(1 − λ)g, and sends w_k − wᵗ.
-    The client predicts with λv + (1 − λ)w at the λ of its last step, which clients.csv
-    has (`weight`); at 0, with the shared model, where it was never asked.
+    The minimum is over w, all v_k and all λ_k (model interpolation of Mansour et al.
+    2020). In a round, a client's copy w_k starts from wᵗ, and v from its last value.
+    The client predicts with λv + (1 − λ)w, where λ is its last choice, which
+    clients.csv shows in the column `weight`. If it never took part, λ is 0 and it
+    predicts with the shared model.
 
-    The update reveals the personal model: with plain `sgd`, one learning rate for both
-    and one λ in the round, v moved by the update times λ/(1 − λ), and there are few λ
-    to guess from. Where F_k has a single minimizer the client ends there, as with
-    `local` (FMTL's remark on both).
+    "in_turn" is the published algorithm. For every λ, a copy of v is trained with w
+    fixed: v_λ ← v_λ − ηλg, with the gradient g at λv_λ + (1 − λ)wᵗ. Then the client
+    takes the λ (and its v_λ) with the lowest loss on one pass through its data, and
+    moves w once: w_k ← wᵗ − η(1 − λ)g, with g on the last batch of the pass.
+
+    "together" is cheaper, with one gradient per step. Every step takes the λ whose
+    mixture had the lowest loss on the batches of the round so far, and moves both
+    models along the gradient g there: v ← v − ηλg, w_k ← w_k − η(1 − λ)g.
+
+    The client sends w_k − wᵗ. With "together", this reveals v, or almost: with `sgd`,
+    equal learning rates and one λ in the round, v moved by the update times λ/(1 − λ),
+    and the server has few λ to guess from. If F_k has a single minimizer, the client
+    converges to it, as with `local` (a remark of FMTL).
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer of v, or those of `[train]`. The
-            moments live on between rounds.
-        solving: Optimizer of w_k, from `[train]`; its moments start anew every round.
-        budget: Length of both trainings in a round, if `[personalizer]` sets it.
-        work: Length of both trainings, if `[personalizer]` sets none.
+            moments are kept between rounds.
+        solving: Learning rate and optimizer of w_k, from `[train]`. The moments start
+            anew in every round.
+        budget: Length of the training in a round, if `[personalizer]` sets it.
+        work: Length of the training in a round, if `[personalizer]` sets none.
         weights: Values of λ to choose from, in [0, 1]. Of equal losses, or if none is
-            finite, the largest is taken, which relies least on the shared model. [0] is
-            exactly `fedavg`; [1] exactly `local`, with a shared model that stays.
-            Ditto's authors have {0.25, 0.5, 0.75}, and take the smallest of equals.
+            finite, the largest λ is taken, which relies least on the shared model.
+            [0] with "together" is exactly `fedavg`. [1] is exactly `local`, with a
+            constant shared model. Ditto's authors have {0.25, 0.5, 0.75}.
+        solve: Order of the training: "together" or "in_turn".
 
-    Departs: the code of Ditto's authors trains a copy of v for each λ with w held
-    fixed, takes the one with the lowest loss on all training data and then moves w by a
-    single step, which costs a gradient for each λ; after the last round it fine-tunes
-    the mixed models. There, of all updates only that of the last client reaches the
-    server, by a wrong indentation; here all do. Running statistics of batch
-    normalization are not mixed: both models have those of the mixed one.
+    Departs: Mansour et al. minimize over v_λ exactly; "in_turn" takes the steps of a
+    round, as does the code of Ditto's authors. Their code takes the smallest λ of equal
+    losses and fine-tunes the mixtures after the last round. Because of a wrong
+    indentation, only the last client's update reaches their server. "together" is not
+    published. Running statistics of batch normalization are not mixed: both models have
+    those of the mixture.
     """
-    every, tail = _checked(weights), task.tail
+    every = _checked(weights)
+    made = _in_turn if solve == "in_turn" else _together
+    solver, length = made(task, descent, solving, budget or work, every)
+    tail = task.tail
+
+    def model(w: Tensor, state: Carry) -> Tensor:
+        return mixed(state[0], w, pick([w.new_zeros(()), *every], state[1]), tail)
+
+    def tell(state: Carry) -> Tensor:
+        return pick([torch.zeros(1, dtype=torch.float64), *every], state[1])
+
+    return owner(solver, length, model, columns=("weight",), tell=tell)
+
+
+def _together(
+    task: Task, descent: Descent, solving: Descent, work: Budget, every: list[float]
+) -> tuple[Solver, Budget]:
+    """Move v and w_k along one gradient, at the best λ so far.
+
+    State: v, 1 + the index of the λ in use (0 before the first round), and the moments
+    of v.
+    """
+    tail = task.tail
     inside = every[0] > 0 and every[-1] < 1
 
     def init(w0: Tensor) -> Carry:
@@ -93,14 +128,54 @@ def mapper(
         own, (w, *_), _ = carry
         return Reply(w - broadcast.w, broadcast.extra), own
 
-    def model(w: Tensor, state: Carry) -> Tensor:
-        return mixed(state[0], w, pick([w.new_zeros(()), *every], state[1]), tail)
+    return Solver(init, begin, step, end), work
 
-    def tell(state: Carry) -> Tensor:
-        return pick([torch.zeros(1, dtype=torch.float64), *every], state[1])
 
-    solver = Solver(init, begin, step, end)
-    return owner(solver, budget or work, model, columns=("weight",), tell=tell)
+def _in_turn(
+    task: Task, descent: Descent, solving: Descent, work: Budget, every: list[float]
+) -> tuple[Solver, Budget]:
+    """Train v for each λ, choose λ on one pass through the data, then move w once.
+
+    The state is that of `_together`.
+    """
+    tail = task.tail
+
+    def init(w0: Tensor) -> Carry:
+        return w0, w0.new_zeros(()), *descent.init(w0)
+
+    def begin(broadcast: Broadcast, state: Carry) -> Carry:
+        v, _, *mine = state
+        each = tuple((v, *mine) for _ in every)
+        return each, broadcast.w, broadcast.w.new_zeros(len(every))
+
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch) -> Carry:
+        each, _, total = carry
+        w, training = broadcast.w, work.lasts(batch)
+        moved, pulls, losses = [], [], []
+        for lam, (v, *mine) in zip(every, each, strict=True):
+            at = mixed(v, w, lam, tail)
+            losses.append(task.loss(at, batch))
+            g = task.grad(at, batch)
+            pulls.append(through(g, at, w, 1 - lam, tail))
+            along = through(g, at, v, lam, tail)
+            new, rest = descent.step(v, along, tuple(mine), broadcast.scale)
+            pairs = zip((new, *rest), (v, *mine), strict=True)
+            moved.append(tuple(torch.where(training, a, b) for a, b in pairs))
+        rows = (batch.weight > 0).sum()
+        total = total + torch.where(training, 0.0, rows * torch.stack(losses))
+        pull = pick(pulls, lowest(total))
+        ahead, _ = solving.step(w, pull, solving.init(w), broadcast.scale)
+        return tuple(moved), torch.where(training, w, ahead), total
+
+    def end(broadcast: Broadcast, carry: Carry, state: Carry) -> tuple[Reply, Carry]:
+        each, w, total = carry
+        at = lowest(total)
+        v, *mine = (pick(same, at) for same in zip(*each, strict=True))
+        reply = Reply(w - broadcast.w, broadcast.extra)
+        return reply, (v, (at + 1).to(w.dtype), *mine)
+
+    length = work._replace(epochs=work.epochs + 1)
+    return Solver(init, begin, step, end), length
 
 
 def _checked(weights: list[float]) -> list[float]:
@@ -113,7 +188,7 @@ def _checked(weights: list[float]) -> list[float]:
     for i, lam in enumerate(weights):
         if not 0 <= lam <= 1:
             raise Refusal(
-                f"mapper's weights[{i}] = {lam} must lie in [0, 1]: how much of a "
-                "client's model is its own"
+                f"mapper's weights[{i}] = {lam} must lie in [0, 1]: it is the share of "
+                "a client's own model in the mixture"
             )
     return sorted({*weights})

@@ -1,4 +1,4 @@
-"""Fine-tuning to which adversarial examples of the shared model still transfer.
+"""Fine-tuning after which adversarial examples of the shared model still transfer.
 
 References: wang2021robust.
 """
@@ -47,42 +47,50 @@ def transfer(
     keep: Keep = "transferable",
     select: Select = "epoch",
 ) -> Personal:
-    """min_v F_k(v) + w₁·R_adv(v) + w₂·‖v − w*‖² from v = w*, after the last round.
+    """Fine-tune from w* with a penalty that keeps w*'s adversarial examples effective.
 
-    R_adv = −Σ_i [z_i·log p_i + (1 − z_i)·log(1 − p_i)] over the classes i, on the
-    adversarial examples of w* (`[adversarial]`); z and p are what w* and v predict
-    there, and it is least where both agree (Eq. 2). The second term keeps v from
-    forgetting (Eq. 3). w₂ = 0 is Fig. 7b, w₁ = 0 Fig. 7c, and neither `finetune`.
+    min_v F_k(v) + w₁·R_adv(v) + w₂·‖v − w*‖², from v = w* after the last round, where
+    w* is the final shared model. A personal model that relies on a shortcut of its
+    client's data reacts to other changes of the input than w* does. So R_adv penalizes
+    predictions that differ from those of w* on adversarial examples of w* (Eq. 2):
 
-    Adversarial examples are made of the batch of every step. w* stands still and an
-    epoch shows every example once, so that making them all when an epoch begins would
-    be the same.
+        R_adv = −Σ_i [z_i·log p_i + (1 − z_i)·log(1 − p_i)]
 
-    Departs: Eq. 2 as printed would have to be maximized, and what it is of is called
-    the last layers' outputs; here it has a minus, and they are probabilities (softmax;
-    a sigmoid for each of several labels). It is the mean over the batch.
+    over the classes i, where z are the probabilities that w* predicts there and p those
+    of v. The last term keeps v near w* (Eq. 3). w₂ = 0 is Fig. 7b, w₁ = 0 is Fig. 7c,
+    and both 0 is `finetune`.
+
+    Adversarial examples are made from the batch of every step (`[adversarial]`). As w*
+    is fixed and an epoch contains every example once, this is the same as to make them
+    all at the beginning of the epoch.
 
     Args:
         task: Task of the client.
         descent: Own learning rate and optimizer, or those of `[train]`.
         budget: Length of the training; None is 50 epochs, as for `finetune`.
         adversarial: Maker of adversarial examples against w*.
-        w1: Weight w₁ ≥ 0 of R_adv, or "auto"; 0: none; w₁ → ∞ predicts as w* there.
-        w2: Weight w₂ ≥ 0 of the pull, or "auto"; 0: no pull, w₂ → ∞ is w*.
-        candidates: Values that "auto" tries, side by side, for every client. It takes
-            the largest with which the client's validation accuracy is not lowered, else
-            the smallest (Section 4.1). Where both weights are chosen, all pairs are
-            tried. The pair with the largest product is taken; of equal products, that
-            with the largest w1.
-        against: Reference accuracy for "auto": that of w* ("shared"), or of "finetune".
-            The latter has both weights 0.
-        keep: Model kept: the "last", or one chosen by the client's validation data.
-            "transferable" has the highest accuracy minus the decrease of adversarial
-            transferability (the paper's), "accurate" the highest accuracy, "best" the
-            lowest loss. Of equal ones the lowest loss decides, then the latest is kept.
-            The shared model w* is a candidate that loses every tie.
+        w1: Weight w₁ ≥ 0 of R_adv, or "auto". 0: no penalty. w₁ → ∞: v predicts like w*
+            on adversarial examples.
+        w2: Weight w₂ ≥ 0 of the distance, or "auto". 0: no pull. w₂ → ∞: v is w*.
+        candidates: Values that "auto" tries. Every client trains one model per value
+            and takes the largest value that does not lower its validation accuracy, or
+            the smallest if all do (Section 4.1). If both weights are "auto", all pairs
+            are tried, and the pair with the largest product w₁·w₂ is taken; of equal
+            products, the one with the largest w₁.
+        against: Reference accuracy for "auto": that of w* ("shared"), or that of the
+            model with both weights 0 ("finetune").
+        keep: Model that is kept: the "last", or a candidate chosen by the client's
+            validation data. "transferable" has the highest accuracy minus the decrease
+            of adversarial transferability, as in the paper. "accurate" has the highest
+            accuracy, "best" the lowest loss. Of equal candidates, the one with the
+            lowest loss is kept, then the latest. The shared model w* is a candidate
+            that loses every tie.
         select: Candidates of `keep`: the models after every "epoch" of the client's
             data, or after every "step". w* and the last model are always candidates.
+
+    Departs: Eq. 2 as printed would have to be maximized; here it has a minus. The paper
+    calls z and p outputs of the last layers; here they are probabilities (softmax, or a
+    sigmoid for each of several labels). R_adv is the mean over the batch.
     """
     if task.classes == 0:
         raise Refusal(
@@ -129,8 +137,8 @@ def transfer(
 def _gradient(
     task: Task, w: Tensor, batch: Batch, seen: Worst | None, by: Weights, v: Tensor
 ) -> Tensor:
-    """Compute ∇ of the whole objective; `seen`: the batch, made worse for w."""
-    # The terms first: they may use the buffer in which the task keeps its gradient.
+    """Compute the gradient of the objective; `seen` are the adversarial examples."""
+    # The penalties first, because the task's gradient is a buffer that they overwrite.
     terms = []
     if by.w1 and seen is not None:
         between = disagreement(seen.outputs, batch)
@@ -146,8 +154,8 @@ def _gradient(
 def _prepare(adversarial: Adversarial, broadcast: Broadcast, valid: Batch) -> Batch:
     """Append adversarial examples to validation data, with negative weights.
 
-    The number of these that are right is what transferability has lost, but for a
-    constant.
+    The number of them that v classifies correctly is the decrease of transferability,
+    up to a constant.
     """
     seen = adversarial.worst(broadcast.w, valid)
     x = torch.cat([valid.x.to(seen.x.dtype), seen.x])
@@ -157,13 +165,13 @@ def _prepare(adversarial: Adversarial, broadcast: Broadcast, valid: Batch) -> Ba
 
 
 def _right(task: Task, v: Tensor, valid: Batch) -> Tensor:
-    """Count the validation examples that are right, adversarial ones left out."""
+    """Count correctly classified validation examples, without adversarial ones."""
     right = labels.right(task.predict(v, valid.x), valid.y)
     return (valid.weight.sign().clamp(min=0) * right).sum()
 
 
 def _tell(tried: list[Weights]) -> Callable[[Carry], Tensor]:
-    """Return the weights that a client has chosen; NaN before."""
+    """Return a function of the state: the weights that the client chose, else NaN."""
     nothing = torch.full((2,), torch.nan, dtype=torch.float64)
     each = [torch.tensor(pair, dtype=torch.float64) for pair in tried]
     return lambda state: pick([nothing, *each], state[1])
@@ -172,10 +180,10 @@ def _tell(tried: list[Weights]) -> Callable[[Carry], Tensor]:
 def disagreement(of_w: Tensor, batch: Batch) -> Callable[[Tensor], Tensor]:
     """Return −Σ_i [z_i·log p_i + (1 − z_i)·log(1 − p_i)], averaged over the batch.
 
-    z are the fixed probabilities of the outputs `of_w` [b, k], p those of its argument.
-    They are over the classes; a model with one output (a margin) has two of them, and
-    where an example may have several labels, each has a probability of its own. It is
-    least, though not 0, where p = z.
+    z are the probabilities of the outputs `of_w` [b, k], which are fixed. p are those
+    of the argument of the returned function. A model with one output (a margin) has two
+    classes. If an example may have several labels, each label has a probability of its
+    own. The minimum, which is above 0, is at p = z.
     """
     single = batch.y.dim() == 1 or labels.soft(batch.y)
     z = _logs(of_w.detach(), single)[0].exp()
@@ -195,7 +203,7 @@ def _logs(outputs: Tensor, single: bool) -> tuple[Tensor, Tensor]:
     if outputs.shape[1] == 1:
         outputs = torch.cat([torch.zeros_like(outputs), outputs], dim=1)
     yes = outputs.log_softmax(dim=1)
-    # The likeliest class may round to p = 1; of the others, p ≤ 1/2.
+    # The p of the likeliest class may round to 1; all other p are at most 1/2.
     at = outputs.detach().argmax(dim=1, keepdim=True)
     top = torch.arange(outputs.shape[1], device=outputs.device) == at
     others = outputs.masked_fill(top, -torch.inf).logsumexp(dim=1, keepdim=True)

@@ -23,12 +23,17 @@ class User(NamedTuple):
     y: np.ndarray  # [m] int64
 
 
-def users(path: Path, width: int, remedy: str) -> Iterator[User]:
+def users(path: Path, width: int | None, remedy: str) -> Iterator[User]:
     """Yield the users of a LEAF file, in the order of its list `users`.
 
     The file is `{"users": […], "num_samples": […], "user_data": {user: {"x": […], "y":
     […]}}}`. Each label may be in a list of length 1. Users without examples are
     skipped, also if `user_data` alone lists them (LEAF leaves such entries).
+
+    Args:
+        path: the file.
+        width: how many numbers an input has; `None`: any, the same for a user's.
+        remedy: what to do about a bad file, for error messages.
     """
     try:
         if not path.is_file():  # reading a pipe would block
@@ -45,7 +50,7 @@ def users(path: Path, width: int, remedy: str) -> Iterator[User]:
         raise Refusal(f"{path} is not what LEAF writes ({why}): {remedy}") from None
 
 
-def _users(content: Any, width: int) -> Iterator[User]:
+def _users(content: Any, width: int | None) -> Iterator[User]:
     names, counts = content["users"], content["num_samples"]
     data: dict[str, Any] = content["user_data"]
     if len({*names}) < len(names):
@@ -57,8 +62,10 @@ def _users(content: Any, width: int) -> Iterator[User]:
         if not count:
             continue
         x, y = (_finite(held[key], name) for key in ("x", "y"))
-        if x.shape != (count, width):
-            raise ValueError(f"an x of {name[:40]!r} is not {width} numbers")
+        if x.shape != (count, width or x.shape[-1]):
+            raise ValueError(
+                f"an x of {name[:40]!r} is not {width or 'one list of'} numbers"
+            )
         if y.size != count or (np.abs(y) > 2**31).any() or (y % 1).any():
             raise ValueError(f"a y of {name[:40]!r} is not a whole number")
         yield User(name, x.astype(np.float64), y.astype(np.int64).reshape(count))

@@ -8,6 +8,7 @@ from PIL import Image
 
 from troth.types import Refusal
 
+BILINEAR = Image.Resampling.BILINEAR
 _MOST = 2**24  # largest file in bytes: far more than any picture here
 _END = b"IEND\xaeB`\x82"  # the end of every PNG file
 _SIDE = 1024  # largest side in pixels: far more than any picture here

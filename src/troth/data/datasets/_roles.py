@@ -13,6 +13,7 @@ from troth.data.datasets._table import (
     features,
     identifiers,
     listed,
+    number,
     shown,
     target,
 )
@@ -45,6 +46,11 @@ class Roles(NamedTuple):
         some = {key: [name] if name else [] for key, name in single.items()}
         return {"label": self.labels, **some}
 
+    def numeric(self, header: list[str]) -> set[str]:
+        """Return the columns that are features and not named as categories."""
+        named = {name for names in self.named.values() for name in names}
+        return {*header} - named - {*self.categorical}
+
     @property
     def features(self) -> dict[str, list[str]]:
         """Option → the columns that it names among the features."""
@@ -72,17 +78,25 @@ def plan(
     }
 
 
-def arrays(path: str, table: Mapping[str, Column], roles: Roles) -> Arrays:
+def arrays(
+    path: str,
+    table: Mapping[str, Column],
+    roles: Roles,
+    x: np.ndarray | None = None,
+) -> Arrays:
     """Return the data set that the columns of a table make.
 
     Args:
         path: name of the table, for error messages.
         table: the columns that `plan` chose.
         roles: what the columns are.
+        x: [m, …] the inputs; `None`: the columns without another role.
     """
-    named = {name for names in roles.named.values() for name in names}
-    rest = [column for name, column in table.items() if name not in named]
-    x, names = features(path, rest, roles.categorical)
+    named = {name for each in roles.named.values() for name in each}
+    names: list[str] = []
+    if x is None:
+        rest = [column for name, column in table.items() if name not in named]
+        x, names = features(path, rest, roles.categorical)
     y, number, words = target(
         [table[name] for name in roles.labels], roles.kind, roles.classes
     )
@@ -98,6 +112,17 @@ def arrays(path: str, table: Mapping[str, Column], roles: Roles) -> Arrays:
         part = marks(where, np.array(column.texts))[column.codes]
     texts = tuple(names), tuple(words), tuple(owners)
     return Arrays(x, y, number, 1.0, who, what, part, *texts)
+
+
+def check_named(path: str, header: list[str]) -> None:
+    """Refuse a file that begins with values instead of the names of its columns."""
+    values = [number(name) for name in header if name]
+    if values and None not in values:
+        raise Refusal(
+            f"{path}: the first line holds values ({listed(header)}) where the names "
+            "of the columns should stand: write them there, or use data 'csv' and give "
+            "them in data.columns"
+        )
 
 
 def _check_header(path: str, header: list[str], drop: list[str]) -> None:

@@ -3,8 +3,8 @@
 from typing import Literal
 
 from troth.data.datasets import _roles
-from troth.data.datasets._table import MISSING, listed, number, read
-from troth.types import Arrays, Refusal
+from troth.data.datasets._table import MISSING, read
+from troth.types import Arrays
 
 
 def csv(
@@ -63,13 +63,7 @@ def csv(
     )
 
     def plan(header: list[str]) -> dict[str, list[str]]:
-        values = [number(name) for name in header if name]
-        if values and None not in values:
-            raise Refusal(
-                f"{path}: the first line holds values ({listed(header)}) where the "
-                "names of the columns should stand: write them there, or give them in "
-                "data.columns"
-            )
+        _roles.check_named(path, header)
         return _roles.plan(path, header, roles, delimiter)
 
     return _roles.arrays(path, read(path, delimiter, columns, plan), roles)

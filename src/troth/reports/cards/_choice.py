@@ -169,7 +169,7 @@ def _use(model: Model, client: str) -> list[Sentence]:
     if model.kind == "shared" and run.part("personalizer") != "none":
         module = f"troth.load({str(run.path)!r}).shared({client})"
         return [("choice.command", module), ("choice.module", sizes)]
-    table = run.part("data") == "csv"
+    table = bool(run.resolved.get("features"))
     file = "FILE.csv" if table else "FILE.npz"
     given = command("predict", run.path, "--client", client, "--data", file)
     holds = ("choice.table",) if table else ("choice.npz", sizes)

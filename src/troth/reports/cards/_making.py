@@ -13,9 +13,10 @@ import torch
 from safetensors import safe_open
 
 from troth import files
-from troth.certificates.bounds import down
+from troth.certificates.bounds import down, lower, upper
 from troth.certificates.ledger import NAME as CERTIFICATES
 from troth.certificates.record import fingerprint
+from troth.certificates.spread import ALPHA
 from troth.networks import flat
 from troth.reports.cards import _reading
 from troth.reports.cards._choice import Choice, Chooser
@@ -304,6 +305,7 @@ def _proof(
     half, mean = float(radius[-(-m // 2) - 1]), float(radius.mean())
     proven = int((radius > 0).sum())
     sure = f"{1 - float(s['alpha']):g}"
+    low, high = lower(proven, m, ALPHA / 2), upper(proven, m, ALPHA / 2)
     facts = {
         "transform": s["transform"],
         "sigma": float(s["sigma"]),
@@ -312,6 +314,8 @@ def _proof(
         "examples": m,
         "right": int(right.sum()),
         "proven": proven,
+        "proven_low": float(low),
+        "proven_high": float(high),
         "radius_of_half": half,
         "mean_radius": mean,
         "confidence": 1 - float(s["alpha"]),
@@ -320,8 +324,17 @@ def _proof(
     what = s["transform"].capitalize(), f"{float(s['sigma']):g}"
     if half > 0:
         at = (str(m), down(half), each.unit, sure, down(mean))
-        return facts, ("certificate.half", *what, *at)
-    few = (str(proven), str(m), each.unit, sure, down(mean))
+        ends = (str(proven), f"{low:.0%}", f"{high:.0%}")
+        return facts, ("certificate.half", *what, *at, *ends)
+    few = (
+        str(proven),
+        str(m),
+        each.unit,
+        sure,
+        down(mean),
+        f"{low:.0%}",
+        f"{high:.0%}",
+    )
     return facts, ("certificate.fewer", *what, *few)
 
 
