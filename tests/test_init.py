@@ -72,7 +72,9 @@ print(Refusal is troth.Refusal)
 def test_what_is_there():
     assert sorted(troth.__all__) == NAMES
     listed = python("import troth; print(*dir(troth))").split()
-    assert listed == sorted([*NAMES, "__version__", "plot", "poison", "theory"])
+    assert listed == sorted(
+        [*NAMES, "__version__", "plot", "poison", "sklearn", "theory"]
+    )
     assert troth.__version__.count(".") == 2
 
 

@@ -231,6 +231,7 @@ def tables() -> str:
     even = {"0%: std": ("0%", "shared", "accuracy_std")}
     made = {
         "term": table(load("term"), even | columns(shares, BOTH), "rule"),
+        "clean": table(load("clean"), columns(["0%"], EVEN)),
         "defences": table(load("defences"), columns(["20%", "80%"], EVEN)),
         "attacks": table(load("attacks"), columns(["A1", "A2", "A3"], BOTH)),
         "backdoor": table(load("backdoor"), columns(["backdoor"], {**GOALS, **BOTH})),

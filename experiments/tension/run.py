@@ -72,6 +72,11 @@ FIGURES: dict[str, tuple[dict[str, Changes], dict[str, Changes]]] = {
         {"mean": {}} | TERM,
         hostile(0.0) | hostile(0.2) | hostile(0.5) | hostile(0.8),
     ),
+    # what multi-Krum costs that expects four malicious clients, and none come
+    "clean": (
+        {"mean": {}, "multi_krum": {"aggregator": {"name": "multi_krum", "f": 4}}},
+        hostile(0.0),
+    ),
     "defences": (DEFENCES | TERM, hostile(0.2) | hostile(0.8)),
     "attacks": (DEFENCES, {name: {**FIFTH, **a} for name, a in ATTACKS.items()}),
     "backdoor": (DEFENCES, {"backdoor": {**FIFTH, **BACKDOOR}}),

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from troth.api import Cost
 
 _MOST = 20  # runs, and pairs of methods, to print
+_WRAPPED = 100  # characters of a line of a list in a pipe or a file
 _COLUMNS = {
     "mean": ("personal", "mean"),
     "std": ("personal", "std"),
@@ -34,11 +36,18 @@ _COLUMNS = {
 }
 
 
-def console(stderr: bool = True) -> Console:
-    """Make a console, on stderr by default. Only a terminal wraps lines."""
+def console(stderr: bool = True, wrap: bool = False) -> Console:
+    """Make a console, on stderr by default.
+
+    A terminal wraps lines at its width. In a pipe or a file, lines are not wrapped, so
+    that programs can read tables. If `wrap`, they are wrapped there too, at `COLUMNS`
+    or 100 characters.
+    """
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
-        made.width = 999
+        columns = os.environ.get("COLUMNS", "")
+        most = int(columns) if columns.isdecimal() and int(columns) else _WRAPPED
+        made.width = most if wrap else 999
     return made
 
 
@@ -362,7 +371,8 @@ def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
             parts = ", ".join(options), ", ".join(m["citations"])
             rows.append([m["name"], m["summary"], *parts])
         columns = ["name", "what it is", "options", "paper"]
-        console(stderr=False).print(table(f"[{kind}]", columns, rows, 4))
+        shown = console(stderr=False, wrap=True)
+        shown.print(table(f"[{kind}]", columns, rows, texts=4, whole=1))
 
 
 def _method(about: lookup.About) -> dict[str, Any]:
@@ -389,3 +399,25 @@ def speeds(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         facts = [row["model"], str(row["clients"]), row["device"]]
         made.append([*facts, *times, f"{row['ratio']:.1f}×", plan])
     console(stderr=False).print(table("Microseconds per client-step", columns, made))
+
+
+def layers(found: Mapping[str, Any], as_json: bool) -> None:
+    """Print to stdout which path each layer of a network takes, and its speed."""
+    if as_json:
+        print_json(found)
+        return
+    columns = ["layer", "kind", "parameters", "path", "reason"]
+    rows = [
+        [r["layer"], r["kind"], f"{r['parameters']:,}", r["path"], r["why"]]
+        for r in found["layers"]
+    ]
+    shown = console(stderr=False)
+    shown.print(table(f"{found['model']}: how its layers are computed", columns, rows))
+    times = found["milliseconds"]
+    words = {"loop": "one client at a time", "vmap": "clients together"}
+    parts = [f"{value:.3g} ms ({words[how]})" for how, value in times.items()]
+    text = f"A step of one client on {found['device']} takes {', '.join(parts)}."
+    shown.print(text, soft_wrap=True)
+    if found["note"]:
+        note = found["note"][0].upper() + found["note"][1:]
+        shown.print(f"{note}.", soft_wrap=True, markup=False)

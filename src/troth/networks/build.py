@@ -34,8 +34,22 @@ def network(
         weights.put(model, e.model.weights, e.model.weights_skip)
     freeze(model, e.model.freeze)
     part = e.model
+    if given and x.dtype == np.uint8 and len(shape) == 1 and part.normalize != "none":
+        _check_tokens(model, part.normalize)
     first = layers.normalize(part.normalize, x, scale, part.mean, part.std)
     return nn.Sequential(first, model)
+
+
+def _check_tokens(model: nn.Module, normalize: str) -> None:
+    """Refuse an embedding of rows of bytes that are normalized to fractions."""
+    layers_ = (nn.Embedding, nn.EmbeddingBag)
+    name = next((n for n, m in model.named_modules() if isinstance(m, layers_)), None)
+    if name is not None:
+        raise Refusal(
+            f"the model embeds tokens (layer '{name}'), and model.normalize = "
+            f"'{normalize}' turns the bytes of x into fractions before; set "
+            "model.normalize = 'none'"
+        )
 
 
 def _initialized(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -157,7 +157,7 @@ class _Ball(NamedTuple):
 
 
 def _length(g: Tensor) -> Tensor:
-    """Compute each example's norm, [b, 1, …], never underflowing; 1 where it is 0."""
+    """Compute the norm of each example, [b, 1, …], without underflow; 1 if it is 0."""
     flat = g.flatten(1)
     largest = flat.abs().amax(dim=1, keepdim=True)
     largest = torch.where(largest > 0, largest, torch.ones_like(largest))
