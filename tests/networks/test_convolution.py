@@ -313,7 +313,7 @@ def test_whether_a_tensor_stands_for_many():
     seen = []
 
     def look(x):
-        seen.append(convolution.lifted(x))
+        seen.append(convolution.is_lifted(x))
         return x.sum()
 
     x = draw(3, 2)

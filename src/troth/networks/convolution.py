@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, library
 from torch.nn.functional import fold, pad
 
+from troth.compat import is_lifted, is_wrapped, layers_of
 from troth.networks import kernels
-from troth.networks.batchnorm import Replacing, _inside, _wrapped, lifted
+from troth.networks.batchnorm import Replacing
 
 
 class _How(NamedTuple):
@@ -250,7 +251,7 @@ class Apart(Replacing):
         """Convolve in another memory order, or with another gradient."""
         given = stride, padding, dilation, groups
         if x.is_cuda:
-            several = lifted(x) or lifted(weight)
+            several = is_lifted(x) or is_lifted(weight)
             return None if several else _ordered(x, weight, bias, *given)
         if x.dim() != 4 or x.shape[1] != 1 or not _same_for_all(x, weight):
             return None
@@ -318,8 +319,8 @@ def _same_for_all(x: Tensor, w: Tensor) -> bool:
 
     This is a single plain convolution of all inputs, for which cuDNN is fastest.
     """
-    still = not lifted(w) and not any(one.requires_grad for one in _wrapped(w))
-    return still and _inside.is_functorch_wrapped_tensor(x)
+    still = not is_lifted(w) and not any(one.requires_grad for one in layers_of(w))
+    return still and is_wrapped(x)
 
 
 def _parsed(

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from troth.compat import BatchNormBase, tree_flatten, tree_unflatten
 from troth.networks import flat
 from troth.networks.batchnorm import BatchNorm, Replacing, adapt
 from troth.types import Refusal
@@ -187,7 +186,7 @@ def _refuse_norm(name: str, part: nn.Module) -> None:
             why = f"has momentum = {part.momentum:g}; set one of 0 to 1, such as 0.1"
         elif not 0 < part.eps < math.inf:
             why = f"has eps = {part.eps:g}; set a positive one, such as 1e-5"
-    elif isinstance(part, _BatchNorm) and part.running_mean is None:
+    elif isinstance(part, BatchNormBase) and part.running_mean is None:
         why = (
             "normalizes by the batch in tests too, so that the prediction for an "
             "example depends on the other examples; set track_running_stats = True"
