@@ -209,7 +209,7 @@ def contents():
 
     def read(path):
         summary = json.loads((path / files.SUMMARY).read_text())
-        assert summary.pop("seconds") > 0
+        assert summary.pop("seconds") > 0 and summary.pop("setup_seconds") > 0
         return {name: (path / name).read_bytes() for name in names}, summary
 
     return read

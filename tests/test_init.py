@@ -24,6 +24,20 @@ def test_importing_troth_imports_nothing_heavy():
     assert python(f"import sys, troth; print({HEAVY} & {{*sys.modules}})") == "set()\n"
 
 
+def test_a_list_of_methods_imports_only_what_they_need():
+    """Not the trainer, and no library that only some functions use."""
+    code = """
+import sys
+from troth import lookup
+from troth.cli import tables
+for kind in lookup.FOLDERS:
+    for name in lookup.names(kind):
+        lookup.about(kind, name)
+print({'scipy.stats', 'sklearn', 'matplotlib', 'troth.build'} & {*sys.modules})
+"""
+    assert python(code) == "set()\n"
+
+
 @pytest.mark.parametrize("flag", ["--help", "--version"])
 def test_help_imports_nothing_heavy(flag):
     code = f"""
@@ -58,7 +72,9 @@ print(Refusal is troth.Refusal)
 def test_what_is_there():
     assert sorted(troth.__all__) == NAMES
     listed = python("import troth; print(*dir(troth))").split()
-    assert listed == sorted([*NAMES, "__version__", "plot", "poison", "theory"])
+    assert listed == sorted(
+        [*NAMES, "__version__", "plot", "poison", "sklearn", "theory"]
+    )
     assert troth.__version__.count(".") == 2
 
 

@@ -23,6 +23,7 @@ from troth.cli import app as cli
 from troth.config import schema
 
 MODULES = ("troth", "troth.types", "troth.plot", "troth.theory", "troth.poison")
+MODULES += ("troth.sklearn",)
 EXPERIMENT = """
 An experiment is a TOML file, or in Python a dictionary of the same shape. What is left
 out has the default given here. Keys without a default need not be set. A section

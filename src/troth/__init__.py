@@ -30,6 +30,7 @@ logging.getLogger("troth").addHandler(logging.NullHandler())  # silent by defaul
 if TYPE_CHECKING:
     from troth import plot as plot
     from troth import poison as poison
+    from troth import sklearn as sklearn
     from troth import theory as theory
     from troth.api import aggregate, cost, resume, run
     from troth.certificates.certify import certify
@@ -51,7 +52,7 @@ else:
 
         `import troth` and `troth --help` therefore do not load torch.
         """
-        if name in ("plot", "poison", "theory"):  # matplotlib loads on first use
+        if name in ("plot", "poison", "sklearn", "theory"):  # loads at its first use
             return importlib.import_module(f"troth.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module 'troth' has no attribute '{name}'")
@@ -60,4 +61,4 @@ else:
         return found
 
     def __dir__() -> list[str]:
-        return sorted([*__all__, "__version__", "plot", "poison", "theory"])
+        return sorted([*__all__, "__version__", "plot", "poison", "sklearn", "theory"])

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from itertools import chain, count
 from pathlib import Path
@@ -15,11 +15,10 @@ from torch import Tensor
 from troth import files, lookup
 from troth.build import build
 from troth.config import reader
-from troth.config.schema import Experiment
+from troth.config.schema import Experiment, Part
 from troth.engine import plan as plans
 from troth.engine.local_training import Plan
 from troth.runs import given, train, train_many
-from troth.runs import track as tracking
 from troth.runs.load import Run, read_experiment
 from troth.runs.train import Watch
 from troth.server import rules
@@ -120,7 +119,7 @@ def run(
     given.check_used(objects, [one.experiment for one in planned])
     root = Path(out) if out is not None else fresh(experiment)
     files.check_free(root)
-    with tracking.live(planned[0].experiment.track, root), _shown(watch):
+    with _followed(planned[0].experiment.track, root, watch):
         if not sections.get("grid"):
             train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
             return [Run(root)]
@@ -137,11 +136,17 @@ def run(
         return _each(planned, root, data_dir, watch)
 
 
-def _shown(watch: Any) -> contextlib.AbstractContextManager[object]:
-    """Return the context in which a progress bar is shown; others have none."""
-    shown: Callable[[], contextlib.AbstractContextManager[object]]
-    shown = getattr(watch, "shown", contextlib.nullcontext)
-    return shown()
+@contextlib.contextmanager
+def _followed(trackers: Sequence[Part], root: Path, watch: Any) -> Iterator[None]:
+    """Send a run to its trackers within the block, and show a progress bar if given."""
+    with contextlib.ExitStack() as stack:
+        if trackers:
+            from troth.runs import track
+
+            stack.enter_context(track.live(trackers, root))
+        if hasattr(watch, "shown"):
+            stack.enter_context(watch.shown())
+        yield
 
 
 def _each(
@@ -153,15 +158,16 @@ def _each(
     workload.
     """
     measured: dict[str, Plan] = {}
-    for one in planned:
+    for k, one in enumerate(planned, 1):
         place, e = root / one.label, one.experiment
+        seen = train.numbered(watch, k, len(planned))
         # The sections that decide how fast clients train.
         parts = e.data, e.partition, e.model, e.train, e.personalizer.name, e.engine
         if (place / files.EXPERIMENT).exists():
-            train.resume(place, watch=watch)
+            train.resume(place, watch=seen)
         else:
             known = measured.get(repr(parts))
-            train.train(e, place, watch=watch, data_dir=data_dir, plan=known)
+            train.train(e, place, watch=seen, data_dir=data_dir, plan=known)
         measured[repr(parts)] = train.plan_of(read_experiment(place))
     return [Run(root / one.label) for one in planned]
 
@@ -212,7 +218,7 @@ def resume(
         if not (root / files.SUMMARY).exists():
             given.check_here([one], root)
         trackers = [] if finished(root) else one.track
-        with tracking.live(trackers, root), _shown(watch):
+        with _followed(trackers, root, watch):
             train.resume(root, watch=watch)
         return [Run(root)]
     sections = reader.read(root / files.GRID)
@@ -222,7 +228,7 @@ def resume(
     missing = (p for p in planned if not (root / p.label / files.SUMMARY).exists())
     given.check_here([one.experiment for one in missing], root)
     trackers = [] if finished(root) else planned[0].experiment.track
-    with tracking.live(trackers, root), _shown(watch):
+    with _followed(trackers, root, watch):
         return _each(planned, root, facts.get("data_dir"), watch)
 
 

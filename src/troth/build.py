@@ -1,5 +1,6 @@
 """Build a ready federation from an experiment; only this module combines all parts."""
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -100,6 +101,7 @@ class Built(NamedTuple):
     facts: dict[str, Any]  # what a run records: clients, shape, classes, parameters …
     prepared: Prepared | None = None  # how the inputs were prepared
     aim: Aim | None = None  # the goal of the corruption
+    seconds: float = 0.0  # that `build` took: reading data, measuring plans
 
     @property
     def need(self) -> plans.Need:
@@ -166,7 +168,7 @@ def build(
             folders.
         plan: How clients are trained together, from an earlier run. `None` measures it.
     """
-    e, where = experiment, device(experiment.engine.device)
+    began, e, where = time.monotonic(), experiment, device(experiment.engine.device)
     arrays, shards, facts = load.deal(e, data_dir)
     n = len(shards.train)
     hostile = adversaries(e, n)
@@ -217,7 +219,7 @@ def build(
         members = federation.members
         some = _sampler(e, engine, members, hostile[members])(0)  # cohort of round 0
         engine.use(_fastest(built, some))
-    return built
+    return built._replace(seconds=time.monotonic() - began)
 
 
 def _fastest(built: Built, cohort: np.ndarray) -> Plan:

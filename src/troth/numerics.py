@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from troth.networks import kernels
@@ -220,6 +219,8 @@ def _around(
 
 def _parts(linked: Tensor) -> Iterator[Tensor]:
     """Yield the connected components with more than one row, as row indices."""
+    from scipy.sparse.csgraph import connected_components  # slow to load
+
     count, label = connected_components(linked.cpu().numpy(), directed=False)
     for part in range(count):
         members = (label == part).nonzero()[0]

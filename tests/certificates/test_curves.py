@@ -34,6 +34,39 @@ def test_the_summary_by_hand():
     assert text["clients"]["9"]["acr_right"] is None
 
 
+def test_intervals_of_every_client_by_hand():
+    """2 of 4 examples: 95 % from 6.76 % to 93.24 %; 0 of 2: up to 1 − √.025."""
+    low, high = FOUND.interval()
+    assert low[0] == pytest.approx([0.0676, 0.0676, 0.0063], abs=1e-4)
+    assert high[0] == pytest.approx([0.9324, 0.9324, 0.8059], abs=1e-4)
+    assert low[1].tolist() == [0, 0, 0]
+    assert high[1] == pytest.approx([1 - 0.025**0.5] * 3)
+    one = FOUND.summary()["clients"][4]
+    assert one["low"].tolist() == low[0].tolist()
+    assert one["high"].tolist() == high[0].tolist()
+
+
+def test_noise_and_spread_by_hand():
+    assert FOUND.noise[:, 0] == pytest.approx([0.25 / 3, 0])
+    area = [0.4, 0.2, 0, 0]
+    assert FOUND.acr_noise == pytest.approx([np.var(area, ddof=1) / 4, 0])
+    s = FOUND.summary()
+    # ½·.5² − (.25/3)/2, then 0 where it is negative
+    assert s["spread"] == pytest.approx([(0.125 - 0.25 / 6) ** 0.5] * 2 + [0])
+    alone = curves.curves(CLIENT[:4], Y[:4], LABEL[:4], RADIUS[:4], USED[:4], [0.0])
+    assert np.isnan(alone.summary()["spread"]).all()
+
+
+def test_models_are_paired_by_client():
+    other = FOUND._replace(accuracy=FOUND.accuracy[::-1], acr=FOUND.acr * 0)
+    few = FOUND._replace(clients=np.array([4]))
+    (found,) = curves.paired({"personal": FOUND, "shared": other, "local": few})
+    assert found["models"] == ["personal", "shared"]
+    assert np.isnan(found["acr"]["low"])  # two clients do not tell
+    text = json.loads(json.dumps(files.plain(found)))
+    assert text["accuracy"]["low"] == [None] * 3
+
+
 def test_the_area_under_a_fine_curve_is_the_average_radius():
     random = np.random.default_rng(0)
     m, radii = 300, np.linspace(0, 1, 2001)

@@ -97,6 +97,51 @@ def test_every_run_of_a_grid_starts_its_own_count(clock, capsys):
     assert lines.count("hello") == 1 and lines.count("seed=1: round 2/2, 3 s") == 2
 
 
+def test_a_grid_says_which_run_and_when_all_are_done(clock, capsys):
+    with Watcher("tiny", "hello") as watch:
+        clock.seconds += 2  # set-up counts
+        for run in (1, 2, 3, 4):
+            for done in (1, 2):
+                clock.seconds += 4
+                watch(Progress(f"seed={run}", done, 2, None, None, run, 4))
+    assert capsys.readouterr().err.splitlines()[:5] == [
+        "hello",
+        "run 1 of 4, seed=1: round 1/2, 42 s left in all",
+        "run 1 of 4, seed=1: round 2/2, 4 s, 30 s left in all",
+        "run 2 of 4, seed=2: round 2/2, 4 s, 18 s left in all",
+        "run 3 of 4, seed=3: round 2/2, 4 s, 9 s left in all",
+    ]
+
+
+def test_a_resumed_grid_counts_only_the_runs_of_this_command(clock, capsys):
+    with Watcher("tiny", "hello") as watch:
+        clock.seconds += 10
+        watch(Progress("seed=3", 1, 2, None, None, 3, 4))
+    assert capsys.readouterr().err.endswith("round 1/2, 30 s left in all\n")
+
+
+def test_work_before_the_first_round_has_a_clock(clock, capsys, monkeypatch):
+    with Watcher("tiny", "hello") as watch:
+        watch.heard("measuring plan 1 of 3", 0, 0)
+        clock.seconds += 3.4
+        watch.heard("measuring plan 2 of 3", 0, 0)
+    assert capsys.readouterr().err.splitlines() == [
+        "measuring plan 1 of 3",
+        "measuring plan 2 of 3, 3 s",
+    ]
+
+
+def test_a_bar_of_unknown_length_has_a_clock(terminal):
+    column, task = progress._Pace(), SimpleNamespace(total=None, elapsed=3.9)
+    task.fields = {"pace": ""}
+    assert column.render(task).plain == "3 s"
+    task.fields, task.total = {"pace": "2 rounds/s"}, 9
+    assert column.render(task).plain == "2 rounds/s"
+    with Watcher("tiny", "hello") as watch:
+        watch.heard("measuring plan 2 of 3", 0, 0)
+    assert re.search(r"measuring plan 2 of 3 .* 0 s", terminal.getvalue())
+
+
 def test_quiet(capsys):
     with Watcher("tiny", "hello", quiet=True) as watch:
         watch(Progress("", 0, 9, None, State(Path("rows.bin"), 8)))
@@ -155,7 +200,7 @@ def test_lines_of_a_download(clock, capsys):
         "a.gz: 6.0 of 12.0 MB",
         "a.gz: 11.0 of 12.0 MB",
         "a.gz: 12.0 of 12.0 MB",
-        "checking a.gz",
+        "checking a.gz, 12 s",
     ]
 
 

@@ -337,7 +337,7 @@ def test_unequal_cohorts_are_traced_in_few_shapes(folder):
         found, _ = run("local", f.broadcast, rows[:n], everyone[:n], 0, limit=1)
         assert found.client.tolist() == list(range(n))
         assert (found.update - expected.update[:n]).abs().max() < 1e-12
-    traced = f.engine._lifted["local.begin"]._traces
+    traced = f.engine._lifted["local.begin", "vmap", False]._traces
     assert {shape[0] for (shape, _), *_ in traced} == {7, 4, 2, 1}
 
 

@@ -42,7 +42,8 @@ def changed(**sections):
 
 
 def contents(path):
-    summary = json.loads((path / files.SUMMARY).read_text()) | {"seconds": 0}
+    summary = json.loads((path / files.SUMMARY).read_text())
+    del summary["seconds"], summary["setup_seconds"]
     return summary, [(path / name).read_bytes() for name in RESULTS]
 
 

@@ -24,7 +24,9 @@ def clock(monkeypatch):
     """A clock that only measurements move."""
     now = SimpleNamespace(seconds=0.0)
     fake = SimpleNamespace(
-        monotonic=lambda: now.seconds, perf_counter=time.perf_counter
+        monotonic=lambda: now.seconds,
+        perf_counter=time.perf_counter,
+        process_time=time.process_time,
     )
     monkeypatch.setattr(trial, "time", fake)
     return now

@@ -46,6 +46,13 @@ class extra(nn.Module):
 def lazy(shape, classes):
     return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
 
+def unused(shape, classes):
+    net = lazy(shape, classes)
+    net.add_module("more", nn.Module())
+    net.more.last = nn.LazyLinear(3)
+    net.forward = lambda x: net[1](net[0](x))
+    return net
+
 def none(shape, classes):
     return classes
 """
@@ -314,7 +321,21 @@ def test_state_that_is_no_tensor_is_left_to_the_model(place):
     made({"name": "own_networks:extra", "weights": "run/shared.safetensors"})
 
 
+def test_lazy_layers_learn_their_sizes_and_draw_from_the_seed(place):
+    net, same = made({"name": "own_networks:lazy"}), made({"name": "own_networks:lazy"})
+    other = made({"name": "own_networks:lazy"}, seed=1)
+    assert net[1].weight.shape == (10, 64) and type(net[1]) is nn.Linear
+    assert torch.equal(net[1].weight, same[1].weight)
+    assert not torch.equal(net[1].weight, other[1].weight) and net.training
+    with pytest.raises(Refusal, match=r"learn their sizes from inputs of shape \[2, 3"):
+        build._complete(nn.Sequential(nn.LazyConv2d(1, 9)), (3, 4, 4))
+
+
 def test_refuses_what_is_no_network_yet(place):
+    with pytest.raises(
+        Refusal, match=r"does not use more\.last\.weight, more\.last\.b"
+    ):
+        made({"name": "own_networks:unused"})
     with pytest.raises(Refusal, match="returned a int; it must return a torch.nn.M"):
         made({"name": "own_networks:none"})
 
@@ -324,3 +345,36 @@ def test_refuses_examples_that_hold_nothing(shape):
     rows = np.zeros((2, *shape), dtype=np.float32)
     with pytest.raises(Refusal, match="one example has shape"):
         build.network(reader.from_dict({}), shape, 2, rows, 1.0)
+
+
+class Embedded(nn.Module):
+    """Tokens of one byte each."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.last = nn.Embedding(50, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(self.table(x.long()).mean(1))
+
+
+def test_bytes_are_not_divided_before_they_are_embedded(refuses):
+    y = np.arange(80) % 2
+    x = np.random.default_rng(0).integers(0, 25, (80, 3)) + 25 * y[:, None]
+    tree = {"partition": {"clients": 4}, "train": {"rounds": 1}}
+    words = "embeds tokens .layer 'table'.*set model.normalize = 'none'"
+    for kind, model in ((np.uint8, Embedded), (np.uint8, Embedded()), (int, None)):
+        data = {"x": x.astype(kind), "y": y}
+        if model is None:  # whole numbers are not divided
+            troth.cost(tree, data=data, model=Embedded)
+        else:
+            refuses(words, troth.cost, tree, data=data, model=model)
+            plain = tree | {"model": {"normalize": "none"}}
+            troth.cost(plain, data=data, model=model)
+    images = {"x": np.zeros((80, 3, 3), np.uint8), "y": y}
+
+    class Patches(Embedded):  # embeds positions, not bytes
+        def forward(self, x):
+            return self.last(x.flatten(1)[:, :4] + self.table.weight[:1])
+
+    troth.cost(tree, data=images, model=Patches)

@@ -3,9 +3,11 @@
 import io
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from troth import plot
+from troth.certificates import bounds
 from troth.certificates.curves import Curves
 from troth.plot import _style
 from troth.plot.trust import certificates, happened
@@ -27,13 +29,22 @@ def test_certified_accuracy_in_the_colours_of_its_models(colours, lines, examine
 def curves(*accuracy):
     n, radii = len(accuracy), np.linspace(0, 1, len(accuracy[0]))
     ones = np.ones(n)
-    return Curves(radii, np.arange(n), 10 * ones, np.array(accuracy), *[ones] * 4)
+    return Curves(radii, np.arange(n), 10 * ones, np.array(accuracy), *[ones] * 5)
 
 
 SOME = {
     "personal": curves([1.0, 0.8, 0.2], [0.6, 0.4, 0.0]),
     "shared": curves([0.7, 0.5, 0.1], [0.7, 0.3, 0.1]),
 }
+
+
+def test_a_single_client_has_its_interval():
+    figure = certificates({"shared": curves([0.7, 0.5, 0.1])}, "A run", "radians")
+    left, _ = figure.axes
+    band = left.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.min() == pytest.approx(bounds.lower(1, 10, 0.025))
+    assert band.max() == pytest.approx(bounds.upper(7, 10, 0.025))
+    assert "1 client, with its 95 % interval" in left.get_title(loc="left")
 
 
 def test_certificates_as_a_picture():
@@ -52,6 +63,9 @@ def test_certificates_as_a_picture():
     assert left.get_legend_handles_labels()[1] == ["personal", "shared"]
     assert left.get_title(loc="left").startswith("mean of 2 clients")
     assert left.get_xlabel() == right.get_xlabel() == "radius (radians)"
+    assert len(right.collections) == 4  # an interval of each client and model
+    tops = [each.get_paths()[0].vertices[:, 1].max() for each in right.collections]
+    assert max(tops) == 1.0 and min(tops) == pytest.approx(bounds.upper(6, 10, 0.025))
     file = io.BytesIO()
     figure.savefig(file, format="png")
     with Image.open(file) as picture:
@@ -63,7 +77,7 @@ def test_one_client_and_radii_that_are_marked_where_they_are_few():
         one = {"local": curves(np.linspace(1, 0, radii).tolist())}
         axes = certificates(one, "", "").axes[0]
         assert axes.lines[0].get_marker() == mark
-        assert axes.get_title(loc="left") == "1 client"
+        assert axes.get_title(loc="left") == "1 client, with its 95 % interval"
 
 
 def test_audit_draws_every_client(lines, examined):

@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 import troth
+from troth.reports import cards
+from troth.runs import inspect
 from troth.runs.train import Interrupted
 
 X = np.random.default_rng(0).normal(size=(90, 3)).astype("float32")
@@ -150,14 +152,15 @@ def test_a_grid_shares_what_was_given(tmp_path, refuses):
     assert [r.path for r in troth.resume(tmp_path / "grid", data=DATA)] == [
         run.path for run in runs
     ]
-    words = "model= is given, and a setting or the grid sets model.name = 'linear'"
-    for more in (
-        {"settings": ["model=linear"]},
-        {"settings": ['grid.model=["linear"]']},
+    for setting, words in (
+        (
+            "model=linear",
+            "model= is given, and a setting .* sets model.name = 'linear'",
+        ),
+        ('grid.model=["linear"]', "'memory:Linear@.*because grid.model replaces it"),
     ):
-        refuses(
-            words, troth.run, TREE, data=DATA, model=net, out=tmp_path / "no", **more
-        )
+        given = {"data": DATA, "model": net, "settings": [setting]}
+        refuses(words, troth.run, TREE, out=tmp_path / "no", **given)
     [cost] = troth.cost(TREE, data=DATA, model=net)
     assert cost.client_steps > 0
 
@@ -176,4 +179,9 @@ def test_clients_csv_names_the_owners(tmp_path):
     assert run.clients["owner"].tolist() == ["12", "Bern", "Ulm, west"]
     assert run.experiment.resolved["owners"] == ["12", "Bern", "Ulm, west"]
     assert run.clients["accuracy"].shape == (3,)
-    troth.report([run.path], out=tmp_path / "page.html")
+    page = tmp_path / "page.html"
+    report = troth.report([run.path], out=page)
+    owners = [
+        card["owner"] for card in cards.document(inspect.opened([run.path]))["cards"]
+    ]
+    assert owners == ["12", "Bern", "Ulm, west"] and report and page.exists()

@@ -175,7 +175,7 @@ def content(path):
     """All files of a run, without the section that names trackers and without times."""
     found = {file.name: file.read_bytes() for file in path.iterdir()}
     summary = json.loads(found["summary.json"])
-    del summary["seconds"]
+    del summary["seconds"], summary["setup_seconds"]
     settings = found["experiment.toml"].split(b"[[track]]")
     tail = settings[-1].partition(b"\n\n[")[2] if len(settings) > 1 else b""
     return found | {"summary.json": summary, "experiment.toml": settings[0] + tail}

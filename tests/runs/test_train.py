@@ -83,7 +83,7 @@ def test_files_and_summary(run):
     names |= {files.SHARED, files.PERSONAL}
     assert {p.name for p in run.path.iterdir()} == names
     keys = {"personal", "shared", "clients", "malicious", "rounds", "client_steps"}
-    assert set(run.summary) == keys | {"seconds", "stayed", "valid"}
+    assert set(run.summary) == keys | {"seconds", "setup_seconds", "stayed", "valid"}
     wanted = {"mean", "std", "weighted", "worst10", "best10", "deciles", "jain"}
     assert {f"accuracy_{k}" for k in wanted} <= set(run.summary["personal"])
     assert {"loss_mean", "loss_std"} <= set(run.summary["shared"])
@@ -94,7 +94,8 @@ def test_files_and_summary(run):
     assert run.clients["asked"].sum() == 6 * 5
     assert len(run.rounds) == 6 and "evaluation" in run.rounds[-1]
     resolved = run.experiment.resolved
-    assert resolved["plan"] == {"how": "vmap", "chunk": 3, "workers": 1}
+    plan = {"how": "vmap", "chunk": 3, "workers": 1, "threads": 1}
+    assert resolved["plan"] == plan
     assert resolved["versions"]["torch"] == torch.__version__
 
 

@@ -5,6 +5,7 @@
 It trains the quickstart, certifies and audits a few clients, and opens its report.
 """
 
+import base64
 import io
 import subprocess
 import sys
@@ -28,10 +29,8 @@ def troth(folder: Path, *arguments: str) -> None:
 def keep(browser: Browser, name: str) -> None:
     """Keep what the window shows, in few colors."""
     time.sleep(1)  # scrolling is smooth
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "shot.png"
-        browser.shot(file)
-        picture = Image.open(io.BytesIO(file.read_bytes())).convert("RGB")
+    taken = base64.b64decode(browser.cdp("Page.captureScreenshot")["data"])
+    picture = Image.open(io.BytesIO(taken)).convert("RGB")
     picture.quantize(64).save(HERE / name, optimize=True)
 
 

@@ -1,8 +1,10 @@
-"""Certified accuracy over radii, client by client.
+"""Certified accuracy over radii, for each client.
 
-References: zhai2020macer.
+References: zhai2020macer, clopper1934use.
 """
 
+from collections.abc import Mapping
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import ArrayLike
 from troth.certificates import bounds
 from troth.certificates.record import certified
 from troth.certificates.smoothing import Smoothing
+from troth.certificates.spread import ALPHA, difference, noise, spread
 
 _POINTS = 101
 
@@ -20,29 +23,53 @@ class Curves(NamedTuple):
 
     radii: np.ndarray  # [r]
     clients: np.ndarray  # [n] ids
-    examples: np.ndarray  # [n] how many of each
+    examples: np.ndarray  # [n] number of each client's examples
     accuracy: np.ndarray  # [n, r] share that is right and certified at a radius
     acr: np.ndarray  # [n] mean over all examples of radius·1[right]: area under a curve
     acr_right: np.ndarray  # [n] mean radius of those that are right; NaN: none is
     abstained: np.ndarray  # [n] share without a class
     used: np.ndarray  # [n] mean samples of an example
+    acr_noise: np.ndarray  # [n] variance of `acr` due to the choice of examples
+
+    @property
+    def noise(self) -> np.ndarray:
+        """Variance of `accuracy` due to the choice of examples, [n, r]."""
+        right = self.accuracy * self.examples[:, None]
+        return noise(right, right, self.examples)
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return 95 % intervals of each client's certified accuracy, two of [n, r].
+
+        They are those of Clopper and Pearson, each for one client and one radius: where
+        the share among all inputs like the client's test examples lies.
+        """
+        m = self.examples[:, None]
+        right = np.rint(self.accuracy * m)
+        low = bounds.lower(right, m, ALPHA / 2)
+        return low, bounds.upper(right, m, ALPHA / 2)
 
     def summary(self) -> dict[str, Any]:
-        """Return mean, spread and limits over clients; `std` measures unfairness.
+        """Return mean, spread and limits over clients, and the curves of each client.
+
+        `std` is the standard deviation over clients. `spread` is that without the part
+        that is due to few test examples. Both measure unfairness.
 
         `acr` is the area under the curves (the paper's figure 5), `acr_right` the mean
-        radius of correctly classified examples (its section 4.4): the paper calls both
+        radius of correctly classified examples (its section 4.4). The paper calls both
         the average certified radius.
         """
         a, right = self.accuracy, self.acr_right[~np.isnan(self.acr_right)]
+        low, high = self.interval()
         return {
             "radii": self.radii,
             "mean": a.mean(axis=0),
             "std": a.std(axis=0),
+            "spread": spread(a, self.noise),
             "min": a.min(axis=0),
             "max": a.max(axis=0),
             "acr": self.acr.mean(),
             "acr_std": self.acr.std(),
+            "acr_spread": spread(self.acr, self.acr_noise),
             "acr_right": right.mean() if len(right) else np.nan,
             "abstained": self.abstained.mean(),
             "used": np.average(self.used, weights=self.examples),
@@ -50,12 +77,36 @@ class Curves(NamedTuple):
                 int(k): {
                     "examples": int(self.examples[i]),
                     "accuracy": a[i],
+                    "low": low[i],
+                    "high": high[i],
                     "acr": float(self.acr[i]),
                     "acr_right": float(self.acr_right[i]),
                 }
                 for i, k in enumerate(self.clients)
             },
         }
+
+
+def paired(every: Mapping[str, Curves]) -> list[dict[str, Any]]:
+    """Compare how much clients differ under each two models.
+
+    Args:
+        every: the curves of each model, at the same radii.
+
+    Returns:
+        For each pair with the same clients: the two `models`, and the difference of
+        their variances over clients, first minus second, with its 95 % interval: of
+        certified accuracy at each radius (`accuracy`), and of the average certified
+        radius (`acr`).
+    """
+    found = []
+    for (one, a), (two, b) in combinations(every.items(), 2):
+        if np.array_equal(a.clients, b.clients):
+            each = difference(a.accuracy, a.noise, b.accuracy, b.noise)
+            acr = difference(a.acr, a.acr_noise, b.acr, b.acr_noise)
+            both = {"accuracy": each._asdict(), "acr": acr._asdict()}
+            found.append({"models": [one, two], **both})
+    return found
 
 
 def curves(
@@ -72,20 +123,30 @@ def curves(
     held = certified(label, radius, wanted) & right[:, None]
     rows = [client == k for k in ids]
 
+    def sums(values: np.ndarray) -> np.ndarray:
+        return np.array([values[mine].sum(axis=0) for mine in rows])
+
     def means(values: np.ndarray) -> np.ndarray:
         return np.array([values[mine].mean(axis=0) for mine in rows])
 
     none, own = np.array([np.nan]), [radius[mine & right] for mine in rows]
     only = np.array([(one if len(one) else none).mean() for one in own])
-    size = np.array([mine.sum() for mine in rows])
-    areas = means(radius * right)
+    size, area = np.array([mine.sum() for mine in rows]), radius * right
     return Curves(
-        wanted, ids, size, means(held), areas, only, means(label < 0), means(used)
+        wanted,
+        ids,
+        size,
+        means(held),
+        means(area),
+        only,
+        means(label < 0),
+        means(used),
+        noise(sums(area), sums(area**2), size),
     )
 
 
 def grid(s: Smoothing) -> np.ndarray:
-    """Return radii for a curve: those asked about, else evenly up to the largest."""
+    """Return radii for a curve: the requested ones, or 101 up to the largest."""
     if s.asked.radii:
         return np.array(s.asked.radii)
     most = bounds.lower(s.n, s.n, s.alpha)

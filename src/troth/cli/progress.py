@@ -8,8 +8,9 @@ from typing import Any, Self
 
 from rich import filesize
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Column
+from rich.text import Text
 
 from troth.cli.tables import console
 from troth.progress import watching
@@ -53,6 +54,7 @@ class _Shown:
         self.last: Any = None
         self._intro, self._quiet = intro, quiet
         self._printed, self._began, self._what = -math.inf, 0.0, ""
+        self._started = time.monotonic()
         shown = console()
         bars = not quiet and (shown.is_terminal or shown.is_jupyter)
         self._bars = _bars() if bars else None
@@ -94,7 +96,9 @@ class _Shown:
             known: dict[str, Any] = {"total": total} if total else {}
             self._bars.update(self._pulse, completed=done, count=far, **known)
         elif what and (fresh or over or now - self._printed >= _EVERY):
-            self._print(f"{what}: {far}" if far else what)
+            passed = int(now - self._started)
+            clock = f", {duration(passed)}" if passed else ""
+            self._print(f"{what}: {far}" if far else f"{what}{clock}")
             self._printed = now
 
     def _bar(self, p: Any, label: str, pace: str, note: str, fresh: bool) -> None:
@@ -129,6 +133,9 @@ class Watcher(_Shown):
         self.last: train.Progress | None = None
         self._name, self._note = name, ""
         self._marks: deque[tuple[float, int]] = deque()  # time, rounds done
+        self._first: tuple[float, float] | None = (
+            None  # time and runs done at the start
+        )
 
     def __call__(self, p: train.Progress) -> None:
         """Show a round. Before the first round, print how much disk state takes."""
@@ -150,6 +157,8 @@ class Watcher(_Shown):
             means = {k: p.evaluation[k][f"{head}_mean"] for k in ("personal", "shared")}
             self._note = " ".join(f"{k} {number(v, head)}" for k, v in means.items())
         label = short(p.label) if p.label else self._name
+        if p.runs > 1:
+            label = f"run {p.run} of {p.runs}, {label}"
         if self._bars:
             self._bar(p, label, self._pace(p), self._note, fresh)
             return
@@ -160,6 +169,23 @@ class Watcher(_Shown):
             self._printed = now
 
     def _pace(self, p: train.Progress) -> str:
+        """Write the speed of the run and the time left, and that of the whole grid."""
+        parts = self._speed(p), self._left(p)
+        return ", ".join(part for part in parts if part)
+
+    def _left(self, p: train.Progress) -> str:
+        """Write `2 min 5 s left in all`; "" for a single run.
+
+        All runs, with their set-up, are assumed to take as long as those before.
+        """
+        now, done = time.monotonic(), p.run - 1 + p.done / p.total
+        began, before = self._first = self._first or (self._started, p.run - 1)
+        if p.runs == 1 or done == p.runs:
+            return ""
+        rest = (now - began) / (done - before) * (p.runs - done)
+        return f"{duration(rest)} left in all"
+
+    def _speed(self, p: train.Progress) -> str:
         """Write `31 rounds/s, 5 s left` from the latest rounds; "" for a single one."""
         now, (when, before) = time.monotonic(), self._marks[0]
         if p.done == before or now <= when:
@@ -229,6 +255,17 @@ class Counter(_Shown):
             self._printed = now
 
 
+class _Pace(ProgressColumn):
+    """The pace of a bar; for work of unknown length the time that it took so far."""
+
+    def render(self, task: Task) -> Text:
+        """Write the column of a bar."""
+        waiting = task.total is None and not task.fields["pace"]
+        return Text(
+            duration(int(task.elapsed or 0)) if waiting else task.fields["pace"]
+        )
+
+
 class _Output(Progress):
     """Bars in a notebook: an output that is replaced by its next state.
 
@@ -271,10 +308,9 @@ def _bars() -> Progress:
     return kind(
         TextColumn("{task.description}", table_column=label, markup=False),
         BarColumn(None, table_column=Column(ratio=1, min_width=6)),
-        *(
-            TextColumn(f"{{task.fields[{field}]}}", table_column=Column(no_wrap=True))
-            for field in ("count", "pace", "note")
-        ),
+        TextColumn("{task.fields[count]}", table_column=Column(no_wrap=True)),
+        _Pace(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True)),
         console=console(),
         expand=True,
     )

@@ -2,11 +2,12 @@
 
 import inspect
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box, filesize
 from rich.console import Console, Group
@@ -15,14 +16,17 @@ from rich.table import Table
 from rich.text import Text
 
 from troth import files, lookup
-from troth.api import Cost
 from troth.config import reader
 from troth.runs import compare
 from troth.runs import table as grid
 from troth.runs.compare import heading, number, short, signed
 from troth.runs.load import Run, judged
 
+if TYPE_CHECKING:
+    from troth.api import Cost
+
 _MOST = 20  # runs, and pairs of methods, to print
+_WRAPPED = 100  # characters of a line of a list in a pipe or a file
 _COLUMNS = {
     "mean": ("personal", "mean"),
     "std": ("personal", "std"),
@@ -32,11 +36,18 @@ _COLUMNS = {
 }
 
 
-def console(stderr: bool = True) -> Console:
-    """Make a console, on stderr by default. Only a terminal wraps lines."""
+def console(stderr: bool = True, wrap: bool = False) -> Console:
+    """Make a console, on stderr by default.
+
+    A terminal wraps lines at its width. In a pipe or a file, lines are not wrapped, so
+    that programs can read tables. If `wrap`, they are wrapped there too, at `COLUMNS`
+    or 100 characters.
+    """
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
-        made.width = 999
+        columns = os.environ.get("COLUMNS", "")
+        most = int(columns) if columns.isdecimal() and int(columns) else _WRAPPED
+        made.width = most if wrap else 999
     return made
 
 
@@ -234,6 +245,7 @@ def outcome(
 ) -> None:
     """Print the tables and comparisons of finished runs."""
     _means(runs, labels)
+    say(times(runs))
     _comparisons(compared)
     for run, label in zip(runs, labels, strict=True):
         if "newcomers" in run.summary:
@@ -271,6 +283,14 @@ def _comparisons(compared: Sequence[Mapping[str, Any]]) -> None:
         say(f"{unclear}.")
 
 
+def times(runs: Sequence[Run]) -> str:
+    """Return a sentence with the time of set-up (reading data, measuring plans)."""
+    setup = sum(run.summary.get("setup_seconds", 0.0) for run in runs)
+    training = sum(run.summary["seconds"] for run in runs)
+    whole = " of all runs" if len(runs) > 1 else ""
+    return f"Time{whole}: set-up {setup:.1f} s, training {training:.1f} s"
+
+
 def newcomers(run: Run, label: str) -> str:
     """Return a sentence with the mean accuracy or error of newcomers' models."""
     head, kinds = heading(run.summary), ("newcomers", "newcomers_shared")
@@ -303,7 +323,7 @@ def onward(runs: Sequence[Run], root: Path) -> None:
     )
 
 
-def costs(runs: Sequence[Cost], name: str, as_json: bool) -> None:
+def costs(runs: "Sequence[Cost]", name: str, as_json: bool) -> None:
     """Print the cost of runs as a table, or as a JSON object for programs."""
     made: list[dict[str, Any]] = [
         {
@@ -351,7 +371,8 @@ def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
             parts = ", ".join(options), ", ".join(m["citations"])
             rows.append([m["name"], m["summary"], *parts])
         columns = ["name", "what it is", "options", "paper"]
-        console(stderr=False).print(table(f"[{kind}]", columns, rows, 4))
+        shown = console(stderr=False, wrap=True)
+        shown.print(table(f"[{kind}]", columns, rows, texts=4, whole=1))
 
 
 def _method(about: lookup.About) -> dict[str, Any]:
@@ -378,3 +399,25 @@ def speeds(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         facts = [row["model"], str(row["clients"]), row["device"]]
         made.append([*facts, *times, f"{row['ratio']:.1f}×", plan])
     console(stderr=False).print(table("Microseconds per client-step", columns, made))
+
+
+def layers(found: Mapping[str, Any], as_json: bool) -> None:
+    """Print to stdout which path each layer of a network takes, and its speed."""
+    if as_json:
+        print_json(found)
+        return
+    columns = ["layer", "kind", "parameters", "path", "reason"]
+    rows = [
+        [r["layer"], r["kind"], f"{r['parameters']:,}", r["path"], r["why"]]
+        for r in found["layers"]
+    ]
+    shown = console(stderr=False)
+    shown.print(table(f"{found['model']}: how its layers are computed", columns, rows))
+    times = found["milliseconds"]
+    words = {"loop": "one client at a time", "vmap": "clients together"}
+    parts = [f"{value:.3g} ms ({words[how]})" for how, value in times.items()]
+    text = f"A step of one client on {found['device']} takes {', '.join(parts)}."
+    shown.print(text, soft_wrap=True)
+    if found["note"]:
+        note = found["note"][0].upper() + found["note"][1:]
+        shown.print(f"{note}.", soft_wrap=True, markup=False)

@@ -194,11 +194,9 @@ class Train:
         drop_last: Whether the last, shorter batch of an epoch is left out.
         lr: Learning rate of the clients.
         optimizer: Optimizer of the clients.
-        weight_decay: Weight decay; weight_decay · parameters is added to every
-            gradient.
+        weight_decay: Multiple of the parameters that is added to every gradient.
         schedule: Schedule of the learning rate over the rounds.
-        loss: Loss of one example; "auto": chosen by the model, or by the type of the
-            labels.
+        loss: Loss of one example; "auto": chosen by the model or the type of labels.
         augment: Random changes of the training inputs, applied one after another.
         statistics: Aggregation of batch norm's running statistics; "auto": like the
             updates.
@@ -368,12 +366,10 @@ class Engine:
     """How the computation is run; it does not change the results.
 
     Attributes:
-        how: Way to train several clients at the same time; "auto": the fastest
-            measured.
+        how: Way to train several clients at once; "auto": the fastest measured.
         chunk: Number of clients trained together; 0: chosen by measurement.
         workers: Number of threads that train clients; 0: chosen by measurement.
-        threads: Number of threads of one torch operation; 0: chosen by measurement, or
-            `OMP_NUM_THREADS` if that is set.
+        threads: Number of threads of one torch operation; 0: the idle cores.
         store: Place where clients' state is stored; "auto": the first place with room.
         state_dir: Folder for client state on disk; "": inside the folder of the run.
         device: Device: auto (the fastest), cpu, cuda, cuda:N or mps.

@@ -152,10 +152,9 @@ def _fastest(trial: Trial, wish: Plan, most: int) -> Choice:
     several = alone.workers > 1 and not wish.workers
     trial.begin(alone, 3 if several else 2)
     seconds = trial.once(alone)
-    step = seconds * alone.workers
-    if step > _HEAVY and not wish.chunk:
+    if seconds * alone.workers > _HEAVY and not wish.chunk:
         return Choice(alone, seconds)
-    room = max(1, int(_LONG / (step * trial.steps)))
+    room = max(1, int(_LONG / (trial.work * trial.steps + 1e-9)))
     lifted = [*_chunks(trial.n, alone.workers, room, wish, most)]
     if wish.chunk > 1:
         return trial.fastest(lifted)

@@ -58,6 +58,7 @@ class Trial:
         self.engine, self.n = engine, len(cohort)
         self.steps = max(1, min(_STEPS, int(counts.max())))
         self._cohort, self._population = cohort[order], population
+        self.work = 0.0  # processor seconds of the last client step
         self._broadcast, self._on_cpu = broadcast, engine.device.type == "cpu"
         enough = _ENOUGH.get(engine.device.type, _ENOUGH_ON_GPU)
         self._ends, self._begun = time.monotonic() + enough, 0
@@ -73,10 +74,11 @@ class Trial:
         rows = self._population.read(ids)
         if plan != self.engine.plan:
             self.engine.use(plan)
-        began = time.perf_counter()
+        began, work = time.perf_counter(), time.process_time()
         self.engine.run("local", self._broadcast, rows, ids, 0, limit=self.steps)
         if self.engine.device.type == "cuda":
             torch.cuda.synchronize()
+        self.work = (time.process_time() - work) / (self.steps * size)
         return (time.perf_counter() - began) / (self.steps * size)
 
     def begin(self, plan: Plan, total: int) -> float:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 from torch import Tensor
 
 from troth import devices, lookup, numerics
@@ -204,6 +203,8 @@ def _auroc(
     and N are the numbers of positives and negatives, and R is the sum of the positives'
     ranks. Equal margins share their mean rank.
     """
+    from scipy.stats import rankdata  # takes half a second to load
+
     margin = np.where(finite, margin, np.where(positive, -np.inf, np.inf))
     height = np.unique(margin, return_inverse=True)[1]
     rank = rankdata(clients.owner * (len(height) + 1) + height)  # client by client

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, special, stats
+from scipy import special
 
 from troth.types import Refusal
 
@@ -59,7 +59,7 @@ def interval(values: np.ndarray | Sequence[float]) -> tuple[float, float]:
         if x.size == 1:
             return mean, NAN
         error = float(x.std(ddof=1)) / float(np.sqrt(x.size))
-    return mean, float(stats.t.ppf(0.975, x.size - 1)) * error
+    return mean, float(special.stdtrit(x.size - 1, 0.975)) * error
 
 
 def paired(a: np.ndarray, b: np.ndarray, higher_is_better: bool = True) -> Paired:
@@ -151,6 +151,8 @@ def _level(mean: float, parts: _Parts) -> float:
     least = 1e-100
     if _half(parts, least) <= mean:
         return 0.0
+    from scipy import optimize  # takes a fifth of a second to load
+
     root = optimize.brentq(
         lambda log: _half(parts, math.exp(log)) - mean, math.log(least), 0.0
     )
@@ -159,6 +161,8 @@ def _level(mean: float, parts: _Parts) -> float:
 
 def _sign_test(units: np.ndarray) -> float:
     """Return the two-sided p-value of the numbers of positive and negative values."""
+    from scipy import stats  # takes half a second to load
+
     up, down = int((units > 0).sum()), int((units < 0).sum())
     return float(stats.binomtest(up, up + down).pvalue)
 

@@ -155,7 +155,8 @@ class Found(NamedTuple):
         s = self.smoothing
         said: dict[str, Any] = {"file": str(self.file), "settings": s.record()}
         said |= {"unit": s.unit, "certificates": len(self.rows), "made": self.made}
-        return said | {"models": {k: c.summary() for k, c in self.curves.items()}}
+        models = {k: c.summary() for k, c in self.curves.items()}
+        return said | {"models": models, "paired": curves.paired(self.curves)}
 
 
 class Classifier(nn.Module):

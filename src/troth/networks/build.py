@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from troth import lookup, seeding
+from troth.compat import NormBase
 from troth.config.schema import Experiment, ModelPart
 from troth.networks import in_memory, layers, weights
 from troth.types import Refusal
@@ -34,8 +34,22 @@ def network(
         weights.put(model, e.model.weights, e.model.weights_skip)
     freeze(model, e.model.freeze)
     part = e.model
+    if given and x.dtype == np.uint8 and len(shape) == 1 and part.normalize != "none":
+        _check_tokens(model, part.normalize)
     first = layers.normalize(part.normalize, x, scale, part.mean, part.std)
     return nn.Sequential(first, model)
+
+
+def _check_tokens(model: nn.Module, normalize: str) -> None:
+    """Refuse an embedding of rows of bytes that are normalized to fractions."""
+    layers_ = (nn.Embedding, nn.EmbeddingBag)
+    name = next((n for n, m in model.named_modules() if isinstance(m, layers_)), None)
+    if name is not None:
+        raise Refusal(
+            f"the model embeds tokens (layer '{name}'), and model.normalize = "
+            f"'{normalize}' turns the bytes of x into fractions before; set "
+            "model.normalize = 'none'"
+        )
 
 
 def _initialized(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -102,7 +116,7 @@ def freeze(model: nn.Module, patterns: list[str]) -> None:
     norms = {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, _NormBase) and module.running_mean is not None
+        if isinstance(module, NormBase) and module.running_mean is not None
     }
     kept = [f"{n}.{kind}".lstrip(".") for n in norms for kind in _STATISTICS]
     chosen = weights.matched("model.freeze", patterns, [*parameters, *kept])

@@ -20,6 +20,7 @@ _BLUE = to_rgb(style.SERIES[0])
 _SHADES = LinearSegmentedColormap.from_list("troth", [(*_BLUE, 0.0), (*_BLUE, 1.0)])
 _OWN = LOCAL + 1  # place of personal models
 _FEW = 20  # with at most so many radii, each has a mark
+_SEPARATE = 10  # clients whose intervals are drawn, at most
 _FIRST = 3  # place whose color no model of a small report has
 _AUDITED = 80  # clients to draw, at most
 
@@ -28,7 +29,8 @@ def certified(runs: Several) -> Figure:
     """Draw certified accuracy over the radius, one panel per run and setting.
 
     The line is the mean over clients. The band reaches from the lowest client to the
-    highest. Between two radii, the curve shows the value at the larger radius.
+    highest; for a single client it is the 95 % interval. Between two radii, the curve
+    shows the value at the larger radius.
 
     Args:
         runs: One run or several. Runs without certificates are left out.
@@ -64,12 +66,16 @@ def certified(runs: Several) -> Figure:
 
 
 def _band(axes: Axes, curve: Curves, at: int, label: str) -> None:
-    """Draw the mean over clients, and a band from the lowest client to the highest."""
+    """Draw the mean over clients, and a band from the lowest client to the highest.
+
+    The band of a single client is its 95 % interval.
+    """
     line, a = style.line(at), curve.accuracy
+    low, high = (a, a) if len(a) > 1 else curve.interval()
     step: Any = {"drawstyle": "steps-pre", "label": label}
     axes.plot(curve.radii, a.mean(axis=0), **line, **step)
     band = {"step": "pre", "color": line["color"], "alpha": 0.15, "lw": 0}
-    axes.fill_between(curve.radii, a.min(axis=0), a.max(axis=0), **band)
+    axes.fill_between(curve.radii, low.min(axis=0), high.max(axis=0), **band)
 
 
 def _radii(axes: Axes, title: str, unit: str, y: str = "") -> None:
@@ -89,19 +95,24 @@ def certificates(curves: Mapping[str, Curves], title: str, unit: str) -> Figure:
     made = style.figure(9, 3.8)
     made.suptitle(title, x=0.01, ha="left", size=11, color=INK)
     left, right = made.subplots(1, 2, sharex=True, sharey=True)
+    clients = max(len(curve.clients) for curve in curves.values())
     for model, curve in curves.items():
         at = {"shared": SHARED, "local": LOCAL}.get(model, _OWN)
         _band(left, curve, at, model)
         fade = max(0.15, min(0.8, 5 / len(curve.clients)))
         looks: Any = {"drawstyle": "steps-pre", "color": style.hue(at), "alpha": fade}
         right.plot(curve.radii, curve.accuracy.T, lw=1, **looks)
+        if clients <= _SEPARATE:
+            for low, high in zip(*curve.interval(), strict=True):
+                band = {"step": "pre", "color": style.hue(at), "alpha": 0.06, "lw": 0}
+                right.fill_between(curve.radii, low, high, **band)
         if len(curve.radii) <= _FEW:
             left.lines[-1].set(marker="o", markersize=3.5)
-    clients = max(len(curve.clients) for curve in curves.values())
     several = f"mean of {clients} clients, band from the lowest to the highest"
-    words = several if clients > 1 else "1 client"
+    words = several if clients > 1 else "1 client, with its 95 % interval"
     _radii(left, words, unit, "certified accuracy")
-    _radii(right, "each client", unit)
+    intervals = ", with 95 % intervals" if clients <= _SEPARATE else ""
+    _radii(right, f"each client{intervals}", unit)
     style.legend(left)
     return made
 

@@ -81,7 +81,7 @@ _RUN: _Pictures = {
     "certified": (
         plot.certified,
         "certified accuracy over the radius, with a band from the lowest to the "
-        "highest client.",
+        "highest client (of a single client: its 95 % interval).",
     ),
     "audits": (
         plot.audit,

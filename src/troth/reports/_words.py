@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from troth.certificates.bounds import down
+from troth.certificates.spread import spread
 from troth.reports.cards import Deck, Sentence
 from troth.reports.cards._choice import Chooser
 from troth.reports.cards._reading import certify, command, hostility, listed, quoted
@@ -143,7 +144,9 @@ def _certified(run: Dossier) -> list[Sentence]:
             s, n = each.settings, str(len(curve.clients))
             about = s["transform"], f"{float(s['sigma']):g}", each.unit
             radius = down(float(curve.acr.mean()))
-            lines.append(("page.certified", quoted(run), *about, radius, n))
+            apart = float(spread(curve.acr, curve.acr_noise))
+            words = "not known" if np.isnan(apart) else f"{apart:.3f}"
+            lines.append(("page.certified", quoted(run), *about, radius, n, words))
     return lines
 
 

@@ -60,7 +60,7 @@ def brief(one: Judged) -> str:
 
 
 Layout = tuple[str, list[str], list[list[str]]]
-"""A part's title, its columns, and its rows with their names first."""
+"""Title of a part, its columns, and its rows, which begin with their names."""
 
 
 def layout(
@@ -78,7 +78,7 @@ def layout(
 
 
 def parts(judged: Sequence[Judged]) -> list[list[Judged]]:
-    """Return the cells of each of the paper's data sets."""
+    """Group cells by the data sets of the paper."""
     found: dict[str, list[Judged]] = {}
     for one in judged:
         found.setdefault(one.cell.part, []).append(one)

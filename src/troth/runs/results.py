@@ -150,6 +150,7 @@ def write(
         "rounds": f.rounds,
         "stayed": journal.stayed,
         "client_steps": int(built.client_steps),
+        "setup_seconds": built.seconds,
         "seconds": time.monotonic() - began,
     }
     files.write_json(path / files.SUMMARY, result)

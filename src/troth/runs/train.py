@@ -55,9 +55,20 @@ class Progress(NamedTuple):
     total: int
     evaluation: dict[str, Any] | None  # of this round; None without evaluation
     state: State | None = None  # only in the call before the first round
+    run: int = 1  # number of this run in its grid, from 1
+    runs: int = 1  # number of runs in the grid
 
 
 Watch = Callable[[Progress], None]
+
+
+def numbered(watch: Watch | None, run: int, runs: int) -> Watch | None:
+    """Return a watch function that also gets the number of the run in its grid."""
+    if watch is None:
+        return None
+    return lambda p: watch(p._replace(run=run, runs=runs))
+
+
 UNMEASURED = Plan("loop", 1)
 """Plan for building an experiment without training, so nothing is measured."""
 

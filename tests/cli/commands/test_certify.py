@@ -75,6 +75,14 @@ def test_a_radius_for_every_client(troth, run):
         assert curve["std"][0] == pytest.approx(right.mean(axis=1).std())
         radius = np.array([float(r["radius"]) for r in mine]).reshape(4, 6)
         assert curve["acr"] == pytest.approx((radius * right).mean())
+        for k, row in zip(("0", "2", "3", "4"), right, strict=True):
+            one = curve["clients"][k]
+            assert one["low"][0] == lower(row.sum(), 6, 0.025)
+            assert one["low"][0] <= row.mean() <= one["high"][0]
+    (pair,) = told["paired"]
+    assert pair["models"] == ["personal", "shared"]
+    assert pair["acr"]["low"] <= pair["acr"]["value"] <= pair["acr"]["high"]
+    assert "without the part that is due to few examples: personal" in result.stderr
     assert (run / "certificates_pixel_0.2.png").stat().st_size > 10_000
     assert json.loads((run / "certificates_pixel_0.2.json").read_text()) == told
 

@@ -1,7 +1,19 @@
 import json
 
+import pytest
 
-def test_list(troth):
+
+@pytest.mark.parametrize(("given", "most"), [("", 100), ("72", 72), ("x", 100)])
+def test_a_piped_list_is_wrapped(troth, monkeypatch, given, most):
+    monkeypatch.setenv("COLUMNS", given)
+    lines = troth("list", "aggregator").stdout.splitlines()
+    assert max(map(len, lines)) == most
+    names = {line.split(" ")[0] for line in lines}
+    assert {"geometric_median", "centered_clipping"} <= names  # in one piece
+
+
+def test_list(troth, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
     result = troth("list", "personalizer")
     assert result.exit_code == 0 and result.stderr == ""
     (line,) = (x for x in result.stdout.splitlines() if x.startswith("ditto "))

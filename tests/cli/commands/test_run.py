@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ def test_people_read_stderr(one):
     text = result.stderr
     assert f"Writing to {out}" in text and "tiny: round 3/3" in text
     assert "Accuracy of the clients' own models" in text and "over 6 clients" in text
+    assert re.search(r"Time: set-up \d+\.\d s, training \d+\.\d s", text)
     for column in ("mean", "std", "worst 10 %", "weighted", "shared mean", "seconds"):
         assert column in text
     assert f"{Run(out).summary['personal']['accuracy_mean']:.3f}" in text
@@ -142,11 +144,16 @@ def test_ctrl_c_before_anything_is_saved(troth, tmp_path, monkeypatch):
         watch(train.Progress("", 2, 9, None))
         raise train.Interrupted(out)
 
+    def in_a_grid(*_, watch, **__):
+        watch(train.Progress("seed=1", 16, 400, None, None, 3, 32))
+        raise train.Interrupted(out)
+
     for how, words in (
         (stopped, "troth: stopped; nothing was written"),
         (stopped, f"troth: stopped; continue with: troth resume '{out}'"),
         (unsaved, "after round 2 of 9, not saved (output.checkpoint = false)"),
         (unsaved, f"troth resume '{out}'"),
+        (in_a_grid, "stopped in run 3 of 32 (seed=1) after round 16 of 400, not saved"),
     ):
         monkeypatch.setattr(api, "run", how)
         result = troth("run", "--out", out)

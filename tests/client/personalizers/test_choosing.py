@@ -322,7 +322,7 @@ def test_clients_are_asked_some_at_a_time(data, monkeypatch):
     ready = built(tree(data, asked("code")))
     for many in (results._NUMBERS, 2 * ready.federation.population.width):
         monkeypatch.setattr(results, "_NUMBERS", many)
-        found = results._told(ready.federation)["lam"]
+        found = results._revealed(ready.federation)["lam"]
         assert found.dtype == np.float64 and found.tolist() == lams(ready)
 
 

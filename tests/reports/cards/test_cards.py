@@ -11,6 +11,7 @@ import pytest
 
 import troth
 from troth import files, lookup
+from troth.certificates import bounds
 from troth.certificates.record import fingerprint
 from troth.reports import cards
 from troth.runs import inspect
@@ -196,7 +197,11 @@ def test_a_certificate_by_hand(examined):
     assert np.isclose(found["mean_radius"], np.mean(radii))
     (said,) = [s for s in one["sentences"] if "certificate" in s["rule"]]
     assert said["rule"] in ("certificate.half", "certificate.fewer")
-    shown = float(said["values"][3 if radii[2] > 0 else -1])
+    proven = sum(r > 0 for r in radii)
+    ends = bounds.lower(proven, 6, 0.025), bounds.upper(proven, 6, 0.025)
+    assert (found["proven_low"], found["proven_high"]) == ends
+    assert said["values"][-2:] == [f"{end:.0%}" for end in ends]
+    shown = float(said["values"][3 if radii[2] > 0 else 6])
     assert shown <= (radii[2] if radii[2] > 0 else np.mean(radii))  # rounded down
 
 

@@ -9,6 +9,6 @@ ORDER = (
     *("new", "run", "resume", "data", "list", "cite", "schema"),
     *("predict", "personalize", "certify", "audit", "advise", "poison"),
     *("report", "ui", "track", "reproduce"),
-    *("server", "client", "bench"),
+    *("server", "client", "bench", "check"),
 )
 """Order of the commands in `troth --help`; commands that are not named here follow."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from troth.examine.certify import Found
 
 _SHOWN = 3  # radii in the table
+_FEW = 3  # clients for whom a spread can be compared, at least
 
 
 def certify(
@@ -147,13 +148,37 @@ def _table(found: Found) -> Group:
     return tables.table(title, columns, rows)
 
 
+def _spread(found: Found) -> list[str]:
+    """Describe how much the clients differ, and whether models differ in that."""
+    from troth.certificates.curves import paired
+
+    if min(len(curve.clients) for curve in found.curves.values()) < _FEW:
+        return []
+    each = {k: float(c.summary()["acr_spread"]) for k, c in found.curves.items()}
+    lines = [
+        "Standard deviation of the radius over clients, without the part that is due "
+        f"to few examples: {', '.join(f'{k} {v:.3f}' for k, v in each.items())}"
+    ]
+    for pair in paired(found.curves):
+        one, two = pair["models"]
+        if pair["acr"]["low"] > 0 or pair["acr"]["high"] < 0:
+            more = "more" if pair["acr"]["low"] > 0 else "less"
+            lines.append(f"Clients differ {more} with {one} than with {two} models")
+        else:
+            lines.append(
+                f"Clients and examples are too few to tell whether clients differ more "
+                f"with {one} or with {two} models"
+            )
+    return lines
+
+
 def _words(found: Found) -> list[str]:
     """Explain the numbers: what a certificate promises, and what is undecided."""
     s, total = found.smoothing, len(found.rows)
     open_ = sum(not row.certificate.settled for row in found.rows)
     none = sum(row.certificate.label < 0 for row in found.rows)
     sampled = " and one resampling of the original image (docs/how-to/certificates.md)"
-    lines = [
+    lines = _spread(found) + [
         "radius: mean over all examples, 0 where the class is wrong. if right: mean "
         f"over examples with the right class. Both are rounded down. No class was "
         f"certain for {none} of {total} examples",

@@ -126,14 +126,14 @@ def _one(
     patterns: list[str],
     out: Path,
     show: bool,
-    told: dict[str, Any],
+    how: dict[str, Any],
     as_json: bool,
     quiet: bool,
 ) -> None:
     from troth.reproduce import SEEDS, judging, kept, outputs
     from troth.reproduce.listing import find
 
-    entry, scale, seeds = find(target), told.pop("scale"), told.pop("seeds")
+    entry, scale, seeds = find(target), how.pop("scale"), how.pop("seeds")
     if entry.cells is None:
         if patterns:
             refuse(f"{entry.name} has no cells to choose from; leave --cells out")
@@ -142,19 +142,19 @@ def _one(
                 f"{entry.name} is made by experiments/{entry.script[0]}, which has no "
                 f"--scale {scale}; leave --scale out"
             )
-        _script(entry, out, show, told | {"seeds": seeds}, as_json, quiet)
+        _script(entry, out, show, how | {"seeds": seeds}, as_json, quiet)
         return
     seeds = seeds or SEEDS
-    cells = entry.at(scale, told["data_dir"], patterns, needed=not show)
+    cells = entry.at(scale, how["data_dir"], patterns, needed=not show)
     _writable(out)
     shelf = kept.Shelf(out, kept.experiments())
     if not show:
-        _train(cells, shelf, seeds, told, quiet)
+        _train(cells, shelf, seeds, how, quiet)
     judged = judging.table(entry, cells, shelf, seeds)
     took = kept.spent(shelf, cells, seeds)
     whole = judged
     if patterns:  # the written files have all cells
-        every = entry.at(scale, told["data_dir"], needed=False)
+        every = entry.at(scale, how["data_dir"], needed=False)
         whole = judging.table(entry, every, shelf, seeds)
     files = outputs.write(entry, whole, out, scale)
     _show(entry, judged, files, took, as_json=as_json, quiet=quiet)
@@ -182,7 +182,7 @@ def _writable(out: Path) -> None:
 
 
 def _train(
-    cells: list[Cell], shelf: Shelf, seeds: int, told: dict[str, Any], quiet: bool
+    cells: list[Cell], shelf: Shelf, seeds: int, how: dict[str, Any], quiet: bool
 ) -> None:
     """Train missing cells with progress; on Ctrl-C print which results are kept."""
     from troth.cli import progress
@@ -192,14 +192,14 @@ def _train(
     watch = progress.Watcher("cells", intro, quiet)
     text = f"stopped; finished cells are kept in {shelf.out}; {again()}"
     with stoppable(lambda: text), watch:
-        running.run(cells, shelf, seeds, watch=watch, **told)
+        running.run(cells, shelf, seeds, watch=watch, **how)
 
 
 def _script(
     entry: Entry,
     out: Path,
     show: bool,
-    told: dict[str, Any],
+    how: dict[str, Any],
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -208,15 +208,15 @@ def _script(
     from troth.reproduce import judging, kept, outputs, scripts
 
     if not show:
-        scripts.check(entry, told["data_dir"])
+        scripts.check(entry, how["data_dir"])
     _writable(out)
-    if told["seeds"] and not quiet:
+    if how["seeds"] and not quiet:
         tables.say(
             f"{entry.name} is made by a script with fixed seeds; --seeds "
-            f"{told['seeds']} changes nothing"
+            f"{how['seeds']} changes nothing"
         )
     if not show:
-        scripts.run(entry, told["device"], told["data_dir"])
+        scripts.run(entry, how["device"], how["data_dir"])
     root = kept.experiments()
     lines = scripts.lines(entry, root) if root else []
     files = outputs.of_script(entry, root, out) if root and lines else []
@@ -237,7 +237,8 @@ def _entries(listed: Sequence[dict[str, Any]]) -> None:
     from troth.cli import tables as display
 
     title = "Tables and figures. Times are estimates, from measured speed if possible"
-    console, rows = display.console(), [_entry(one) for one in listed]
+    rows = [_entry(one) for one in listed]
+    console = display.console(wrap=True)
     if console.width >= WIDE:
         console.print(display.table(title, HEADS, rows, texts=3, whole=1))
         return

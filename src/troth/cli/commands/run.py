@@ -95,6 +95,8 @@ def watched(
     except Interrupted as stop:
         last, saved = watch.last, (Path(stop.args[0]) / files.CHECKPOINT).exists()
         at = f" after round {last.done} of {last.total}" if last else ""
+        if last and last.runs > 1:
+            at = f" in run {last.run} of {last.runs} ({last.label}){at}"
         state = f"saved in {root}" if saved else "not saved (output.checkpoint = false)"
         text = f"stopped{at}, {state}; {again}"
     except KeyboardInterrupt:

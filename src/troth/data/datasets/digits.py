@@ -4,7 +4,6 @@ References: alpaydin1998digits.
 """
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from troth.types import Arrays
 
@@ -16,6 +15,8 @@ def digits() -> Arrays:
     is the test part of its source (13 writers). The writers of single digits are not
     published.
     """
+    from sklearn.datasets import load_digits  # slow to load
+
     bunch = load_digits()
     x = bunch.images.astype(np.uint8)[:, None]
     return Arrays(x, bunch.target.astype(np.int64), classes=10, scale=16.0)

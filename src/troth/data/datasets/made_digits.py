@@ -5,7 +5,6 @@ References: alpaydin1998digits.
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 
 from troth import seeding
 from troth.data.datasets import _room
@@ -45,6 +44,8 @@ def made_digits(
     m = clients * per_client
     remedy = "lower data.clients or data.per_client"
     _room.check(f"{m:,} made digits", (m, 8, 8), 1, remedy)
+    from sklearn.datasets import load_digits  # slow to load
+
     bunch = load_digits()
     rows = _moved(bunch.images.astype(np.uint8) * 15)
     x, y = np.empty((m, 8, 8), np.uint8), np.empty(m, np.int64)

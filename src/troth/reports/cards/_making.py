@@ -13,9 +13,10 @@ import torch
 from safetensors import safe_open
 
 from troth import files
-from troth.certificates.bounds import down
+from troth.certificates.bounds import down, lower, upper
 from troth.certificates.ledger import NAME as CERTIFICATES
 from troth.certificates.record import fingerprint
+from troth.certificates.spread import ALPHA
 from troth.networks import flat
 from troth.reports.cards import _reading
 from troth.reports.cards._choice import Choice, Chooser
@@ -91,6 +92,12 @@ class Deck:
     def ids(self) -> list[int]:
         """The client numbers, in the order of the cards."""
         return [int(k) for k in self.runs[0].column("client")]
+
+    @property
+    def owners(self) -> list[str]:
+        """The names of the clients' owners; [] if the data have no such names."""
+        table = self.runs[0].clients or {}
+        return [str(name) for name in table.get(files.OWNER, [])]
 
 
 def decks(runs: Sequence[Dossier]) -> list[Deck]:
@@ -304,6 +311,7 @@ def _proof(
     half, mean = float(radius[-(-m // 2) - 1]), float(radius.mean())
     proven = int((radius > 0).sum())
     sure = f"{1 - float(s['alpha']):g}"
+    low, high = lower(proven, m, ALPHA / 2), upper(proven, m, ALPHA / 2)
     facts = {
         "transform": s["transform"],
         "sigma": float(s["sigma"]),
@@ -312,6 +320,8 @@ def _proof(
         "examples": m,
         "right": int(right.sum()),
         "proven": proven,
+        "proven_low": float(low),
+        "proven_high": float(high),
         "radius_of_half": half,
         "mean_radius": mean,
         "confidence": 1 - float(s["alpha"]),
@@ -320,8 +330,17 @@ def _proof(
     what = s["transform"].capitalize(), f"{float(s['sigma']):g}"
     if half > 0:
         at = (str(m), down(half), each.unit, sure, down(mean))
-        return facts, ("certificate.half", *what, *at)
-    few = (str(proven), str(m), each.unit, sure, down(mean))
+        ends = (str(proven), f"{low:.0%}", f"{high:.0%}")
+        return facts, ("certificate.half", *what, *at, *ends)
+    few = (
+        str(proven),
+        str(m),
+        each.unit,
+        sure,
+        down(mean),
+        f"{low:.0%}",
+        f"{high:.0%}",
+    )
     return facts, ("certificate.fewer", *what, *few)
 
 
@@ -392,7 +411,7 @@ def _reported(columns: list[str]) -> list[str]:
     return [*itertools.takewhile(lambda c: c not in scores, columns[after + 1 :])]
 
 
-VERSION = "1.1"
+VERSION = "1.2"
 """Version of the format. The first number changes if old readers would misread it."""
 
 
@@ -438,4 +457,7 @@ def _written(card: Card, deck: Deck, i: int) -> dict[str, Any]:
         {"rule": rule, "values": values, "text": _reading.words((rule, *values))}
         for rule, *values in (*choice.sentences, *card.sentences)
     ]
-    return {**files.plain(card.facts), "use": use, "sentences": lines}
+    facts = files.plain(card.facts)
+    if deck.owners:
+        facts["owner"] = deck.owners[i]
+    return {**facts, "use": use, "sentences": lines}
