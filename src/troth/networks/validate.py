@@ -68,14 +68,14 @@ def sentence(obstacles: Iterable[Obstacle]) -> str:
 
 
 def check(module: nn.Module, x: Tensor) -> tuple[Obstacle, ...]:
-    """Return the obstacles to lifting a network over clients; refuse what is none.
+    """Return the layers that vmap cannot lift over clients, or only slowly.
 
     The network runs once to record the inputs of each layer. Then each layer is tried
     separately, innermost first, with the stacked parameters of two clients: its
     gradient in training, and its outputs in prediction. A module that contains layers
     is tried only if all of them pass. Batch normalization and dropout are tried in the
     form that the engine uses (`batchnorm`). The network itself is left
-    unchanged.
+    unchanged. Modules that are no network for these inputs are refused.
 
     Args:
         module: The network.
@@ -179,7 +179,7 @@ def _obstacles(
 
 
 def _refuse_norm(name: str, part: nn.Module) -> None:
-    """Refuse a normalization that has no meaning for a client."""
+    """Refuse a batch normalization with invalid settings, or without statistics."""
     why = None
     if isinstance(part, BatchNorm):  # values that make variances invalid
         if not 0 <= (part.momentum or 0.0) <= 1:
