@@ -14,7 +14,7 @@ import torch, sklearn.utils, pandas, matplotlib.pyplot  # theirs is not in quest
 
 for name in (
     *("sched_getaffinity", "sched_setaffinity", "preadv", "pwritev", "pread", "pwrite"),
-    *("nice", "fork", "forkpty", "getuid", "geteuid", "getgid", "getloadavg", "sysconf"),
+    *("nice", "fork", "forkpty", "getuid", "geteuid", "getgid", "getloadavg"),
     *("statvfs", "posix_fallocate", "mkfifo", "killpg", "setsid", "getpgid", "uname"),
 ):
     if hasattr(os, name):
