@@ -52,7 +52,7 @@ def afl(
         loss: [n] losses of w on each client's training data, as the clients send them.
         memory: [K, 2] float64: id (below 2^53) and λ of every client seen so far; empty
             at first.
-        note: Receives the weights of the clients.
+        note: Callback that receives the weights of the clients.
         lr: Learning rate of the weights λ. 0 keeps all weights equal, which gives the
             mean. Weights are about 1/K for K clients. If losses differ by about 1, a
             learning rate above 1/K leaves few clients any weight.

@@ -35,7 +35,7 @@ def bulyan(
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the updates that Krum chose.
+        note: Callback that receives a mask of the updates that Krum chose.
         f: Number of malicious updates to withstand; 0 gives the mean. "auto": the
             number of malicious clients expected in a cohort, rounded down.
         strict: Whether to refuse n < 4f + 3. If false, there is no guarantee for such

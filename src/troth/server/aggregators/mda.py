@@ -43,7 +43,7 @@ def mda(
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the chosen updates.
+        note: Callback that receives a mask of the chosen updates.
         f: Number of malicious updates to withstand; 0 gives the mean. "auto": the
             number of malicious clients expected in a cohort, rounded down.
         limit: Largest number of search steps; a longer search is refused. A step takes
