@@ -62,9 +62,10 @@ def pairs(runs: Sequence[Row]) -> list[Pair]:
 
     If several runs differ in the same setting, each is paired with the first of them
     only. If the setting is the personalizer, each is also paired with local training
-    (`local`), which is the baseline of every personalizer. The setting may be the name
-    of a method, such as `personalizer.name`. Then an option that only one of the two
-    methods has does not count as another difference.
+    (`local`), which is the baseline of every personalizer.
+
+    The setting may be the name of a method, such as `personalizer.name`. Then an option
+    that only one of the two methods has does not count as another difference.
     """
     written = {i: _written(runs[i][0]) for i in _distinct(runs)}
     every = {key for settings in written.values() for key in settings}

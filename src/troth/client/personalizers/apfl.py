@@ -48,7 +48,7 @@ def apfl(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         alpha: Mixing weight α from 0 to 1, or its initial value if `adaptive`. A fixed
             1 is exactly `local`; a fixed 0 is exactly the shared model.
         adaptive: Whether every client learns its own α. At the first step of a round, α

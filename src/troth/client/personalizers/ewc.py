@@ -39,7 +39,7 @@ def ewc(
 
     Args:
         task: Task of the client.
-        descent: Learning rate and optimizer of v: its own, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         budget: Length of the training after the batches for F; None is 50 epochs.
         lam: Weight λ ≥ 0 of the penalty; 0 is fine-tuning without a penalty.
         batches: Number of batches from which F is estimated, at least 1. The authors'

@@ -53,8 +53,8 @@ def pfedme(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer of θ, or those of `[train]`. The
-            moments start anew with every problem.
+        descent: Learning rate and optimizer of θ, from `[personalizer]` or else from
+            `[train]`. The moments start anew with every problem.
         solving: Learning rate and optimizer of w_k, from `[train]`.
         budget: Number of steps of w_k in a round, if `[personalizer]` sets it.
         work: Length of the training in a round, if `[personalizer]` sets none.
