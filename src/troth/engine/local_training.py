@@ -376,7 +376,7 @@ class Engine:
 
     @torch.no_grad()
     def told(self, rows: Tensor) -> Tensor:
-        """Return the values of the clients' own columns (`columns`): [c, columns].
+        """Return the values that the personalizer adds to `clients.csv`: [c, columns].
 
         This runs on the host, because not every device has float64.
         """

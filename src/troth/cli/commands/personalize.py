@@ -27,9 +27,7 @@ def personalize(
     ] = None,
     rounds: Annotated[
         int,
-        Flag(
-            help="Rounds of training. 0: the mean number of rounds of the run's clients."
-        ),
+        Flag(help="Rounds of training. 0: the average of the run's clients."),
     ] = 0,
     test: Annotated[
         float, Flag(help="Share of the examples that is held out for testing.")
