@@ -77,7 +77,7 @@ class Objective(nn.Module):
         self.drops = [m for m in self.parts if isinstance(m, Dropout) and m.p > 0]
 
     def mode(self, training: bool) -> None:
-        """Set training or prediction mode in every layer, as others may change it."""
+        """Set the mode of every layer again, because other code may change it."""
         if any(part.training != training for part in self.parts):
             self.net.train(training)
 
@@ -118,7 +118,7 @@ class Objective(nn.Module):
             self(batch)
 
     def tell(self, batch: Batch) -> Tensor:
-        """Pass the weights of the examples and the random key to the layers.
+        """Give the weights of the examples and the random key to the layers.
 
         Return the key of this client and step.
         """
@@ -130,7 +130,7 @@ class Objective(nn.Module):
         return key
 
     def told(self) -> list[Tensor | None]:
-        """Return the new running statistics in the tail's order, and forget the batch.
+        """Return the new running statistics in the tail's order, and clear the batch.
 
         The entries of a layer that did not run are None.
         """
@@ -339,7 +339,7 @@ def _bent(function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor) -> Te
 def _bent_plainly(
     function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor
 ) -> Tensor:
-    """Do the same by plain autograd."""
+    """Return the product of the Hessian with a vector by plain autograd."""
     with torch.enable_grad():
         leaf = at.detach().requires_grad_()
         (g,) = torch.autograd.grad(function(leaf), leaf, create_graph=True)

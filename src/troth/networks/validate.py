@@ -59,7 +59,7 @@ def remaining(obstacles: Iterable[Obstacle]) -> tuple[str, ...]:
 
 
 def sentence(obstacles: Iterable[Obstacle]) -> str:
-    """Say which layers keep clients from stepping together, or slow them down."""
+    """Say which layers prevent computing many clients at once, or make it slow."""
     every = list(obstacles)
     barring = [o for o in every if "vmap" not in o.plans]
     listed = "; ".join(map(str, barring or every))
@@ -69,7 +69,7 @@ def sentence(obstacles: Iterable[Obstacle]) -> str:
 
 
 def check(module: nn.Module, x: Tensor) -> tuple[Obstacle, ...]:
-    """Return the obstacles to lifting a network over clients; refuse what is none.
+    """Return the obstacles to lifting a network over clients; refuse invalid networks.
 
     The network runs once to record the inputs of each layer. Then each layer is tried
     separately, innermost first, with the stacked parameters of two clients: its
@@ -214,7 +214,7 @@ def _place(name: str, part: nn.Module) -> str:
 def _tried(part: nn.Module, call: _Call) -> tuple[str, tuple[str, ...]] | None:
     """Lift a module over two clients, in training and in prediction.
 
-    Return why this fails or is slow, and the plans that remain.
+    Return the reason why this fails or is slow, and the plans that remain.
     """
     leaves, form = tree_flatten(call)
     given = {str(i): t for i, t in enumerate(leaves) if isinstance(t, Tensor)}

@@ -384,7 +384,7 @@ def _record(path: Path, plan: Plan) -> None:
 def stoppable() -> Iterator[Callable[[], bool]]:
     """Let Ctrl-C ask for a stop after the round; a second Ctrl-C stops at once.
 
-    Yields a function that returns whether a stop was asked for.
+    Yields a function that returns whether a stop was requested.
     """
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():

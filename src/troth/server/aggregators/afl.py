@@ -98,6 +98,8 @@ def _shares(lam: Tensor) -> Tensor:
 def _rise(loss: Tensor, row: Tensor, known: int, lr: float) -> Tensor:
     """Return lr·(loss − largest loss) per known client; the mean if absent."""
     below = (loss - loss.max()).clamp(min=-torch.finfo(torch.float64).max)
-    rise = lr * below  # clamped: what is 1 below the largest gets weight 0, as λ ≤ 1
+    rise = (
+        lr * below
+    )  # clamped: values 1 or more below the largest get weight 0, as λ ≤ 1
     absent = rise.mean().clamp(min=-2).expand(known)
     return absent.scatter(0, row, rise.clamp(min=-2))
