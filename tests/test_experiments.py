@@ -446,6 +446,19 @@ def test_the_page_of_the_certificates_is_what_the_files_hold():
         trained(records("certificates", f"{figure}/*"), cells)
 
 
+def test_a_client_s_score_and_its_noise_follow_from_its_curve():
+    """The score of an image is the share of radii at which it is certified."""
+    made = script("certificates", "found")
+    random = np.random.default_rng(0)
+    held = random.integers(0, 6, (3, 40))  # of each image: at so many of 5 radii
+    curves = (held[..., None] > np.arange(5)).mean(axis=1)
+    each = [{"examples": 40, "accuracy": curve.tolist()} for curve in curves]
+    run = {"certified": {"models": {"personal": {"clients": dict(enumerate(each))}}}}
+    mean, noise = made.Line(run, "personal").scores
+    assert mean == pytest.approx(held.mean(axis=1) / 5)
+    assert noise == pytest.approx((held / 5).var(axis=1, ddof=1) / 40)
+
+
 def test_the_small_model_is_the_one_that_machines_counted_with():
     made = script("certificates", "machines")
     classify = made.opened(made.FILE, made.NETWORK, (1, 28, 28))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from troth.certificates import spread
 from troth.reproduce.store import Store
 
 STORE = Store(Path(__file__).parent)
@@ -51,9 +52,28 @@ class Line(NamedTuple):
         return float(self.run["summary"][self.model]["accuracy_mean"])
 
     @property
+    def scores(self) -> tuple[np.ndarray, np.ndarray]:
+        """Certified accuracy of each client, mean over radii, and its noise, [n].
+
+        The score of an image is the share of the radii at which it is right and
+        certified. Who is certified at a radius is so at all smaller ones, so that the
+        curve of a client has the sums of the scores and of their squares.
+        """
+        m = np.array([c["examples"] for c in self.curve["clients"].values()])
+        count, radii = self.clients * m[:, None], self.clients.shape[1]
+        total = count.sum(axis=1) / radii
+        squares = (count * (2 * np.arange(radii) + 1)).sum(axis=1) / radii**2
+        return total / m, spread.noise(total, squares, m)
+
+    @property
     def apart(self) -> float:
-        """Standard deviation over clients of certified accuracy, mean over radii."""
-        return float(np.mean(self.curve["std"]))
+        """Standard deviation over clients of the scores, without that noise."""
+        return float(spread.spread(*self.scores))
+
+    def further(self, other: Line) -> bool | None:
+        """Whether clients lie further apart than under another model; None: unclear."""
+        found = spread.difference(*self.scores, *other.scores)
+        return None if found.low <= 0 <= found.high else bool(found.low > 0)
 
 
 def load(figure: str, label: str, model: str = "personal") -> Line | None:

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from troth import lookup, seeding
+from troth.compat import NormBase
 from troth.config.schema import Experiment, ModelPart
 from troth.networks import in_memory, layers, weights
 from troth.types import Refusal
@@ -116,7 +116,7 @@ def freeze(model: nn.Module, patterns: list[str]) -> None:
     norms = {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, _NormBase) and module.running_mean is not None
+        if isinstance(module, NormBase) and module.running_mean is not None
     }
     kept = [f"{n}.{kind}".lstrip(".") for n in norms for kind in _STATISTICS]
     chosen = weights.matched("model.freeze", patterns, [*parameters, *kept])

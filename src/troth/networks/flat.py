@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.modules.batchnorm import _NormBase
 
+from troth.compat import NormBase
 from troth.networks.batchnorm import norms
 from troth.networks.layers import Normalize
 from troth.networks.weights import matched
@@ -122,7 +122,7 @@ def assign(module: nn.Module, v: Tensor) -> None:
             found[name].copy_(value)
 
 
-_NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+_NORMS = (NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 class Masks:

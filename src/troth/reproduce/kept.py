@@ -53,13 +53,13 @@ class Result(NamedTuple):
         return all(map(math.isfinite, both))
 
     def late(self, cell: Cell) -> tuple[float, float] | None:
-        """Return the number's range in the last fifth of the rounds; None if unknown."""
+        """Return the range over the last fifth of the rounds; None if unknown."""
         way = self.way(cell)
         last = [value for r, value in way.items() if r >= late(way)]
         return (min(last), max(last)) if len(last) > 2 else None
 
     def way(self, cell: Cell) -> dict[int, float]:
-        """Return round → value of the cell; {} if models are trained after the rounds."""
+        """Return round → value of the cell; {} if training goes on after the rounds."""
         curve = self.record.get("curve", {})
         values = curve.get(f"{cell.whose[0]}_{cell.metric}")
         if len(cell.whose) > 1 or not values:
