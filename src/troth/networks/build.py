@@ -98,7 +98,7 @@ def _complete(model: nn.Module, shape: tuple[int, ...]) -> None:
 
 
 def _logits(model: nn.Module, inputs: Any, outputs: Any) -> Any:
-    """Return the logits of a Hugging Face model; other outputs stay as they are."""
+    """Return the logits of a Hugging Face model; other outputs are not changed."""
     return getattr(outputs, "logits", outputs)
 
 

@@ -1,6 +1,6 @@
 """Find the obstacles to lifting a network over clients by vmap.
 
-A network with obstacles is trained all the same, one client at a time. An obstacle says
+A network with obstacles is trained nevertheless, one client at a time. An obstacle says
 which plans of the engine remain.
 """
 

@@ -35,7 +35,7 @@ class Served(NamedTuple):
 class Received(NamedTuple):
     """The messages of a round, after the attack.
 
-    Whether all of them are finite may still be under computation on the device.
+    The device may still be computing whether all of them are finite.
     """
 
     broadcast: Broadcast  # what was sent to the clients

@@ -104,8 +104,8 @@ def certify(
     local: Annotated[
         Path | None,
         Flag(
-            help="Folder of another run, with personalizer local, whose models are "
-            "certified as the local ones."
+            help="Folder of a run with personalizer local. Its models are certified as "
+            "the local models."
         ),
     ] = None,
     out: flags.Out = None,

@@ -27,7 +27,7 @@ def personalize(
     ] = None,
     rounds: Annotated[
         int,
-        Flag(help="Rounds of training. 0: the average of the run's clients."),
+        Flag(help="Rounds of training. 0: as many as an average client of the run."),
     ] = 0,
     test: Annotated[
         float, Flag(help="Share of the examples that is held out for testing.")
