@@ -18,8 +18,9 @@ def noise_features(
     Bytes are rounded and stay within 0 … 255. A missing value stays missing. The
     standard deviation of the noise is the same for all features, in the units of the
     data set. If features have different scales, it is too large for some and too small
-    for others. Threat model: a malicious client knows nothing of other clients. It
-    controls its own training data and nothing else.
+    for others.
+    Threat model: a malicious client knows nothing of other clients. It controls its own
+    training data and nothing else.
 
     Args:
         x: [m, …] inputs.
