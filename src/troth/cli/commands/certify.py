@@ -88,7 +88,7 @@ def certify(
         str,
         Flag(
             help="Where coordinates -1 and 1 lie: at the outer edges or at the centres "
-            "of the border pixels, or mixed (as the paper)."
+            "of the border pixels, or mixed (as in the paper)."
         ),
     ] = "edges",
     units: Annotated[

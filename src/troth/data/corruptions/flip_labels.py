@@ -13,8 +13,9 @@ def flip_labels(x: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
     also attack A1 of the Ditto paper on CelebA and Vehicle. With an odd number of
     classes, the middle class is not changed. If an example may have several labels, it
     gets exactly those that it did not have. The target of a regression changes its
-    sign. Threat model: a malicious client knows nothing of other clients. It controls
-    its own training data and nothing else.
+    sign.
+    Threat model: a malicious client knows nothing of other clients. It controls its own
+    training data and nothing else.
     """
     if classes == 0:
         return x, -y

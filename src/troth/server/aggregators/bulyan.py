@@ -39,8 +39,8 @@ def bulyan(
         f: Number of malicious updates to withstand; 0 gives the mean. "auto": the
             number of malicious clients expected in a cohort, rounded down.
         strict: Whether to refuse n < 4f + 3. If false, such n are accepted without a
-            guarantee: θ is at least 1, and β is at least 1 (for odd θ) or 2 (for even
-            θ).
+            guarantee. Then θ is at least 1, and β is at least 1 (for odd θ) or 2 (for
+            even θ).
 
     Returns:
         The step of the shared model [d].
