@@ -64,9 +64,9 @@ def from_file(
       size even if the data set has bytes. All clients' inputs are then stored as floats
       (four times the memory), and no value changes.
 
-    Threat model: it is chosen by the author of the file. The client controls its own training
-    data and nothing else. If the client's loss is a mean, a weight other than 1 needs
-    more than control of the data: the client must change its loss.
+    Threat model: the author of the file chooses it. The client controls its own
+    training data and nothing else. If the client's loss is a mean, a weight other than
+    1 needs more than control of the data: the client must change its loss.
 
     Args:
         x: [k, …] examples to replace.
