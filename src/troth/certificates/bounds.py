@@ -1,4 +1,4 @@
-"""From counts of votes to a proven radius.
+"""Compute a proven radius from counts of votes.
 
 References: cohen2019certified, alfarra2022certified, clopper1934use.
 """
@@ -17,8 +17,8 @@ Law = Literal["normal", "uniform"]
 def lower(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
     """Compute the one-sided lower bound of Clopper and Pearson on a probability.
 
-    Of `count` successes in n independent trials it exceeds the truth with probability
-    at most α, whatever the truth is; no success gives 0.
+    For `count` successes in n independent trials, it exceeds the true probability with
+    probability at most α, whatever the true one is. Without a success it is 0.
     """
     s = np.asarray(count, dtype=np.float64)
     some = np.maximum(s, 1)
@@ -26,7 +26,7 @@ def lower(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
 
 
 def upper(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
-    """Compute the one-sided upper bound, by the same argument on failures."""
+    """Compute the one-sided upper bound, from the lower bound on failures."""
     return 1.0 - lower(np.asarray(n) - np.asarray(count), n, alpha)
 
 
@@ -37,9 +37,9 @@ def radius(p: ArrayLike, sigma: float, law: Law) -> np.ndarray:
     ℓ2 norm for normal noise; σ(p_A − p_B) = σ(2p − 1) in the ℓ1 norm for uniform noise.
 
     Args:
-        p: lower bounds; at ½ and below the radius is 0.
-        sigma: of the noise.
-        law: of the noise.
+        p: Lower bounds of the top class's probability; up to ½, the radius is 0.
+        sigma: Size σ of the noise.
+        law: Distribution of the noise.
     """
     p = np.asarray(p, dtype=np.float64)
     found = special.ndtri(p) if law == "normal" else 2 * p - 1
@@ -47,5 +47,5 @@ def radius(p: ArrayLike, sigma: float, law: Law) -> np.ndarray:
 
 
 def down(value: float, digits: int = 3) -> str:
-    """Format a radius, rounded down: never above what was proven."""
+    """Format a radius, rounded down, so that it is never larger than was proven."""
     return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR))

@@ -23,7 +23,7 @@ from troth.certificates.smoothing import Smoothing
 from troth.lookup import nearest
 from troth.types import Refusal
 
-_TOGETHER = 16  # inputs whose looks a GPU works on together, lest it stand still
+_TOGETHER = 16  # inputs that a GPU processes together, so that it is never idle
 
 
 def certify(
@@ -38,38 +38,43 @@ def certify(
 ) -> Certificates:
     """Certify the predictions of a smoothed classifier (CERTIFY of Cohen et al.).
 
-    n0 samples choose the class. n others bound its probability from below (one-sided,
-    by Clopper and Pearson), p_B = 1 − p_A, and the radius is that of Eq. 2 (`pixel`) or
-    Corollary 1 (deformations). Where the bound does not exceed ½ the classifier
-    abstains.
+    n0 noisy samples of an input choose its class. n other samples give a lower bound
+    p_A on the probability of that class (one-sided, by Clopper and Pearson), and p_B =
+    1 − p_A. The radius is that of Eq. 2 (`pixel`) or Corollary 1 (deformations). If p_A
+    does not exceed ½, the classifier abstains.
 
     Args:
-        classify: inputs [b, …] in float32 → scores [b, classes]; a module must be in
-            `eval` mode, and its scores of an input depend on that input alone.
-        x: [m, …] inputs as `classify` takes them; images are [m, channels, height,
-            width]. They move to the device of a module; a function gets them where they
-            are.
-        ids: [m] numbers that key each input's noise, so that its certificate does not
-            depend on the others; None: 0 … m − 1.
-        parameters: what the certificates are about, for their hash; None: those of
-            `classify` if it is a module, else none are recorded.
-        compile: compile noise and classifier as one function; None: if `classify` is a
-            module on a CUDA device.
-        watch: called after every input with the numbers done and in all.
-        **settings: of `Smoothing`: transform, sigma, n0, n, alpha, seed, samples …
+        classify: Function or module from inputs [b, …] in float32 to scores [b,
+            classes]. The scores of an input must not depend on the other inputs, so a
+            module must be in `eval` mode.
+        x: [m, …] inputs for `classify`; images are [m, channels, height, width]. They
+            are moved to the device of a module. A function receives them on the device
+            where they are.
+        ids: [m] numbers that seed the noise of each input, so that its certificate does
+            not depend on the other inputs. None: 0 … m − 1.
+        parameters: Parameters of the classifier, whose hash is recorded. None: those of
+            `classify` if it is a module; otherwise no hash is recorded.
+        compile: Whether to compile noise and classifier as one function. None: yes if
+            `classify` is a module on a CUDA device.
+        watch: Function called after every input, with the number of finished inputs and
+            the number of all inputs.
+        **settings: Settings of `Smoothing`: transform,
+            sigma, n0, n, alpha, seed, samples …
 
     Returns:
         One certificate per input, and all settings.
 
-    Guarantee: for each input, with probability at least 1 − α over the noise, every
-    input nearer than `radius` (every parameter, for a deformation) has the label.
+    Guarantee: with probability at least 1 − α over the noise, the smoothed classifier
+    gives the same label to every input nearer than `radius`. For a deformation, this
+    holds for all parameters nearer than `radius`. The guarantee is for each input by
+    itself.
 
     Departs: the authors' network adds noise of .01 to all inputs, also when it is
     certified; nothing is added here. A bound of exactly ½ abstains.
 
     Raises:
-        Refusal: settings that prove nothing, inputs that are no images for a
-            deformation, or scores without a class axis.
+        Refusal: If the settings prove nothing, if a deformation is applied to inputs
+            other than images, or if the scores have no class axis.
 
     >>> import numpy as np, torch, troth
     >>> def classify(x):  # 1 where the mean is positive
@@ -103,7 +108,7 @@ def certify(
 
 
 def record(tiles: Tiles, parameters: str) -> dict[str, Any]:
-    """Return all that certificates depend on."""
+    """Return everything that the certificates depend on."""
     where = {"device": tiles.device.type, "compiled": tiles.compiled}
     return tiles.smoothing.record() | where | {"parameters": parameters}
 
@@ -111,7 +116,7 @@ def record(tiles: Tiles, parameters: str) -> dict[str, Any]:
 def each(
     tiles: Tiles, x: Tensor, numbers: Sequence[int], together: int = 0
 ) -> Iterator[Certificate]:
-    """Yield the certificates of inputs [m, …], in their order, by noise of `numbers`.
+    """Yield the certificates of inputs [m, …], in order; `numbers` seed the noise.
 
     `together` inputs are processed at once, which changes no certificate; 0: as many
     as keep the device busy.
@@ -124,7 +129,7 @@ def each(
 
 
 def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certificate]:
-    """Sample some inputs, check by check, until the question of each is settled."""
+    """Draw samples of some inputs in stages, until each certificate is decided."""
     s, chosen = tiles.smoothing, _chosen(tiles, x, numbers)
 
     def draw(on: np.ndarray, first: int, last: int) -> np.ndarray:
@@ -161,7 +166,7 @@ def _chosen(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> np.ndarray:
 def _counted(
     tiles: Tiles, x: Tensor, number: int, label: int, first: int, last: int
 ) -> Tensor:
-    """Count which of the samples first … last − 1 vote for a label; do not wait."""
+    """Count the samples first … last − 1 that vote for a label, asynchronously."""
     size = tiles.sizes[BOUNDING]
     total = torch.zeros((), dtype=torch.long, device=tiles.device)
     for tile in range(first // size, -(-last // size)):

@@ -1,4 +1,4 @@
-"""Certificates on disk: one row each, appended as they are made."""
+"""Certificates on disk: one row per certificate, appended as soon as it is computed."""
 
 import csv
 import io
@@ -19,10 +19,10 @@ class Row(NamedTuple):
 
     model: str  # personal, shared or local
     client: int
-    example: int  # its row in the data set
-    y: int  # its true class
+    example: int  # row of the example in the data set
+    y: int  # true class of the example
     certificate: Certificate
-    parameters: str  # hash of those it speaks of
+    parameters: str  # hash of the certified model's parameters
 
 
 _HEAD = (*Row._fields[:4], *Certificate._fields)
@@ -31,11 +31,11 @@ _KINDS: tuple[Any, ...] = (int, float, float, int, int, "True".__eq__)
 
 
 class Ledger:
-    """A file of certificates, of which those of one setting are read and extended.
+    """A file of certificates; those of one setting are read, and new ones are appended.
 
-    Rows of other settings stay. A line that was cut off when the process was killed is
-    removed, so that its certificate is made again. Refuse a file that cannot be
-    written, has other columns, or is in use.
+    Rows of other settings are kept. If a process was killed while it wrote a line, the
+    incomplete line is removed, and its certificate is computed again. Refuse a file
+    that cannot be written, has other columns, or is in use.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -77,7 +77,7 @@ class Ledger:
         ]
 
     def add(self, row: Row, device: str, compiled: bool) -> None:
-        """Write a certificate at once, so that it survives the process."""
+        """Write a certificate to disk immediately, so that no crash loses it."""
         settings = self._settings.values()
         self._write((*row[:4], *row.certificate, *settings, device, compiled, row[5]))
         self.rows.append(row)
@@ -89,7 +89,7 @@ class Ledger:
         self._file.flush()
 
     def close(self) -> None:
-        """Release the file; a file without a certificate is removed."""
+        """Release the file, and remove it if it has no certificate."""
         self._file.flush()
         os.fsync(self._file.fileno())
         if self._empty and not self.rows:

@@ -15,18 +15,18 @@ Parameters = nn.Module | Tensor | Mapping[str, Tensor]
 
 
 class Certificate(NamedTuple):
-    """What is proven of one input."""
+    """What is proven about one input."""
 
-    label: int  # what the smoothed classifier says; −1: it abstains
-    radius: float  # within which it goes on to say so
+    label: int  # class that the smoothed classifier returns; −1: it abstains
+    radius: float  # all inputs within it have the same class
     p_lower: float  # lower bound on the probability of that class under noise
     votes: int  # votes for the class that was chosen
     used: int  # samples drawn to bound its probability
-    settled: bool  # whether the question was; False: the samples ran out
+    settled: bool  # whether the samples decided what was asked
 
 
 class Certificates(NamedTuple):
-    """Certificates of some inputs, one value per input, and all that they depend on.
+    """Certificates of some inputs, one value per input, and all settings.
 
     With probability 1 − α over the noise, for each input by itself: the smoothed
     classifier returns `label` for every input (or parameter) nearer than `radius`.
@@ -45,12 +45,12 @@ class Certificates(NamedTuple):
         return certified(self.label, self.radius, radii)
 
     def accuracy(self, y: ArrayLike, radii: ArrayLike) -> np.ndarray:
-        """Return the share that is correct and certified at each radius: [radii]."""
+        """Return the share of inputs correct and certified at each radius: [radii]."""
         right = self.label == np.asarray(y)
         return np.asarray((self.certified(radii) & right[:, None]).mean(axis=0))
 
     def check(self, parameters: Parameters) -> None:
-        """Refuse parameters that these certificates are not about, by their hash."""
+        """Refuse parameters whose hash differs from that of the certified ones."""
         matching(self.record["parameters"], fingerprint(parameters), "this model")
 
 
@@ -66,8 +66,8 @@ def collect(found: list[Certificate], record: dict[str, Any]) -> Certificates:
 def certified(label: np.ndarray, radius: np.ndarray, radii: ArrayLike) -> np.ndarray:
     """Return whether each input is certified at each radius: [m, radii].
 
-    At radius 0 all inputs with a proven class are certified; one that abstains never
-    is.
+    At radius 0, all inputs with a proven class are certified. An input on which the
+    classifier abstains is not certified at any radius.
     """
     wanted = np.asarray(radii, dtype=np.float64)
     return np.asarray((radius[:, None] >= wanted) & (label[:, None] >= 0))
@@ -87,7 +87,7 @@ def fingerprint(parameters: Parameters) -> str:
 
 
 def matching(recorded: str, found: str, whose: str) -> None:
-    """Refuse parameters that certificates are not about."""
+    """Refuse parameters whose hash differs from the recorded one."""
     if not recorded:
         raise Refusal(
             "these certificates do not say which parameters they speak of; certify "

@@ -1,9 +1,9 @@
-"""Votes of a classifier on noisy copies of one input, tile by tile.
+"""Count the votes of a classifier on noisy copies of one input, tile by tile.
 
 A tile is a fixed number of samples of one input that go through the classifier
-together. Its noise follows from (seed, input, sample) and its shape is constant, so
-that its votes depend on nothing else: not on the number of inputs certified at once,
-nor on interruptions.
+together. Its noise is a function of (seed, input, sample), and its shape is constant.
+So its votes do not depend on the number of inputs that are certified at once, or on
+interruptions.
 """
 
 from collections.abc import Callable
@@ -30,8 +30,8 @@ CHOOSING, BOUNDING = "certify choosing", "certify bounding"
 class Tiles:
     """A classifier under noise.
 
-    `compile_` compiles noise and classifier as one function; None: if it is a module on
-    a CUDA device and a compiler works.
+    `compile_` says whether to compile noise and classifier as one function. None: yes
+    if the classifier is a module on a CUDA device and a compiler is available.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Tiles:
         there = torch.full((), int(key), device=self.device)
         samples = torch.arange(tile * size, (tile + 1) * size, device=self.device)
         with torch.no_grad(), precision.products("float32", self.device):
-            if purpose == CHOOSING:  # another shape, too few to compile for
+            if purpose == CHOOSING:  # another shape, used too rarely to compile for it
                 return self._plain(x, there, samples)
             return self._voted(x, there, samples)
 
@@ -76,7 +76,7 @@ class Tiles:
         except Exception:
             if not (self.compiled and self._optional):
                 raise
-            # no compiler here, or a classifier that it cannot read, or refuses
+            # no compiler, or a classifier that cannot be compiled
             run, self.compiled = self._plain, False
             found = run(x, key, samples)
         self._run = run

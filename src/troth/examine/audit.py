@@ -1,4 +1,4 @@
-"""Audit a run: which clients' own models rely on other features than the shared one?
+"""Audit a run: find clients whose models rely on other features than the shared one.
 
 References: wang2021robust.
 """
@@ -35,7 +35,7 @@ Row = dict[str, float]
 
 
 class Setting(NamedTuple):
-    """What all clients are audited with."""
+    """Models and settings that are the same for all clients."""
 
     built: Built
     task: Task
@@ -60,7 +60,7 @@ def batches(a: Setting, split: Split, client: int) -> Iterator[Batch]:
 
 
 def row(a: Setting, client: int, v: Tensor) -> Row:
-    """Measure a client's own model v; verdicts follow later."""
+    """Measure a client's own model v; the verdicts are computed later."""
     parts = [look(a.task, a.adversarial, a.w, v, b) for b in batches(a, a.on, client)]
     if not parts:
         return {"examples": 0}
@@ -99,7 +99,7 @@ def _interval(count: float, m: int, alpha: float) -> tuple[float, float]:
 
 
 def _apart(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, float]:
-    """Return the interval of the difference of two shares, dependent or not."""
+    """Return an interval of the difference of two shares, which may be dependent."""
     one, two = (_interval(count, m, ALPHA / 2) for count, m in (a, b))
     return one[0] - two[1], one[1] - two[0]
 
@@ -120,7 +120,7 @@ def _plain(a: Setting, client: int, v: Tensor, split: Split) -> tuple[Tensor, Te
 
 
 def _disparity(a: Setting, client: int, v: Tensor) -> Row:
-    """Return Acc_B − Acc_BC, where conflicting examples are known."""
+    """Return Acc_B − Acc_BC, if conflicting examples are known."""
     if a.conflicting is None:
         return {}
     right, loss = _plain(a, client, v, a.built.data.test)
@@ -141,7 +141,7 @@ def _disparity(a: Setting, client: int, v: Tensor) -> Row:
 
 
 def _bound(a: Setting, client: int, v: Tensor) -> Row:
-    """Estimate Theorem 3, on colored data."""
+    """Estimate the bound of Theorem 3, on colored data."""
     if not a.eps:
         return {}
     given = a.task, a.built.facts["scale"], a.eps, a.w, v
@@ -191,27 +191,30 @@ def audit(
     `change` is that accuracy minus w's own on x_adv. If it is positive, v relies on
     other features than w; spurious features are one kind of these.
 
-    Each interval holds with 95 % confidence for one client, for any number of examples
+    Each interval has 95 % confidence for one client, with any number of examples
     (Clopper and Pearson; approximate for several labels per example). `suspect` is 1 if
-    the interval of `change` lies above `limit`, 0 if below, empty if undecided. If
-    conflicting examples are known, from a test set of that name or from test examples
-    of group 1, `biased` is the same for `disparity`, Acc_B − Acc_BC.
+    the interval of `change` is above `limit`, 0 if it is below, and empty if it
+    contains `limit`. If conflicting examples are known (a test set of that name, or
+    test examples of group 1), `biased` is the same verdict for `disparity`, Acc_B −
+    Acc_BC.
 
-    On `colored` data `bound` and its terms estimate Theorem 3 (`transferability.bound`)
-    and `loss_disparity` is what it bounds. Other data do not tell which features are
-    spurious.
+    On `colored` data, `bound` and its terms estimate the bound of Theorem 3
+    (`transferability.bound`), and `loss_disparity` is the quantity that it bounds. For
+    other data it is not known which features are spurious.
 
     Args:
-        run: Finished, with personal models and its data at hand.
-        on: Data from which x_adv is made; "valid" leaves test data alone.
+        run: A finished run with personal models, whose data are available.
+        on: Data from which x_adv is made: "test", or "valid" to leave the test data
+            unused.
         clients: "all": benign clients that took part; "5": the first five of these;
             "3,8": clients 3 and 8; "3,": client 3 only.
-        limit: Change or disparity above which a client is suspect; 0: any.
+        limit: Change or disparity above which a client is suspect; 0: any above 0.
         out: Folder to write to; None: the run's own.
         data_dir: Folder to search for data sets first.
         device: auto, cpu, cuda, cuda:N or mps.
         watch: Called after every client.
-        **options: Of `[adversarial]`, instead of the run's own: eps, norm, iterations …
+        **options: Options of `[adversarial]` that replace the run's own: eps, norm,
+            iterations …
 
     Returns:
         The table, the file it was written to, and cautions.
@@ -298,7 +301,7 @@ def _ready(run: Run, built: Built, part: Part, on: On) -> Setting:
 
 
 def _conflicting(built: Built) -> Split | None:
-    """Return the test examples that contradict the shortcut, where they are known."""
+    """Return the test examples that contradict the shortcut, if they are known."""
     data, test = built.data, built.data.test
     if CONFLICTING in data.tests:
         return data.tests[CONFLICTING]
@@ -312,7 +315,7 @@ def _conflicting(built: Built) -> Split | None:
 
 
 def _check_data(a: Setting, chosen: list[int], on: On) -> None:
-    """Refuse to begin without examples, or with examples out of bounds."""
+    """Refuse data without examples, or with examples out of bounds."""
     total = 0
     for k in chosen:
         for batch in batches(a, a.on, k):
@@ -338,7 +341,7 @@ def _verdicts(table: dict[str, np.ndarray], limit: float) -> dict[str, np.ndarra
 
 
 def _written(place: Path, table: dict[str, np.ndarray], beside: dict[str, Any]) -> Path:
-    """Write the table, and how it was made."""
+    """Write the table, and the settings with which it was computed."""
     with files.refused(place / FILE, "give another folder with --out"):
         place.mkdir(parents=True, exist_ok=True)
         files.write_csv(place / FILE, {n: c.tolist() for n, c in table.items()})
@@ -347,7 +350,7 @@ def _written(place: Path, table: dict[str, np.ndarray], beside: dict[str, Any]) 
 
 
 def _rough(a: Setting, table: dict[str, np.ndarray], limit: float) -> list[str]:
-    """Say where the numbers mean less than they seem to."""
+    """Return cautions: reasons why the numbers mean less than they seem to."""
     texts = []
     e, left = a.built.experiment, float(np.nanmean(table["shared_adv_accuracy"]))
     if left > 0.5:

@@ -25,7 +25,7 @@ MODELS = ("personal", "shared", "local")
 
 
 def find_clients(run: Run, which: str) -> list[int]:
-    """Return the clients that "all", a count or a list of ids selects."""
+    """Return the clients selected by "all", a count or a list of ids."""
     good = np.flatnonzero(judged(run.clients)).tolist()
     if which == "all":
         return good
@@ -51,7 +51,7 @@ def find_clients(run: Run, which: str) -> list[int]:
 
 
 def check(run: Run, s: Smoothing) -> None:
-    """Refuse runs whose models do not predict a single class, or do not see images."""
+    """Refuse runs whose models do not predict a single class, or do not take images."""
     e, facts = run.experiment, run.experiment.resolved
     if not run.finished:
         raise Refusal(
@@ -124,11 +124,11 @@ def _local(run: Run, local: Run | None) -> Run:
 
 
 class Progress(NamedTuple):
-    """Progress, after every certificate."""
+    """Progress of the certification, reported after every certificate."""
 
     done: int  # certificates
     total: int
-    made: int  # by this call; the others existed already
+    made: int  # made by this call; the others existed before
     used: int  # samples drawn for these
     what: str  # model and client
 
@@ -140,7 +140,7 @@ class Found(NamedTuple):
     rows: list[Row]
     curves: dict[str, curves.Curves]  # by model
     smoothing: Smoothing
-    made: int  # certificates of this call; the others existed already
+    made: int  # certificates made by this call; the others existed before
 
     @property
     def files(self) -> list[Path]:
@@ -175,7 +175,7 @@ class Classifier(nn.Module):
 
 
 def parameters(run: Run) -> Tensor:
-    """Return those of the shared model; refuse one that is not finite."""
+    """Return the parameters of the shared model; refuse them if they are not finite."""
     w = flat.flatten(run.network())
     if not bool(w.isfinite().all()):
         raise Refusal(
@@ -186,7 +186,7 @@ def parameters(run: Run) -> Tensor:
 
 
 class Source:
-    """The models of one run, in one module for all clients that is compiled once."""
+    """The models of one run, in one module that is compiled once for all clients."""
 
     def __init__(self, run: Run, smoothing: Smoothing, device: torch.device) -> None:
         self._run, facts = run, run.experiment.resolved
@@ -234,16 +234,18 @@ def certify(
     """Certify the models of a run's clients on the clients' own test examples.
 
     Inputs are scaled to 0 … 1, so σ and radii of `pixel` are on that scale. An example
-    has the same noise under every model. Certificates that exist already are not made
-    again. Curves are written beside `certificates.csv` (`Found.files`).
+    has the same noise under every model. Certificates that exist already are not
+    computed again. Curves are written to the folder of `certificates.csv`
+    (`Found.files`).
 
     Args:
-        run: Finished.
-        smoothing: Noise, samples and failure probability.
+        run: A finished run.
+        smoothing: Settings: noise, samples and failure probability.
         models: Some of `personal`, `shared`, `local`; None: those that the run has.
         clients: "all": benign clients that took part; "5": the first five of these;
             "3,8": clients 3 and 8; "3,": client 3 only.
-        examples: Test examples per client, drawn once; all if a client has fewer.
+        examples: Number of test examples per client, drawn at random; all if a client
+            has fewer.
         local: Run on the same data with personalizer `local`, for the local models.
         out: Folder to write to; None: the run's own.
         data_dir: Folder to search for data sets first.
@@ -302,7 +304,7 @@ def _work(
     device: torch.device,
     watch: Callable[[Progress], None] | None,
 ) -> int:
-    """Make the missing certificates; return how many."""
+    """Compute the missing certificates; return their number."""
     there = {row[:3]: row.parameters for row in ledger.rows}
     total = sum(len(rows) for _, _, rows in tasks)
     done = sum((model, k, r) in there for model, k, rows in tasks for r in rows)
@@ -346,7 +348,7 @@ def _curves(rows: list[Row], model: str, s: Smoothing) -> curves.Curves:
 
 
 def _drawn(test: np.ndarray, client: int, count: int, seed: int) -> np.ndarray:
-    """Draw test examples of a client; a smaller count draws the first of the same."""
+    """Draw test examples of a client; a smaller count gives the first of these."""
     key = seeding.key(seed, "certify examples", 0, client).numpy()[None]
     some = np.arange(min(count, len(test)))
     return np.asarray(test[seeding.permute(key, some, np.array([len(test)]))])

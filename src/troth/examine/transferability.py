@@ -17,7 +17,7 @@ SPURIOUS = 3  # d_s of colored images: red, green and blue
 
 
 class Seen(NamedTuple):
-    """A shared model w and a personal one v on examples, [b] each."""
+    """Measurements of a shared model w and a personal model v on examples, [b] each."""
 
     right: Tensor  # v on x
     shared_right: Tensor  # w on x
@@ -56,9 +56,9 @@ def look(
 ) -> Seen:
     """Compare two models on adversarial examples of the first (Appendix C).
 
-    ℓ_trans = (ℓ(w, x_adv) − ℓ(w, x)) − (ℓ(v, x_adv) − ℓ(v, x)): how much more they harm
-    w than v. θ is the angle between the gradients of both losses in x, and
-    γ = ‖∇ℓ(w)‖ / ‖∇ℓ(v)‖.
+    ℓ_trans = (ℓ(w, x_adv) − ℓ(w, x)) − (ℓ(v, x_adv) − ℓ(v, x)) is how much more the
+    adversarial examples harm w than v. θ is the angle between the gradients of both
+    losses with respect to x, and γ = ‖∇ℓ(w)‖ / ‖∇ℓ(v)‖.
     """
     x, y = batch.x.to(w.dtype), batch.y
     worst = adversarial.worst(w, batch)
@@ -92,7 +92,8 @@ def angle(a: Tensor, b: Tensor) -> Tensor:
 def confidence(outputs: Tensor, y: Tensor) -> Tensor:
     """Return the probability of each prediction [b]; of several labels, the mean.
 
-    One output is a margin between two classes. y shows whether labels are several.
+    A single output is a margin between two classes. The shape of y shows whether an
+    example may have several labels.
     """
     if outputs.shape[1] == 1 or (y.dim() == 2 and not labels.soft(y)):
         return outputs.abs().sigmoid().mean(dim=1)
@@ -104,13 +105,15 @@ def terms(
 ) -> Terms:
     """Return the terms of Theorem 3 for colored images.
 
-    Recoloring an image adds a multiple of e_c ⊗ gray for each channel c. These three
-    directions are its spurious features x_s (d_s = 3); everything orthogonal to them is
-    robust. Every channel is a multiple of gray, so their sum has its direction. sin θ_g
-    is the share of the gradient's length along them.
+    Recoloring an image adds a multiple of e_c ⊗ gray for each channel c, where gray is
+    the gray image. These three directions are its spurious features x_s (d_s = 3), and
+    all directions orthogonal to them are robust features. Every channel of a colored
+    image is a multiple of gray, so gray is computed as the sum of the channels. sin θ_g
+    is the length of the gradient's part along the three directions, divided by the
+    gradient's length.
 
-    δ = ε·∇ℓ/‖∇ℓ‖ as in the proof, of length ε in the ℓ2 norm, whatever PGD does.
-    `scale` is the value of x that stands for 1.
+    δ = ε·∇ℓ/‖∇ℓ‖ as in the proof. It has length ε in the ℓ2 norm, also if PGD uses
+    another norm. `scale` is the value of x that is scaled to 1.
     """
     x, y = batch.x.to(w.dtype), batch.y
     _, loss_w, g_w = task.climb(w, x, y)
@@ -135,10 +138,11 @@ def terms(
 def bound(t: Terms, eps: float) -> Bound:
     """√d_s·(((sin θ_g + √2)/γ_min − 1)·E‖∇ℓ(f_g)‖ + E ℓ_trans/ε + λ·ε) (Theorem 3).
 
-    It should bound L(f_p, D_bc) − L(f_p, D_b) from above. It is an estimate: λ is the
-    largest curvature found along δ, not a global one. It is the formula as printed,
-    although the proof has ⟨∇, 1⟩ in place of the change Δ (Eq. 5). One example of which
-    the shared model is very certain makes γ_min small and the bound empty.
+    This is an estimate of an upper bound on L(f_p, D_bc) − L(f_p, D_b). λ is the
+    largest curvature found along δ, not the global maximum. The formula is the printed
+    one, although the proof has ⟨∇, 1⟩ instead of the change Δ (Eq. 5). If the shared
+    model is very certain of a single example, γ_min is small, and the bound is so large
+    that it says nothing.
     """
     gradient, l_trans = float(t.gradient.mean()), float(t.l_trans.mean())
     sine = float(t.spurious.mean()) / gradient if gradient else 0.0
@@ -152,5 +156,5 @@ def bound(t: Terms, eps: float) -> Bound:
 
 
 def _positive(size: Tensor) -> Tensor:
-    """Return lengths to divide by, with 1 for 0."""
+    """Return lengths as divisors, with 1 instead of 0."""
     return torch.where(size > 0, size, torch.ones_like(size))

@@ -1,14 +1,16 @@
-"""The chain: a gradient attack → a model attack → a few poisoned examples.
+"""The attack chain: a gradient attack → a model attack → a few poisoned examples.
 
-Plain functions, no federation inside. What a malicious user reports against
-personalized federated learning (`counter_gradient`) is turned into a model that reports
-it honestly (`model_attack`), and that into data from which the model is learned: one
-example of a linear regression (`single_example`), examples near the indifference
-subspace of a linear classifier (`data_attack`), or of the last layer of a deep network
-(`embeddings`). `docs/explanation/derivations/poison.md` derives every line.
+These are plain functions of vectors, and no federation is trained here. A gradient
+attack on personalized federated learning (`counter_gradient`) ends in a message that a
+malicious user sends again and again. `model_attack` turns this message into a model θ♠
+whose honest gradient it is. Other functions turn θ♠ into data from which a user learns
+it: one example of a linear regression (`single_example`), or examples near the
+indifference subspace of a linear classifier (`data_attack`), which may be the last
+layer of a deep network (`embeddings`). The derivations are in
+`docs/explanation/derivations/poison.md`.
 
-λ is this library's: R = λ·½‖ρ − θ‖² for `l2sq`, so that the paper's λ‖ρ − θ‖² is twice
-its λ here; `l2` and `smooth_l2` are the same in both.
+λ is that of this library: R = λ·½‖ρ − θ‖² for `l2sq`. The paper has λ‖ρ − θ‖², so its λ
+is half of the λ here. For `l2` and `smooth_l2`, both are the same.
 """
 
 from troth.poison._given import Examples as Examples

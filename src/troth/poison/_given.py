@@ -1,4 +1,4 @@
-"""What the steps of the chain are given: checked, and as float64 arrays."""
+"""Check the arguments of the chain's functions, and convert them to float64 arrays."""
 
 import math
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class Examples(NamedTuple):
 
 
 def array(name: str, values: ArrayLike | Tensor, ndim: int) -> np.ndarray:
-    """Values as a finite float64 array with so many axes."""
+    """Return values as a finite float64 array with this number of axes."""
     if isinstance(values, Tensor):
         values = values.detach().to("cpu", torch.float64).numpy()
     found = np.asarray(values, np.float64)
@@ -38,7 +38,7 @@ def array(name: str, values: ArrayLike | Tensor, ndim: int) -> np.ndarray:
 
 
 def same_size(name: str, values: np.ndarray, other: str, size: int) -> None:
-    """Refuse a vector, or rows, of another size than the model."""
+    """Refuse a vector, or a matrix of vectors, whose size is not that of the model."""
     if values.shape[-1] != size:
         raise Refusal(
             f"{name} has {values.shape[-1]} parameters and {other} has {size}; both "
@@ -47,20 +47,20 @@ def same_size(name: str, values: np.ndarray, other: str, size: int) -> None:
 
 
 def above_zero(name: str, value: float, why: str) -> None:
-    """Refuse what is not a finite number above 0."""
+    """Refuse a value that is not a finite number above 0."""
     if not (value > 0 and math.isfinite(value)):
         raise Refusal(f"{name} = {value} must be a finite number above 0; {why}")
 
 
 def strength(lam: float) -> None:
-    """Refuse λ ≤ 0, where the shared model does not depend on local ones."""
+    """Refuse λ ≤ 0, where the shared model does not depend on the users' models."""
     above_zero(
         "lam", lam, "without a pull no local model moves the shared one: set lam = 1"
     )
 
 
 def at_least_zero(name: str, value: float) -> None:
-    """Refuse what is not a finite number of at least 0."""
+    """Refuse a value that is not a finite number of at least 0."""
     if not (value >= 0 and math.isfinite(value)):
         raise Refusal(f"{name} = {value} must be a finite number, 0 or more")
 

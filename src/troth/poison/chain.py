@@ -1,4 +1,4 @@
-r"""From a gradient attack to a few poisoned examples, each stage trained afresh.
+r"""From a gradient attack to a few poisoned examples, with one training run per stage.
 
 References: farhadkhani2022equivalence.
 """
@@ -27,39 +27,41 @@ ATTACK = "counter_gradient"
 
 
 class Options(NamedTuple):
-    """What the chain is to do."""
+    """Options of the chain."""
 
-    target: str = "shift_labels"  # a corruption of labels, or a file with a vector
-    stage: Stage = "data"  # the last one
+    target: str = "shift_labels"  # a corruption of labels, or a file with a model
+    stage: Stage = "data"  # the last stage to run
     examples: int = 2000
     inputs: Literal["free", "box", "clip"] = "free"
     labels: Literal["soft", "sampled", "repeated"] = "soft"
-    width: float = 1.0  # free inputs are drawn from ±width, then brought to V
+    width: float = 1.0  # free inputs: drawn from ±width, then moved to V
     noise: float = 0.1
-    weight: float | Literal["auto"] = "auto"  # of a poisoned example; auto: enough
-    start: Literal["shared", "model"] = "shared"  # of the attackers' own, with data
-    epochs: int = 100  # of training the target
+    weight: float | Literal["auto"] = "auto"  # of a poisoned example; auto: just enough
+    start: Literal["shared", "model"] = (
+        "shared"  # first own model of the attackers, stage data
+    )
+    epochs: int = 100  # of the training of the target
     lr: float = 0.02
 
 
 class Reached(NamedTuple):
-    """How far one stage bends the shared model."""
+    """What one stage achieved: how near the shared model ρ came to the target θ†."""
 
     stage: str
     start: float  # ‖ρ − θ†‖ before the first round
-    distance: float  # after the last
+    distance: float  # the same after the last round
     accuracy: float  # of ρ on all test data, by true labels
-    aimed: float  # by the labels that the attacker wants
+    aimed: float  # the same by the labels that the attacker wants
     personal: float  # mean accuracy of the benign clients' own models
-    examples: int = 0  # poisoned
-    share: float = 0.0  # of all training examples
+    examples: int = 0  # number of poisoned examples
+    share: float = 0.0  # of the poisoned examples, among all training examples
     largest: float = 0.0  # norm of a poisoned input
-    weight: float = 0.0  # as how many examples one counts
-    needed: float = 0.0  # how many no attack of this kind can do without
+    weight: float = 0.0  # number of ordinary examples that a poisoned one counts as
+    needed: float = 0.0  # lower bound on this number, for any attack of this kind
 
 
 class _Chain(NamedTuple):
-    """What all stages need."""
+    """Values that all stages use."""
 
     sections: dict[str, Any]
     out: Path
@@ -78,17 +80,23 @@ def chain(
     data_dir: str | None = None,
     watch: Watch | None = None,
 ) -> list[Reached]:
-    """Attack a coupled federation by reports, then by a model, then by data.
+    """Attack a coupled federation by gradients, then by a model, then by data.
 
-    Section 4 of the paper, upwards: what `counter_gradient` makes of ρ is what one
-    frozen model makes of it (Lemma 3), which is what examples that teach this model
-    make of it (Theorem 5 and Appendix L). Every stage is a run of its own from the
-    same start. Called again with the same folder it goes on where it was stopped.
+    This follows Section 4 of the paper. `counter_gradient` moves ρ. The same effect on
+    ρ comes from one fixed model (Lemma 3), and from examples that teach this model
+    (Theorem 5 and Appendix L). Every stage is a separate run that starts from the same
+    initial model. If the chain was stopped, a call with the same folder continues it.
 
-    `sections` are an experiment with personalizer `coupled` and an adversary; `out` is
-    a folder for `target.npy`, `model.npy`, `poison.npz`, one run per stage, and
-    `stages.csv` with what is returned (the federation without an attack, then every
-    stage), also as JSON.
+    Args:
+        sections: An experiment with personalizer `coupled` and an adversary.
+        out: Folder for `target.npy`, `model.npy`, `poison.npz`, one run per stage, and
+            the returned table as `stages.csv` and as JSON.
+        options: Options of the chain.
+        data_dir: Folder of the data sets.
+        watch: Progress callback of the runs.
+
+    Returns:
+        One row for the federation without an attack, then one per stage.
     """
     _check(sections, options)
     said = {"sections": sections, "options": options._asdict()}
@@ -123,12 +131,12 @@ def chain(
 
 
 def told(out: Path, found: list[Reached]) -> dict[str, Any]:
-    """How far every stage got, for programs."""
+    """Return what every stage achieved, as dictionaries for JSON."""
     return {"folder": str(out), "stages": [row._asdict() for row in found]}
 
 
 def _check(sections: dict[str, Any], options: Options) -> None:
-    """Refuse what the chain cannot attack, before any work."""
+    """Refuse an experiment that the chain cannot attack, before any computation."""
     e = reader.from_dict(sections)
     if e.personalizer.name != "coupled" or not e.adversary.present():
         raise Refusal(
@@ -142,7 +150,7 @@ def _check(sections: dict[str, Any], options: Options) -> None:
 
 
 def _linear(built: Built, stage: str) -> None:
-    """Refuse, before any work, a federation whose data stage cannot be made."""
+    """Refuse, before any training, a federation for which there is no data stage."""
     name, classes = built.experiment.model.name, built.facts["classes"]
     if not classes:
         raise Refusal(
@@ -158,7 +166,7 @@ def _linear(built: Built, stage: str) -> None:
 
 
 class _Made(NamedTuple):
-    """An attack as changes of the experiment, and what it takes."""
+    """An attack as changes to the experiment, and statistics of its examples."""
 
     changes: dict[str, Any]
     summary: tuple[int, float, float] = (0, 0.0, 0.0)
@@ -167,7 +175,7 @@ class _Made(NamedTuple):
 
 
 def _gradient(c: _Chain) -> _Made:
-    """Counter-gradient, with the experiment's options for it."""
+    """Return the counter-gradient attack, with the experiment's options for it."""
     own = c.sections.get("attack", {})
     own = own if isinstance(own, dict) and own.get("name") == ATTACK else {}
     attack = {**own, "name": ATTACK, "target": str(c.out / "target.npy")}
@@ -175,7 +183,7 @@ def _gradient(c: _Chain) -> _Made:
 
 
 def _model(c: _Chain) -> _Made:
-    """Return a model that never learns, and reports honestly."""
+    """Return the model attack: a fixed model that sends its honest gradient."""
     frozen = craft.crafted(c.built, *_ended(c, "gradient"))
     np.save(c.out / "model.npy", frozen.numpy())
     attack = {"name": "frozen_model", "target": str(c.out / "model.npy")}
@@ -183,7 +191,7 @@ def _model(c: _Chain) -> _Made:
 
 
 def _data(c: _Chain) -> _Made:
-    """Examples from which that model is learned."""
+    """Return the data attack: examples from which the fixed model is learned."""
     o = c.options
     made = {k: getattr(o, k) for k in ("inputs", "labels", "noise", "width")}
     weight = None if o.weight == "auto" else o.weight
@@ -199,7 +207,7 @@ def _data(c: _Chain) -> _Made:
 
 
 def _reached(c: _Chain, stage: str, made: _Made) -> Reached:
-    """Run the federation with this attack, and return what it comes to."""
+    """Run the federation with this attack, and return what it achieved."""
     path, tree = c.out / stage, {**c.sections, **made.changes}
     if not path.exists():
         api.run(tree, out=path, data_dir=c.data_dir, watch=c.watch)
@@ -215,7 +223,7 @@ def _reached(c: _Chain, stage: str, made: _Made) -> Reached:
 
 
 def _ended(c: _Chain, stage: str) -> tuple[Tensor, list[Tensor]]:
-    """ρ and the benign clients' own models after the last round of a stage."""
+    """Return ρ and the benign clients' own models after the last round of a stage."""
     run = Run(c.out / stage)
     rho = flat.flatten(run.network()).double()
     honest = np.flatnonzero(~c.built.hostile)

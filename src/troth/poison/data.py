@@ -1,4 +1,4 @@
-r"""From a model attack to poisoned examples of a linear classifier, and to their file.
+r"""Turn a model attack on a linear classifier into poisoned examples, and save them.
 
 References: farhadkhani2022equivalence.
 """
@@ -26,7 +26,7 @@ from troth.types import Refusal
 
 
 def probabilities(head: Head, x: np.ndarray) -> np.ndarray:
-    """[m, classes] softmax of Wx + b; of a single margin z, (1 − σ(z), σ(z))."""
+    """Return softmax(Wx + b) [m, classes]; for a single margin z, (1 − σ(z), σ(z))."""
     weight, bias = checked(head)
     if x.ndim != 2 or x.shape[1] != weight.shape[1]:
         raise Refusal(
@@ -50,13 +50,14 @@ def labelled(
     """Return inputs with the labels that a model gives them (Appendices L.1 and L.2).
 
     Args:
-        head: θ♠.
-        x: [m, d].
-        seed: of sampled labels.
-        labels: soft = probabilities, as the authors' code has it; sampled = one label
-            each, drawn from them; repeated = every input `repeats` times, with whole
-            numbers of each label that come nearest to them.
-        repeats: how often; a share is then off by less than 1/repeats.
+        head: Model θ♠ that gives the labels.
+        x: [m, d] inputs.
+        seed: Seed of the sampled labels.
+        labels: "soft": the probabilities, as in the authors' code. "sampled": one label
+            per input, drawn from them. "repeated": `repeats` copies of every input,
+            whose labels come as near as possible to the probabilities.
+        repeats: Copies of every input for "repeated". The share of a label then differs
+            from its probability by less than 1/repeats.
     """
     p = probabilities(head, x)
     if labels == "soft":
@@ -72,9 +73,10 @@ def labelled(
 
 
 def whole_numbers(p: np.ndarray, repeats: int) -> np.ndarray:
-    """[m, classes] counts that sum to `repeats`, nearest to repeats·p.
+    """Return counts [m, classes] that sum to `repeats`, nearest to repeats·p.
 
-    Rounded down, then one more for the largest remainders: none is off by 1 or more.
+    They are rounded down, and those with the largest remainders get one more. So every
+    count differs from repeats·p by less than 1.
     """
     if repeats < 1:
         raise Refusal(f"repeats = {repeats} must be at least 1: each input is labelled")
@@ -97,27 +99,32 @@ def data_attack(
     width: float = 50.0,
     noise: float = 0.01,
 ) -> Examples:
-    """Examples from which a linear classifier learns θ♠ (Section 5.3, Appendix L).
+    """Make examples from which a linear classifier learns θ♠ (Section 5.3, Appendix L).
 
-    Inputs near the indifference subspace V of θ♠, with the labels that θ♠ gives them.
-    The same on embeddings for the head of a deep network (Appendix J).
+    The inputs are near the indifference subspace V of θ♠, on which all classes are
+    equally likely. Their labels are those that θ♠ gives. To attack the last layer of a
+    deep network, do the same on its inputs, the embeddings (Appendix J).
 
     Args:
-        head: θ♠ = (W, b); a single row of W is the margin of a binary classifier.
-        examples: how many inputs; below the number of features some directions of θ♠
-            are not learned.
-        seed: of all draws.
-        inputs: free = `indifferent_inputs`; box = `boxed_inputs`, every feature in
-            [0, 1]; clip = `clipped_inputs`, the authors' way to that.
-        labels: soft, sampled or repeated: see `labelled`.
-        repeats: how often each input is labelled, where repeated; the number of
-            examples is then `repeats` times as large.
-        width: half the side of the box about 0 in which free inputs are drawn.
-        noise: standard deviation along each normal of V; 0 hides the scale of θ♠.
+        head: Model θ♠ = (W, b). If W has a single row, it gives the margin of a binary
+            classifier.
+        examples: Number of inputs. If it is below the number of features, some
+            directions of θ♠ are not learned.
+        seed: Seed of all draws.
+        inputs: "free": any values (`indifferent_inputs`). "box": every feature is in
+            [0, 1] (`boxed_inputs`). "clip": free inputs, clipped to [0, 1] as in the
+            authors' code (`clipped_inputs`).
+        labels: "soft", "sampled" or "repeated": see `labelled`.
+        repeats: Copies of every input for labels = "repeated". The number of examples
+            is then `repeats` times as large.
+        width: Free inputs are drawn from [−width, width] before they are moved to V.
+        noise: Standard deviation of the distance from V, in each normal direction. With
+            0, the scale of θ♠ cannot be learned.
 
     Raises:
-        Refusal: V is empty or not reached, or one example was asked for: an example
-            says one direction, and that is enough only for a regression.
+        Refusal: If V is empty, if no input in V is found, or if only one example is
+            requested. One example determines only one direction of θ♠, which suffices
+            only for a regression.
     """
     some(examples)
     if examples == 1:
@@ -139,25 +146,29 @@ def data_attack(
 def weight_needed(
     head: Head, target: Head, x: ArrayLike, *, lam: float, tolerance: float = 0.1
 ) -> float:
-    """How heavily examples must count for the attacker's own model to stay near θ♠.
+    """Return the weight of examples at which the attacker's own model stays near θ♠.
 
-    The weight α (as though each were given α times, Appendix L.2) at which the pull to
-    ρ = θ† moves θ_s from θ♠ by `tolerance` of ‖θ♠ − θ†‖. To first order the move is
-    λ(αH + λ)⁻¹(θ♠ − θ†) with H = Σ_i Λ_i ⊗ x_i x_iᵀ the curvature of the cross-entropy
-    at θ♠. For Λ_i = diag(p) − ppᵀ stands its mean over the k − 1 directions in which
-    it is not 0, Σ_a p_a(1 − p_a)/(k − 1): the same on V, where all p_a are 1/k, and for
-    two classes; elsewhere an estimate. What all classes have in common is left out, for
-    no label depends on it.
+    An example of weight α counts as α copies of it (Appendix L.2). At the returned α,
+    the pull towards the shared model ρ = θ† moves the attacker's model θ_s away from θ♠
+    by `tolerance` times ‖θ♠ − θ†‖. To first order, it moves by λ(αH + λ)⁻¹(θ♠ − θ†),
+    where H = Σ_i Λ_i ⊗ x_i x_iᵀ is the curvature of the cross-entropy at θ♠.
+
+    Here Λ_i = diag(p) − ppᵀ is replaced by the mean of its k − 1 eigenvalues that are
+    not 0, which is Σ_a p_a(1 − p_a)/(k − 1). This is exact on V, where all p_a are 1/k,
+    and for two classes. Elsewhere it is an approximation. The part of the parameters
+    that is equal for all classes is left out, because no label depends on it.
 
     Args:
         head: θ♠.
         target: θ†.
         x: [m, d] inputs with soft labels.
         lam: λ of `l2sq`; the paper's λ is half of it.
-        tolerance: between 0 and 1; towards 0 the weight goes to infinity.
+        tolerance: Allowed distance from θ♠, as a share between 0 and 1 of ‖θ♠ − θ†‖.
+            Towards 0, the weight goes to infinity.
 
     Returns:
-        α > 0; ∞ where the inputs leave more than `tolerance` of it undetermined.
+        The weight α > 0. It is ∞ if the inputs leave more than `tolerance` of θ♠ − θ†
+        undetermined.
     """
     strength(lam)
     if not 0 < tolerance < 1:
@@ -172,7 +183,7 @@ def weight_needed(
     p = probabilities(crafted, rows[:, :-1])
     curved = (p * (1 - p)).sum(axis=1) / max(1, len(crafted.bias) - 1)
     if len(crafted.bias) == 1:
-        curved /= 2  # one margin: p(1 − p), which is there twice
+        curved /= 2  # one margin: p(1 − p), which the sum contains twice
     size, turn = np.linalg.eigh((rows * curved[:, None]).T @ rows)
     size[size <= 1e-13 * size[-1] * len(size)] = 0
     apart = np.column_stack([c - t for c, t in zip(crafted, wanted, strict=True)])
@@ -185,29 +196,31 @@ def weight_needed(
 
 
 def examples_needed(head: Head, target: Head, *, lam: float, nu: float = 0.0) -> float:
-    """No fewer examples than this, however made, hold the attacker's model at θ♠.
+    """Return a lower bound on the number of examples that keep the attacker at θ♠.
 
-    Weights count as so many examples. It is (λ⟨θ♠ − θ†, θ♠⟩ + 2ν‖θ♠‖²)/κ with
-    κ = W((k − 1)/e), Lambert's W: .2785 for two classes, 1.12 for ten. The pull to the
-    shared model, multiplied by θ♠, is what the labels must make up for, and one example
-    makes up for κ at most, wherever it lies: docs/explanation/derivations/poison.md.
-    For inputs near V with labels of θ♠ itself it takes more: `weight_needed`.
+    No attacker's model stays at θ♠ with fewer examples, whatever their inputs and
+    labels are. An example of weight α counts as α examples. The bound is (λ⟨θ♠ − θ†,
+    θ♠⟩ + 2ν‖θ♠‖²)/κ with κ = W((k − 1)/e), where W is Lambert's function: κ is .2785
+    for two classes and 1.12 for ten. The numerator is the inner product of θ♠ with the
+    pull to the shared model and to 0, and one example balances at most κ of it. The
+    proof is in docs/explanation/derivations/poison.md. Inputs near V with the labels of
+    θ♠ itself need a larger weight: `weight_needed`.
 
     Args:
         head: θ♠.
-        target: θ†, where the shared model is to be.
+        target: Model θ† to which the attacker moves the shared model.
         lam: λ of `l2sq`; the paper's λ is half of it.
         nu: ν of ν‖θ‖².
 
     Returns:
-        A number of examples, where losses are added up; 0: nothing is asked of them.
+        The number of examples, if the loss is a sum over examples. 0: none is needed.
     """
     strength(lam)
     at_least_zero("nu", nu)
     crafted, wanted = checked(head), checked(target)
     own = np.column_stack(tuple(crafted))
     pull = lam * (own - np.column_stack(tuple(wanted))) + 2 * nu * own
-    if len(own) > 1:  # what all classes have in common answers to no label
+    if len(own) > 1:  # no label depends on what all classes have in common
         own, pull = own - own.mean(axis=0), pull - pull.mean(axis=0)
     most = float(special.lambertw((max(2, len(own)) - 1) / math.e).real)
     return max(0.0, float((own * pull).sum()) / most)
@@ -230,7 +243,7 @@ def _solve(size: np.ndarray, part: np.ndarray, limit: float) -> float:
 
 
 class Summary(NamedTuple):
-    """What a defender would notice of poisoned examples."""
+    """Statistics of poisoned examples that a defender may notice."""
 
     number: int
     share: float  # of all examples, these included
@@ -238,9 +251,10 @@ class Summary(NamedTuple):
 
 
 def summary(x: np.ndarray, others: int) -> Summary:
-    """Return number, share and largest norm of poisoned inputs x, [m, …].
+    """Return number, share and largest norm of the poisoned inputs x [m, …].
 
-    The share is of them and the honest users' `others`.
+    The share is relative to all examples: the poisoned ones and `others`, the number of
+    the honest users' examples.
 
     Departs: the paper's 3.3 % are 2,000 of the honest 60,000; here it is the share of
     all 62,000, 3.2 %.
@@ -262,16 +276,18 @@ def save(
 ) -> Summary:
     """Write an .npz file of poisoned examples, for `corruptions/from_file`.
 
-    It holds x, y, with soft labels p too, scale, and number, share and largest_norm.
-    The file appears under its name only when it is whole.
+    The file has arrays x, y, p (if labels are soft), scale, number, share and
+    largest_norm. It is written atomically.
 
     Args:
-        path: where; as it is, with .npz or without. A file there is replaced.
-        x: [m, …] of the shape of the data set's own examples.
-        y: [m] labels or answers; not needed where p is given, whose largest it is.
+        path: Name of the file, used as it is, with or without .npz. An existing file is
+            replaced.
+        x: [m, …] inputs, of the same shape as the data set's own.
+        y: [m] labels or targets. Not needed if p is given: then y is the most probable
+            label.
         p: [m, classes] soft labels.
-        others: how many examples the honest users have together.
-        scale: the value of x that stands for 1; 0 means 255 for bytes and 1 otherwise.
+        others: Number of examples of all honest users together.
+        scale: Value of x that is scaled to 1. 0 means 255 for bytes and 1 otherwise.
     """
     at_least_zero("scale", scale)
     x, y, p = _checked(np.asarray(x), y, p)

@@ -1,4 +1,4 @@
-"""What an attacker wants of a federation's shared model, and how near it came."""
+"""The shared model that an attacker wants, and how near the attack came to it."""
 
 import inspect
 from typing import NamedTuple
@@ -14,23 +14,23 @@ from troth.types import Batch, Refusal
 
 
 class Goal(NamedTuple):
-    """A model, and where it came from."""
+    """The model that an attacker wants, and its source."""
 
     target: Tensor  # [d], float64
     name: str  # a corruption of labels, or the file that holds the model
 
 
 def named(name: str) -> bool:
-    """Whether it is a corruption of labels (else it is a file)."""
+    """Return whether the source is a corruption of labels; otherwise it is a file."""
     return name in lookup.names("corruption")
 
 
 def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
-    """Return the target θ†: from a file, or a model of everyone's data, labels changed.
+    """Return the target θ†: from a file, or trained on all data with changed labels.
 
     `name` is a corruption of labels, or a file that `attacks/counter_gradient` reads.
-    The authors' target (Section 5.3): all training data with labels y + 1, Adam on the
-    whole of them at once.
+    In the authors' setting (Section 5.3), the target is trained with Adam on all
+    training data at once, with labels y + 1.
     """
     task, w = built.federation.engine.task, built.federation.broadcast.w
     if not named(name):
@@ -53,7 +53,7 @@ def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
 
 
 def wanted(built: Built, name: str, y: Tensor) -> Tensor:
-    """Labels as the attacker wants them."""
+    """Return the labels that the attacker wants."""
     function, given = lookup.find("corruption", name), {"x": y[:, None], "y": y}
     asked = set(inspect.signature(function).parameters)
     if asked - set(lookup.options(function)) - {"x", "y", "classes"}:
@@ -68,9 +68,9 @@ def wanted(built: Built, name: str, y: Tensor) -> Tensor:
 
 
 def judged(built: Built, goal: Goal, rho: Tensor) -> tuple[float, float]:
-    """Accuracy of ρ on all test data: by true labels, and by those that are wanted.
+    """Return the accuracy of ρ on all test data: by true labels, and by wanted labels.
 
-    Where the target came from a file, those are the target's own answers.
+    If the target is from a file, the wanted labels are the target's predictions.
     """
     engine, test = built.federation.engine, built.data.test
     task = engine.task

@@ -1,7 +1,7 @@
 r"""Inputs on which a linear classifier finds all classes equally likely.
 
-Free ones, images with every pixel in a box, and embeddings of a deep network, whose
-last layer is a linear classifier.
+They are free vectors, images with every pixel in a box, or embeddings of a deep
+network, whose last layer is a linear classifier.
 
 References: farhadkhani2022equivalence.
 """
@@ -20,29 +20,29 @@ from troth.networks.last_layer import last
 from troth.poison._given import above_zero, array, at_least_zero, same_size, some
 from troth.types import Refusal
 
-ROWS = 1024  # examples made at once, each such tile from draws of its own
+ROWS = 1024  # examples drawn at once; each such tile has its own random draws
 
 
 class Head(NamedTuple):
-    """A linear classifier with logits Wx + b; a single row is a binary one's margin."""
+    """A linear classifier with logits Wx + b; a single row is a binary margin."""
 
     weight: np.ndarray  # [k, d]
     bias: np.ndarray  # [k]
 
     @property
     def classes(self) -> int:
-        """How many labels it tells apart; a single margin tells two."""
+        """The number of classes; a single margin distinguishes two."""
         return max(2, len(self.bias))
 
 
 class Subspace(NamedTuple):
-    """V = {x : normals·x = offset}."""
+    """The affine subspace V = {x : normals·x = offset}."""
 
     normals: np.ndarray  # [r, d] orthonormal rows; r = classes − 1 unless rows depend
     offset: np.ndarray  # [r]
 
     def project(self, x: np.ndarray) -> np.ndarray:
-        """Return the nearest points of V, projected twice against rounding."""
+        """Return the nearest points of V; project twice to remove rounding errors."""
         for _ in range(2):
             x = x - (x @ self.normals.T - self.offset) @ self.normals
         return x
@@ -51,10 +51,10 @@ class Subspace(NamedTuple):
 def head_of(
     theta: ArrayLike | Tensor, outputs: int, features: int, *, bias: bool = True
 ) -> Head:
-    """Return a flat model of `models/linear` as (W, b): the rows of W, then b.
+    """Split a flat model of `models/linear` into (W, b): first the rows of W, then b.
 
-    `outputs` are classes, or 1 for a margin; without a `bias`, b is 0. Refuse a vector
-    of another size.
+    `outputs` is the number of classes, or 1 for a margin. Without `bias`, b is 0. A
+    vector of another size is refused.
     """
     flat = array("the model", theta, 1)
     d = outputs * (features + bias)
@@ -68,9 +68,9 @@ def head_of(
 
 
 def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
-    """Return the same classifier on inputs not yet normalized by (x − mean)/std.
+    """Return the same classifier for inputs before the normalization (x − mean)/std.
 
-    `mean` and `std` > 0 are one number for each feature, or for all of them.
+    `mean` and `std` > 0 are one number per feature, or one for all features.
     """
     weight, bias = checked(head)
     center, spread = (
@@ -84,7 +84,7 @@ def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
 
 
 def checked(head: Head) -> Head:
-    """Return a head as finite float64 arrays that fit together."""
+    """Return a head as finite float64 arrays of matching shapes."""
     weight, bias = array("the weight", head[0], 2), array("the bias", head[1], 1)
     same_size("the bias", bias, "the weight, by its rows,", len(weight))
     if not weight.size:
@@ -96,10 +96,13 @@ def checked(head: Head) -> Head:
 
 
 def indifference(head: Head) -> Subspace:
-    """V: (W_a − W_0)x = b_0 − b_a for all classes a (Appendix L.1); Wx = −b if binary.
+    """Return the subspace V on which all classes are equally likely (Appendix L.1).
 
-    From the singular value decomposition of the differences, where the paper has
-    Gram–Schmidt, which loses orthogonality when rows are nearly dependent.
+    V is the set of x with (W_a − W_0)x = b_0 − b_a for all classes a. For a binary
+    classifier with a single row, it is Wx = −b.
+
+    Departs: the normals come from a singular value decomposition of the differences.
+    The paper uses Gram–Schmidt, which loses orthogonality if rows are nearly dependent.
 
     Raises:
         Refusal: V is empty.
@@ -134,19 +137,21 @@ def indifferent_inputs(
     high: float = 50.0,
     noise: float = 0.01,
 ) -> np.ndarray:
-    """[count, d] inputs near V: uniform in a box, projected on V, moved off by noise.
+    """Return inputs near V [count, d]: drawn in a box, projected on V, plus noise.
 
-    The noise, N(0, noise²) along each of the orthonormal directions normal to V, is
-    what tells a learner the scale of θ♠ and the sides of its boundaries; labels stay
-    close to equally likely. The first examples of a longer list are the same.
+    The noise N(0, noise²) along each of the orthonormal normals of V shows a learner
+    the scale of θ♠ and the sides of its boundaries. The classes stay almost equally
+    likely. A longer list begins with the examples of a shorter one.
 
     Args:
-        head: θ♠.
-        count: examples.
-        seed: of all draws.
-        low: of the box before projection; −50 in the authors' code.
-        high: of the box; a wide one fixes the directions along V with few examples.
-        noise: 0 puts them on V itself, where the scale of θ♠ cannot be learned.
+        head: Model θ♠.
+        count: Number of inputs.
+        seed: Seed of all draws.
+        low: Lower bound of the box before projection; −50 in the authors' code.
+        high: Upper bound of the box. In a wide box, few examples determine the
+            directions along V.
+        noise: Standard deviation of the noise. With 0, inputs are in V, where the scale
+            of θ♠ cannot be learned.
     """
     space = indifference(head)
 
@@ -164,7 +169,7 @@ def drawn(
     noise: float,
     place: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Uniform draws, tile by tile moved by `place(draws [m, d], noise [m, r])`."""
+    """Draw inputs uniformly, and move each tile by `place(inputs, noise [m, r])`."""
     some(count)
     at_least_zero("noise", noise)
     low, high = box
@@ -183,17 +188,18 @@ def drawn(
     return x
 
 
-_HALVINGS = 30  # of a step, at most
+_HALVINGS = 30  # largest number of draws in a step
 
 
 def clipped_inputs(
     head: Head, count: int, seed: int, *, noise: float = 0.01
 ) -> np.ndarray:
-    """Follow the authors' recipe (Appendix L.3, Fig. 20): scale by the largest, clip.
+    """Follow the authors' recipe (L.3, Fig. 20): divide by the largest value and clip.
 
-    Uniform in [0, 1]^d, projected on V, with `noise` along each of its normals, divided
-    by the largest value of all, then cut off below 0. Most then lie off V, and their
-    labels, given after clipping, are nearly certain: it takes many of them, and a large
+    Inputs are drawn uniformly from [0, 1]^d, projected on V, and moved by `noise` along
+    each normal of V. All are divided by the largest value of all inputs. Negative
+    values are then set to 0. Most inputs are off V after this. Their labels, computed
+    after clipping, are nearly certain. So the attack needs many of them, with a large
     weight.
     """
     x = indifferent_inputs(head, count, seed, low=0.0, high=1.0, noise=noise)
@@ -218,31 +224,33 @@ def boxed_inputs(
     tolerance: float = 1e-10,
     steps: int = 100,
 ) -> np.ndarray:
-    """[count, d] inputs near V and in the box: uniform draws, brought to V inside it.
+    """Return inputs [count, d] in the box and near V: uniform draws, moved to V.
 
     Each draw is projected on {x : normals·x = offset + ξ} ∩ [low, high]^d, with its own
-    noise ξ ~ N(0, noise²): so it is in the box exactly and off V by ξ exactly, its
-    labels are close to equally likely, and it says about as much as without a box.
+    noise ξ ~ N(0, noise²). So it is exactly in the box, and its distances from V are
+    exactly ξ. Its classes are almost equally likely, and a learner learns about as much
+    from it as from an input without a box.
 
-    Nearest points of the box alone have some features at the same bound in every
-    example, whose weights then cannot be told from the bias. So a draw has a box of its
-    own, the given one drawn together towards it by `rim`; the whole box is used only
-    where V misses its own.
+    If draws were projected on V ∩ box only, some features would be at the same bound in
+    every example. Their weights could then not be distinguished from the bias. So each
+    draw is projected into a box of its own, which is the given box contracted towards
+    the draw, as `rim` says. The whole box is used only if V does not meet that smaller
+    box.
 
     Args:
-        head: θ♠.
-        count: examples.
-        seed: of all draws.
-        low: of a feature.
-        high: of a feature.
-        noise: standard deviation along each normal of V.
-        rim: 0 gives the nearest points of the box; below 1, where only the draw itself
-            would be left.
-        tolerance: how far from its place along the normals an input may be.
-        steps: of the projection, at most.
+        head: Model θ♠.
+        count: Number of inputs.
+        seed: Seed of all draws.
+        low: Smallest value of a feature.
+        high: Largest value of a feature.
+        noise: Standard deviation of the distance from V, in each normal direction.
+        rim: How far the box is contracted, from 0 (not at all) to below 1 (at 1, only
+            the draw itself would be left).
+        tolerance: Largest allowed error of an input's position along the normals.
+        steps: Largest number of steps of the projection.
 
     Raises:
-        Refusal: some examples were not brought to V ∩ [low, high]^d.
+        Refusal: Some examples could not be moved to V ∩ [low, high]^d.
 
     Departs: Appendix L.3 clips after projecting (`clipped_inputs`), which leaves V.
     """
@@ -282,20 +290,20 @@ def _into_box(
     steps: int,
     tolerance: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Project rows on {normals·z = offset} ∩ box; the result, and how far it is off.
+    """Project rows on {normals·z = offset} ∩ box; return the result and its distances.
 
-    The projection is clip(x − normalsᵀμ) with the μ that solves the r equations.
-    Dykstra's alternating projections are the steps μ += normals·z − offset, which is
-    gradient ascent on the dual (`docs/explanation/derivations/poison.md`). These are
-    Newton steps on it: over the features that are not at their bounds, damped by a
-    little of Dykstra's step where too few are left, and halved where the dual does not
-    grow.
+    The projection is clip(x − normalsᵀμ), with the μ that solves the r equations.
+    Dykstra's alternating projections take the steps μ += normals·z − offset, which is
+    gradient ascent on the dual (`docs/explanation/derivations/poison.md`). Here
+    Newton's method maximizes the dual. Its Hessian is over the features that are not at
+    their bounds. A little of Dykstra's step is added where there are too few of these,
+    and a step is halved if the dual does not grow.
     """
     normals, r = space.normals, len(space.normals)
     products = (normals[:, None] * normals).reshape(r * r, x.shape[1]).T
     mu = np.zeros_like(offset)
     at = _placed(x, normals, offset, box, mu)
-    # no point of the box costs more: a dual above it proves that there is none
+    # the largest cost in the box: a larger dual proves that no point exists
     most = (1 + 1e-9) * 0.5 * (np.maximum(x - box[0], box[1] - x) ** 2).sum(axis=1)
     for _ in range(steps):
         far = np.linalg.norm(at.gap, axis=1)
@@ -324,8 +332,8 @@ def _into_box(
 
 class _Placed(NamedTuple):
     near: np.ndarray  # [m, d] in the box
-    gap: np.ndarray  # [m, r] off their places along the normals: the dual's gradient
-    dual: np.ndarray  # [m] ½‖near − x‖² + μ·gap, which the right μ makes largest
+    gap: np.ndarray  # [m, r] errors along the normals: the gradient of the dual
+    dual: np.ndarray  # [m] ½‖near − x‖² + μ·gap, which the right μ maximizes
 
 
 def _placed(
@@ -335,7 +343,7 @@ def _placed(
     box: tuple[np.ndarray, np.ndarray],
     mu: np.ndarray,
 ) -> _Placed:
-    """Where multipliers put their rows."""
+    """Return the points for given multipliers, with their errors and dual values."""
     near = (x - mu @ normals).clip(*box)
     gap = near @ normals.T - offset
     return _Placed(near, gap, 0.5 * ((near - x) ** 2).sum(1) + (mu * gap).sum(1))
@@ -346,20 +354,21 @@ def embeddings(
 ) -> tuple[np.ndarray, Head]:
     """Return inputs of the last linear layer, and that layer (Section 4.2, Appendix J).
 
-    The layers before it stay as they are, so that the chain runs on embeddings as on
-    images: `data_attack(head, …)` gives poisoned ones. Evaluated as in use (no dropout,
-    running statistics); the network is left as it was.
+    The layers before it are not changed, so the chain runs on embeddings as on images:
+    `data_attack(head, …)` makes poisoned embeddings. The network is run in evaluation
+    mode (no dropout, running statistics), and its own mode is restored.
 
     Args:
-        net: ends in nn.Linear.
-        x: [m, …] what the network takes.
-        batch: examples through the network at once.
+        net: Network that ends in `nn.Linear`.
+        x: [m, …] inputs of the network.
+        batch: Number of examples that go through the network at once.
 
     Returns:
-        [m, e] embeddings and (W, b), b = 0 where the layer has none; float64.
+        Embeddings [m, e] and the layer (W, b), in float64; b = 0 if the layer has no
+        bias.
 
-    Departs: an embedding is no image; who reports it needs an input that has it, as
-    Appendix J says too.
+    Departs: an embedding is not an image. To send it as data, an attacker needs an
+    input that has this embedding, as Appendix J also says.
     """
     if batch < 1 or not len(x):
         raise Refusal(

@@ -13,8 +13,8 @@ from torch import Tensor
 from troth.poison._given import above_zero, array, at_least_zero, same_size, strength
 from troth.types import Refusal
 
-_SLACK = 1e-5  # how far outside the ball the filter `plausible` lets a report be
-_AWAY = 1.0  # from rho, where l2 pulls alike from every distance
+_SLACK = 1e-5  # tolerance of the filter `plausible`, outside the ball
+_AWAY = 1.0  # distance from rho for l2, whose gradient is the same at all distances
 
 
 def model_attack(
@@ -27,36 +27,41 @@ def model_attack(
     delta: float = 1.0,
     epsilon: float = 1e-6,
 ) -> Tensor:
-    """Return the fixed model θ♠ whose honest report at ρ is what an attack ended in.
+    """Return the fixed model θ♠ whose honest gradient at ρ is that of an attack's end.
 
-    It solves ∇_ρ R(ρ, θ♠) = g for θ♠ (Proposition 4; Lemma 3 and Appendix B.3), so that
-    the loss with θ♠ in the attacker's place has its minimum where the attack ended.
+    It solves ∇_ρ R(ρ, θ♠) = g for θ♠ (Proposition 4; Lemma 3 and Appendix B.3). So the
+    loss, with θ♠ as the attacker's model, has its minimum at the ρ where the attack
+    ended.
 
-    - `l2sq`: θ♠ = ρ − g/λ for R = λ·½‖ρ − θ‖², ρ − g/(2λ) for the paper's λ‖ρ − θ‖².
-    - `smooth_l2`: with r = ‖g‖/λ < 1, θ♠ lies at δr/√(1 − r²) from ρ, against g. On the
-      boundary, r = 1, no model gives g; at the distance `boundary_distance` says, about
-      δ√(λ/(2ε)), the report is within ε of it.
-    - `l2`: away from ρ every report has length λ. On the boundary any θ♠ against g
-      gives g; it is put at 1. Inside, θ♠ = ρ: there g is a subgradient of R, and the
-      others' reports, which sum to −g, cannot move ρ off.
+    - `l2sq`: θ♠ = ρ − g/λ for R = λ·½‖ρ − θ‖², and ρ − g/(2λ) for the paper's λ‖ρ −
+      θ‖².
+    - `smooth_l2`: with r = ‖g‖/λ < 1, θ♠ is at distance δr/√(1 − r²) from ρ, in the
+      direction of −g. For r = 1, on the boundary of the ball of gradients, no model has
+      gradient g. A model at distance `boundary_distance`, about δ√(λ/(2ε)), has a
+      gradient within ε of it.
+    - `l2`: at every θ ≠ ρ the gradient has length λ. For ‖g‖ = λ, every θ♠ in the
+      direction of −g has gradient g; here its distance from ρ is 1. For ‖g‖ < λ, θ♠ =
+      ρ: g is a subgradient of R there, and the other users' gradients, which sum to −g,
+      cannot move ρ away.
 
     Args:
-        rho: [d] where the attack ended: θ† where it reached its target.
-        gradient: [d] g∞, what the attacker reported there (on ρ, not its negative).
-        lam: λ of the regularizer; towards 0 the model goes to infinity.
-        regularizer: R.
-        square: which λ: half = this library's λ·½‖·‖²; whole = the paper's λ‖·‖². The
-            others are λ‖·‖ in both.
+        rho: [d] shared model ρ where the attack ended; θ† if it reached its target.
+        gradient: [d] g∞, the gradient with respect to ρ that the attacker sent there
+            (not its negative).
+        lam: λ of the regularizer. Towards 0, θ♠ goes to infinity.
+        regularizer: The regularizer R.
+        square: Which λ of `l2sq`: "half" for this library's λ·½‖·‖², "whole" for the
+            paper's λ‖·‖². The others are λ‖·‖ in both.
         delta: δ of `smooth_l2`; 1 in the paper.
-        epsilon: a g that lies within ε of the boundary counts as on it. 0 asks for g
-            itself, which for `smooth_l2` is refused on the boundary.
+        epsilon: A g within ε of the boundary counts as on it. With 0, g itself is
+            required, which `smooth_l2` refuses on the boundary.
 
-    Guarantee: ‖∇_ρ R(ρ, θ♠) − g‖ ≤ ε + 1e-5·λ; 0 up to rounding for `l2sq` and for g
-    further than ε inside the ball.
+    Guarantee: ‖∇_ρ R(ρ, θ♠) − g‖ ≤ ε + 1e-5·λ. It is 0 up to rounding for `l2sq`, and
+    for g farther than ε inside the ball.
 
     Departs: Section 5.2 has θ† − g/2 in the text, which is Proposition 4 for λ = 1. The
-    paper calls the ball the gradients of `l2`; they are only its sphere, and the rest
-    are subgradients at θ = ρ.
+    paper says that the gradients of `l2` fill the ball. They are only its sphere; the
+    inner points are subgradients at θ = ρ.
     """
     where, g = array("rho", rho, 1), array("gradient", gradient, 1)
     same_size("gradient", g, "rho", len(where))
@@ -74,7 +79,7 @@ def model_attack(
 def _distance(
     size: float, lam: float, regularizer: str, delta: float, epsilon: float
 ) -> float:
-    """How far from ρ the model must be that reports a gradient of this size."""
+    """Return the distance from ρ of the model whose gradient has this length."""
     if size > lam * (1 + _SLACK):
         raise Refusal(
             f"the gradient has norm {size:.6g}, and no model reports more than lam = "
@@ -91,11 +96,11 @@ def _distance(
 
 
 def boundary_distance(lam: float, *, delta: float = 1.0, epsilon: float) -> float:
-    """How far from ρ a model must be to report within ε of the boundary of the ball.
+    """Return the distance from ρ of a model with a gradient within ε of the boundary.
 
-    With `smooth_l2` a model at distance D reports λD/√(δ² + D²), which is λ − ε at
-    D = δc/√(1 − c²), c = 1 − ε/λ: about δ√(λ/(2ε)). ε = 0 would be at infinity, and is
-    refused; λ or more is at ρ itself.
+    With `smooth_l2`, a model at distance D from ρ has a gradient of length λD/√(δ² +
+    D²). This is λ − ε at D = δc/√(1 − c²) with c = 1 − ε/λ, which is about δ√(λ/(2ε)).
+    ε = 0 would need D = ∞ and is refused. For ε of λ or more, D is 0.
     """
     strength(lam)
     above_zero("delta", delta, "l2 is what 0 would be")
@@ -104,5 +109,5 @@ def boundary_distance(lam: float, *, delta: float = 1.0, epsilon: float) -> floa
 
 
 def _inverse(ratio: float, delta: float) -> float:
-    """Return the distance at which smooth_l2 pulls with this share of λ."""
+    """Return the distance at which the gradient of `smooth_l2` has length share·λ."""
     return delta * ratio / math.sqrt((1 - ratio) * (1 + ratio))

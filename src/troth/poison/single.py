@@ -23,7 +23,7 @@ from troth.types import Refusal
 
 
 class Optimum(NamedTuple):
-    """Where the loss of a whole federation is least."""
+    """The models that minimize the loss of a whole federation."""
 
     rho: np.ndarray  # [d] the shared model
     theta: np.ndarray  # [N, d] the users' local models
@@ -40,30 +40,32 @@ def single_example(
 ) -> Examples:
     """Return the one example with which ρ* = θ† (Theorem 5, Appendix K).
 
-    All users have ν‖θ‖² + Σ½(θᵀq − a)² + λ·½‖ρ − θ‖². The shared model stands still at
-    θ† if the attacker's own is θ♠ = θ† + g/λ, and that one stands still with (q, a) if
-    2νθ♠ + (qᵀθ♠ − a)q + λ(θ♠ − θ†) = 0. As λ(θ♠ − θ†) = g, with r = g + 2νθ♠,
+    The loss of every user is ν‖θ‖² + Σ½(θᵀq − a)² + λ·½‖ρ − θ‖². Its gradient with
+    respect to ρ is 0 at ρ = θ† if the attacker's model is θ♠ = θ† + g/λ. The gradient
+    with respect to the attacker's model is 0 at θ♠ if its example (q, a) fulfills 2νθ♠
+    + (qᵀθ♠ − a)q + λ(θ♠ − θ†) = 0. Because λ(θ♠ − θ†) = g, this means (qᵀθ♠ − a)q = −r
+    with r = g + 2νθ♠. A solution, for any c > 0, is
 
-        q = c·r,   a = qᵀθ♠ + 1/c,   any c > 0
+        q = c·r,   a = qᵀθ♠ + 1/c.
 
-    does it: (qᵀθ♠ − a)q = −r. The loss is strictly convex where ν > 0 or the pooled
-    queries span R^d, so this stationary point is its only minimum.
-    `docs/explanation/derivations/poison.md` has every step.
+    The loss is strictly convex if ν > 0 or the pooled queries span R^d. Then this
+    stationary point is its only minimum. Every step is in
+    `docs/explanation/derivations/poison.md`.
 
     Args:
-        target: [d] θ†.
-        pull: [d] g, the sum of honest gradients on ρ at ρ = θ† (`honest_pull`): −g∞ of
-            a gradient attack that has reached its target.
+        target: [d] target θ† of the shared model.
+        pull: [d] g, the sum of the honest users' gradients with respect to ρ at ρ = θ†
+            (`honest_pull`). It is −g∞ of a gradient attack that has reached its target.
         lam: λ of `l2sq`; the paper's λ is half of it.
-        nu: ν ≥ 0, weight decay of every user, the attacker too.
-        bias: whether the last parameter is an intercept: then the query has no such
+        nu: ν ≥ 0, weight decay of every user, also of the attacker.
+        bias: Whether the last parameter is an intercept. Then the query has no such
             coordinate, and c = 1/r_last is the only choice.
-        norm: of the query; 0 = that of r itself, c = 1, as in the paper: Θ(N), with an
-            answer of Θ(N²). With a fixed norm the answer is Θ(N).
+        norm: Norm of the query. 0 takes the norm of r (c = 1), as in the paper: it is
+            Θ(N), with an answer of Θ(N²). With a fixed norm, the answer is Θ(N).
 
-    Departs: Appendix K prints (q, a) = (g, gᵀθ♠ − 1). Its slope at θ♠ is +g where −g is
-    needed, and it leaves ν out: ρ* then misses θ†, also for ν = 0. The sign and the
-    term 2νθ♠ are put right here; c is ours.
+    Departs: Appendix K prints (q, a) = (g, gᵀθ♠ − 1). With it, the gradient at θ♠ is +g
+    instead of −g, and ν is missing: ρ* then misses θ†, also for ν = 0. Here the sign is
+    corrected and the term 2νθ♠ is added. The factor c is not in the paper.
     """
     goal, g = array("target", target, 1), array("pull", pull, 1)
     same_size("target", goal, "the honest pull", len(g))
@@ -75,7 +77,7 @@ def single_example(
     size = float(np.linalg.norm(r))
     if bias:
         return _with_intercept(r, model)
-    if size == 0:  # nothing to counter: the target is where they would go anyway
+    if size == 0:  # the honest users alone already reach the target
         return Examples(np.zeros((1, len(g))), np.zeros(1))
     c = norm / size if norm else 1.0
     q = c * r
@@ -83,7 +85,7 @@ def single_example(
 
 
 def _with_intercept(r: np.ndarray, model: np.ndarray) -> Examples:
-    """Take the query as (q, 1): its residual is the intercept's share of r."""
+    """Return the query as (q, 1); the residual is then the intercept's entry of r."""
     if abs(r[-1]) <= 1e-12 * np.linalg.norm(r):
         raise Refusal(
             f"the honest users' pull on the intercept is {r[-1]:.3g}, and one example "
@@ -95,16 +97,16 @@ def _with_intercept(r: np.ndarray, model: np.ndarray) -> Examples:
 
 
 def spread(examples: Examples, *, norm: float = 1.0) -> Examples:
-    """Get the same loss from short queries: k² copies of (q/k, a/k) (Section 5.3).
+    """Replace an example (q, a) by k² copies of (q/k, a/k), with equal loss (Sec. 5.3).
 
-    Their losses add up to the loss of (q, a): k²·½(θᵀq/k − a/k)² = ½(θᵀq − a)². With
-    the q of `single_example`, whose norm is Θ(N), they are Θ(N²) examples with answers
-    of Θ(N). It holds where users sum over their data, not where they average, and for
-    models without an intercept.
+    The losses of the copies add up to the loss of (q, a): k²·½(θᵀq/k − a/k)² = ½(θᵀq −
+    a)². The q of `single_example` has norm Θ(N), so Θ(N²) copies have answers of Θ(N).
+    This holds if a user's loss is a sum over examples, not a mean, and for models
+    without an intercept.
 
     Args:
-        examples: what to spread out; each example apart.
-        norm: the largest norm allowed; one example is enough where it is that of q.
+        examples: Examples to replace, each by itself.
+        norm: Largest allowed norm of a query. A single copy is used if q is not longer.
     """
     above_zero("norm", norm, "queries of norm 0 say nothing")
     parts = np.ceil(np.linalg.norm(examples.x, axis=1) / norm).clip(min=1)
@@ -121,20 +123,20 @@ def honest_pull(
     lam: float,
     nu: float = 0.0,
 ) -> np.ndarray:
-    """g: the sum of honest gradients on ρ, their models optimal for ρ = θ† (Eq. 175).
+    """Return g, the sum of honest gradients with respect to ρ, at ρ = θ† (Eq. 175).
 
-    A user's model is (S + λ)⁻¹(b + λθ†) and its gradient λ(S + λ)⁻¹(Sθ† − b), with
-    S = QᵀQ + 2ν and b = Qᵀa.
+    Every user's model is optimal for ρ = θ†. It is (S + λ)⁻¹(b + λθ†), and its gradient
+    is λ(S + λ)⁻¹(Sθ† − b), with S = QᵀQ + 2ν and b = Qᵀa.
 
     Args:
         queries: [m_n, d] of each honest user.
         answers: [m_n] of each honest user.
-        target: [d] θ†.
+        target: [d] target θ† of the shared model.
         lam: λ of `l2sq`; the paper's λ is half of it.
         nu: ν ≥ 0.
 
     Raises:
-        Refusal: ν = 0 and the pooled queries do not span R^d: ρ* is not unique then.
+        Refusal: ν = 0 and the pooled queries do not span R^d. Then ρ* is not unique.
     """
     goal = array("target", target, 1)
     users = _users(queries, answers, lam, nu)
@@ -163,9 +165,10 @@ def coupled_optimum(
 ) -> Optimum:
     """Minimize Σ_n [ν‖θ_n‖² + Σ½(θ_nᵀq − a)² + λ·½‖ρ − θ_n‖²] (Eqs. 1 and 5).
 
-    One linear least-squares problem over (ρ, θ_1 … θ_N), of (N + 1)·d unknowns: for
-    checking what an attack achieves. All users are given, the attacker too, with its
-    poisoned examples. Where several are least, the shortest.
+    This is one linear least-squares problem in (ρ, θ_1 … θ_N), with (N + 1)·d unknowns.
+    It is used to check what an attack achieves. The users include the attacker, with
+    its poisoned examples. If there are several minima, the one of least norm is
+    returned.
 
     Args:
         queries: [m_n, d] of each user.
@@ -178,8 +181,8 @@ def coupled_optimum(
     pull, decay = math.sqrt(lam) * np.eye(d), math.sqrt(2 * nu) * np.eye(d)
     rows, sides = [], []
     for k, user in enumerate(users):
-        # triangular, so that many examples become d + 1 rows; no product of data with
-        # themselves, which would lose half the digits of a large query
+        # A triangular factor turns many examples into d + 1 rows. Products of data with
+        # themselves would lose half of the digits of a large query.
         fit = np.linalg.qr(np.column_stack([user.x, user.y])).R
         block = np.zeros((len(fit) + 2 * d, n + 1, d))
         block[:, k + 1] = np.vstack([fit[:, :-1], decay, -pull])
@@ -194,7 +197,7 @@ def coupled_optimum(
 def _users(
     queries: Sequence[ArrayLike], answers: Sequence[ArrayLike], lam: float, nu: float
 ) -> list[Examples]:
-    """Return what every user holds, checked."""
+    """Return the checked queries and answers of every user."""
     strength(lam)
     at_least_zero("nu", nu)
     if not len(queries) or len(queries) != len(answers):

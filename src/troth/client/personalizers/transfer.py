@@ -66,7 +66,7 @@ def transfer(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         budget: Length of the training; None is 50 epochs, as for `finetune`.
         adversarial: Maker of adversarial examples against w*.
         w1: Weight w₁ ≥ 0 of R_adv, or "auto". 0: no penalty. w₁ → ∞: v predicts like w*
