@@ -158,8 +158,8 @@ def bound(t: Terms, eps: float) -> Bound:
     The bound is √d_s·(((sin θ_g + √2)/γ_min − 1)·E‖∇ℓ(f_g)‖ + E ℓ_trans/ε + λ·ε). This
     is an estimate, because λ is the largest curvature found along δ, not the global
     one. The formula is as printed, although its proof uses ⟨∇, 1⟩ in place of the
-    change Δ (Eq. 5). A single example of which the shared model is very certain makes γ_min
-    small, and then the bound is too large to be useful.
+    change Δ (Eq. 5). A single example of which the shared model is very certain makes
+    γ_min small, and then the bound is too large to be useful.
 
     Args:
         t: Terms of the examples of a client.
