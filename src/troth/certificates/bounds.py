@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 Law = Literal["normal", "uniform"]
-"""What noise is drawn from: N(0, σ²I), or the interval (−σ, σ)."""
+"""Distribution of the noise: N(0, σ²I), or uniform on (−σ, σ)."""
 
 
 def lower(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
@@ -31,7 +31,7 @@ def upper(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
 
 
 def radius(p: ArrayLike, sigma: float, law: Law) -> np.ndarray:
-    """Compute how far inputs may move if the top class has probability p or more.
+    """Compute the radius that a lower bound on the top class's probability proves.
 
     Eq. 2 and Corollary 1 with p_B = 1 − p_A: ½σ(Φ⁻¹(p_A) − Φ⁻¹(p_B)) = σΦ⁻¹(p) in the
     ℓ2 norm for normal noise; σ(p_A − p_B) = σ(2p − 1) in the ℓ1 norm for uniform noise.

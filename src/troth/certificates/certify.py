@@ -62,7 +62,7 @@ def certify(
             sigma, n0, n, alpha, seed, samples …
 
     Returns:
-        One certificate per input, and all settings.
+        One certificate per input, and the record of all settings.
 
     Guarantee: with probability at least 1 − α over the noise, the smoothed classifier
     gives the same label to every input nearer than `radius`. For a deformation, this
@@ -70,7 +70,9 @@ def certify(
     itself.
 
     Departs: the authors' network adds noise of .01 to all inputs, also when it is
-    certified; nothing is added here. A bound of exactly ½ abstains.
+    certified; here it adds none. If the bound is exactly ½, the classifier abstains.
+    Noise and inputs are rounded to a lattice, so that the guarantee holds in
+    floating-point arithmetic.
 
     Raises:
         Refusal: If the settings prove nothing, if a deformation is applied to inputs
@@ -97,14 +99,14 @@ def certify(
             "normalization let inputs depend on chance and on each other; call "
             "classify.eval() first"
         )
-    speaks = parameters if parameters is not None else whose
+    hashed = parameters if parameters is not None else whose
     tiles = Tiles(classify, smoothing, images.device, compile)
     done = []
     for found in each(tiles, images, numbers):
         done.append(found)
         if watch is not None:
             watch(len(done), len(images))
-    return collect(done, record(tiles, "" if speaks is None else fingerprint(speaks)))
+    return collect(done, record(tiles, "" if hashed is None else fingerprint(hashed)))
 
 
 def record(tiles: Tiles, parameters: str) -> dict[str, Any]:
@@ -118,8 +120,12 @@ def each(
 ) -> Iterator[Certificate]:
     """Yield the certificates of inputs [m, …], in order; `numbers` seed the noise.
 
-    `together` inputs are processed at once, which changes no certificate; 0: as many
-    as keep the device busy.
+    Args:
+        tiles: the classifier under noise.
+        x: inputs.
+        numbers: [m] numbers from which the noise of each input is drawn.
+        together: inputs that are sampled at once, which changes no certificate; 0:
+            enough to keep the device busy.
     """
     waits = tiles.smoothing.adaptive and tiles.device.type != "cpu"
     together = together or (_TOGETHER if waits else 1)
@@ -148,7 +154,7 @@ def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certif
 
 
 def _chosen(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> np.ndarray:
-    """Return the class with most of n0 votes; the first of several."""
+    """Return the class with most of n0 votes; with equal votes, the lowest class."""
     size, n0 = tiles.sizes[CHOOSING], tiles.smoothing.n0
     found = []
     for one, number in zip(x, numbers, strict=True):
@@ -181,8 +187,8 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
     for key in settings:
         if key not in names:
             raise Refusal(
-                f"certify has no setting '{key}'{nearest(key, names)}; there are: "
-                f"{', '.join(names)}"
+                f"certify has no setting '{key}'{nearest(key, names)}; the settings "
+                f"are: {', '.join(names)}"
             )
     if settings.get("radii") is not None:
         try:
@@ -205,16 +211,17 @@ def inputs(x: Tensor | np.ndarray, smoothing: Smoothing) -> Tensor:
         )
     if transform != "pixel" and given.dim() != 4:
         raise Refusal(
-            f"transform = '{transform}' deforms images, and one input here has shape "
-            f"{list(given.shape[1:])}; give [m, channels, height, width], or take "
+            f"transform = '{transform}' deforms images, but an input here has shape "
+            f"{list(given.shape[1:])}; give x as [m, channels, height, width], or set "
             "transform = 'pixel'"
         )
     images = given.detach().to(torch.float32)
     bad = ~images.flatten(1).isfinite().all(dim=1)
     if bool(bad.any()):
         raise Refusal(
-            f"x is NaN or infinite in {int(bad.sum())} of {len(images)} inputs, and "
-            "nothing can be certified of these; leave them out, or fill the gaps"
+            f"x has NaN or infinite values in {int(bad.sum())} of {len(images)} "
+            "inputs, which cannot be certified; leave these inputs out, or replace the "
+            "values"
         )
     most = lattice.largest(smoothing.sigma)
     if transform == "pixel" and bool((images.abs() > most).any()):
@@ -230,9 +237,9 @@ def _numbers(ids: Sequence[int] | np.ndarray | None, m: int) -> list[int]:
     if ids is None:
         return list(range(m))
     if len(ids) != m:
-        raise Refusal(f"{len(ids)} ids do not go with {m} inputs; give one an input")
+        raise Refusal(f"there are {len(ids)} ids for {m} inputs; give one id per input")
     try:
         found = np.array([operator.index(i) for i in ids], np.int64)
     except (TypeError, OverflowError):
-        raise Refusal("ids must be whole numbers of 64 bits, one an input") from None
+        raise Refusal("ids must be whole numbers of at most 64 bits") from None
     return list(map(int, found))

@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 _HEAD = (*Row._fields[:4], *Certificate._fields)
 _KINDS: tuple[Any, ...] = (int, float, float, int, int, "True".__eq__)
-"""How the fields of a certificate are read."""
+"""Function that reads each field of a certificate from text."""
 
 
 class Ledger:

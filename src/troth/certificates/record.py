@@ -1,4 +1,4 @@
-"""Certificates of some inputs, and the hash of the parameters they are about."""
+"""Certificates of some inputs, and the hash of the model's parameters."""
 
 import hashlib
 from collections.abc import Mapping
@@ -28,8 +28,9 @@ class Certificate(NamedTuple):
 class Certificates(NamedTuple):
     """Certificates of some inputs, one value per input, and all settings.
 
-    With probability 1 − α over the noise, for each input by itself: the smoothed
-    classifier returns `label` for every input (or parameter) nearer than `radius`.
+    For each input separately, with probability at least 1 − α over the noise: the
+    smoothed classifier predicts `label` for all inputs (or parameters of a deformation)
+    nearer than `radius`.
     """
 
     label: np.ndarray  # [m] int64; −1 abstains
@@ -74,7 +75,7 @@ def certified(label: np.ndarray, radius: np.ndarray, radii: ArrayLike) -> np.nda
 
 
 def fingerprint(parameters: Parameters) -> str:
-    """Hash parameters and statistics (SHA-256): names, types, shapes, numbers."""
+    """Compute the SHA-256 of parameters and buffers: names, types, shapes, values."""
     if isinstance(parameters, Tensor):
         parameters = {"": parameters}
     named = parameters.state_dict() if isinstance(parameters, nn.Module) else parameters
@@ -90,12 +91,12 @@ def matching(recorded: str, found: str, whose: str) -> None:
     """Refuse parameters whose hash differs from the recorded one."""
     if not recorded:
         raise Refusal(
-            "these certificates do not say which parameters they speak of; certify "
-            "with parameters=, or give a torch.nn.Module as classify"
+            "these certificates do not record the hash of the model's parameters; "
+            "certify with parameters=, or give a torch.nn.Module as classify"
         )
     if recorded != found:
         raise Refusal(
-            f"these certificates speak of parameters {recorded[:12]}…, and {whose} has "
-            f"{found[:12]}…: it was changed since; certify it anew, or put the old "
-            "parameters back"
+            f"these certificates are for parameters with SHA-256 {recorded[:12]}…, "
+            f"but {whose} has {found[:12]}…: it was changed after certification; "
+            "certify it again, or restore the old parameters"
         )

@@ -151,7 +151,7 @@ class Smoothing:
         return tuple((real + numbers * lattice.ERROR + _ROUNDING).tolist())
 
     def record(self) -> dict[str, Any]:
-        """Return all settings by name; those that a transform does not use are ""."""
+        """Return all settings by name; those that the transform does not use are ""."""
         found = asdict(self) | {"question": self.asked.words()}
         found["lattice"] = lattice.step(self.sigma)
         del found["radii"], found["tolerance"]
@@ -162,7 +162,7 @@ class Smoothing:
         return found
 
     def perturb(self) -> Perturb:
-        """Return the transform as a function of one input and of keys."""
+        """Return the function that makes noisy copies of an input, one per key."""
         if self.transform == "pixel":
             return partial(_noisy, sigma=self.sigma)
         name = self.transform
@@ -211,11 +211,11 @@ def _deformed(
 
 
 def _check(s: Smoothing) -> None:
-    """Refuse settings that prove nothing."""
+    """Refuse settings with which nothing can be proven."""
     if not 0 < s.sigma < math.inf:
         raise Refusal(
-            f"sigma = {s.sigma} must be a finite number above 0: without noise "
-            "nothing is smoothed, and nothing certified"
+            f"sigma = {s.sigma} must be a finite number above 0: certificates need "
+            "noise"
         )
     if not 0 < s.alpha < 1:
         raise Refusal(
@@ -236,12 +236,11 @@ def _check(s: Smoothing) -> None:
         raise Refusal(f"radii = {list(s.radii)} must be finite numbers of at least 0")
     if s.radii is not None and (s.tolerance or not s.radii):
         raise Refusal(
-            "adaptive samples answer one question: give radii, at least one, or a "
-            "tolerance, and not both"
+            "adaptive samples answer one question: give at least one of radii, or a "
+            "tolerance, but not both"
         )
     if not s.adaptive and (s.radii is not None or s.tolerance):
         raise Refusal(
-            "radii and tolerance are questions for adaptive samples; with samples = "
-            "'fixed' every radius can be read off afterwards: leave them out, or set "
-            "samples = 'adaptive'"
+            "radii and tolerance are questions for adaptive samples; fixed samples "
+            "answer them for all radii: leave them out, or set samples = 'adaptive'"
         )

@@ -29,8 +29,8 @@ from troth.runs.load import Run
 from troth.types import CONFLICTING, Batch, Refusal, Split, Task
 
 ALPHA = 0.05
-"""How often an interval may miss the truth."""
-_EXAMPLES = 512  # at once
+"""Probability that an interval misses the truth."""
+_EXAMPLES = 512  # examples of a batch
 Row = dict[str, float]
 
 
@@ -43,7 +43,7 @@ class Setting(NamedTuple):
     w: Tensor
     on: Split
     conflicting: Split | None
-    eps: float  # of Theorem 3; 0: it does not apply
+    eps: float  # ε of Theorem 3; 0: the theorem does not apply
 
 
 def batches(a: Setting, split: Split, client: int) -> Iterator[Batch]:
@@ -93,7 +93,7 @@ def row(a: Setting, client: int, v: Tensor) -> Row:
 
 
 def _interval(count: float, m: int, alpha: float) -> tuple[float, float]:
-    """Return the interval of Clopper and Pearson; halves are rounded outwards."""
+    """Return the interval of Clopper and Pearson; fractions are rounded outwards."""
     low = lower(np.floor(count), m, alpha / 2)
     return float(low), float(upper(np.ceil(count), m, alpha / 2))
 
@@ -163,7 +163,7 @@ class Found(NamedTuple):
     file: Path  # audit.csv
     table: dict[str, np.ndarray]  # its columns, one row per client
     settings: dict[str, Any]
-    rough: list[str]  # cautions
+    rough: list[str]  # reasons to interpret the numbers with care
 
     def clients(self, column: str, verdict: float) -> list[int]:
         """Return the clients with verdict 1, 0 or NaN (undecided) in a column."""
@@ -186,10 +186,11 @@ def audit(
 ) -> Found:
     """Test every client's own model on adversarial examples of the shared one.
 
-    x_adv is made on the shared model w from the client's data (`[adversarial]`).
-    Transferability is 1 − the accuracy of the personal model v on x_adv (Section 2.4).
-    `change` is that accuracy minus w's own on x_adv. If it is positive, v relies on
-    other features than w; spurious features are one kind of these.
+    Adversarial examples x_adv are made from the client's data, such that the shared
+    model w misclassifies them (`[adversarial]`). Transferability is 1 − the accuracy of
+    the personal model v on x_adv (Section 2.4). `change` is the accuracy of v on x_adv
+    minus that of w. If it is positive, v relies on other features than w, for example
+    on spurious ones.
 
     Each interval has 95 % confidence for one client, with any number of examples
     (Clopper and Pearson; approximate for several labels per example). `suspect` is 1 if
@@ -217,10 +218,11 @@ def audit(
             iterations …
 
     Returns:
-        The table, the file it was written to, and cautions.
+        The table, its file, and reasons to interpret the numbers with care.
 
     Raises:
-        Refusal: There are no personal models or no classes, or data are out of bounds.
+        Refusal: The run has no personal models or no classes, or data are out of the
+            range that adversarial examples need.
 
     >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
@@ -345,7 +347,7 @@ def _written(place: Path, table: dict[str, np.ndarray], beside: dict[str, Any]) 
     with files.refused(place / FILE, "give another folder with --out"):
         place.mkdir(parents=True, exist_ok=True)
         files.write_csv(place / FILE, {n: c.tolist() for n, c in table.items()})
-        files.write_json((place / FILE).with_suffix(".json"), beside)
+        files.write_json((place / FILE).with_suffix(".json"), facts)
     return place / FILE
 
 

@@ -26,8 +26,8 @@ class Seen(NamedTuple):
     l_trans: Tensor
     angle: Tensor  # θ in degrees; NaN where a gradient is 0
     ratio: Tensor  # γ; NaN where both gradients are 0
-    confidence: Tensor  # of v on x
-    loss: Tensor  # of v on x
+    confidence: Tensor  # probability that v gives its prediction on x
+    loss: Tensor  # loss of v on x
 
 
 class Terms(NamedTuple):
@@ -90,7 +90,7 @@ def angle(a: Tensor, b: Tensor) -> Tensor:
 
 
 def confidence(outputs: Tensor, y: Tensor) -> Tensor:
-    """Return the probability of each prediction [b]; of several labels, the mean.
+    """Return the probability that a model gives its prediction for each example, [b].
 
     A single output is a margin between two classes. The shape of y shows whether an
     example may have several labels.
@@ -136,7 +136,7 @@ def terms(
 
 
 def bound(t: Terms, eps: float) -> Bound:
-    """√d_s·(((sin θ_g + √2)/γ_min − 1)·E‖∇ℓ(f_g)‖ + E ℓ_trans/ε + λ·ε) (Theorem 3).
+    """Estimate the upper bound of Theorem 3 on L(f_p, D_bc) − L(f_p, D_b).
 
     This is an estimate of an upper bound on L(f_p, D_bc) − L(f_p, D_b). λ is the
     largest curvature found along δ, not the global maximum. The formula is the printed

@@ -15,7 +15,7 @@ class Examples(NamedTuple):
     """Poisoned examples."""
 
     x: np.ndarray  # [m, d]
-    y: np.ndarray  # [m] int64 labels, or float64 answers of a regression
+    y: np.ndarray  # [m] int64 labels, or float64 targets of a regression
     p: np.ndarray | None = None  # [m, classes] soft labels; y is then their argmax
 
 
@@ -26,13 +26,13 @@ def array(name: str, values: ArrayLike | Tensor, ndim: int) -> np.ndarray:
     found = np.asarray(values, np.float64)
     if found.ndim != ndim:
         raise Refusal(
-            f"{name} has shape {found.shape}, which is {found.ndim} axes; give it as "
-            f"an array with {ndim}"
+            f"{name} has shape {found.shape}, with {found.ndim} axes; give an array "
+            f"with {ndim}"
         )
     if not np.isfinite(found).all():
         raise Refusal(
-            f"{name} holds {int((~np.isfinite(found)).sum())} values that are NaN or "
-            "infinite; an attack is made from finite numbers: train with a smaller lr"
+            f"{name} has {int((~np.isfinite(found)).sum())} NaN or infinite values, "
+            "but an attack needs finite numbers; train with a smaller lr"
         )
     return found
 
@@ -69,5 +69,5 @@ def some(count: int) -> None:
     """Refuse fewer than one example."""
     if count < 1:
         raise Refusal(
-            f"{count} poisoned examples were asked for; give a number of at least 1"
+            f"the number of poisoned examples is {count}; it must be at least 1"
         )

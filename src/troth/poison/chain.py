@@ -99,11 +99,11 @@ def chain(
         One row for the federation without an attack, then one per stage.
     """
     _check(sections, options)
-    said = {"sections": sections, "options": options._asdict()}
+    settings = {"sections": sections, "options": options._asdict()}
     if (out / files.CHAIN).exists():
-        if json.loads((out / files.CHAIN).read_text()) != files.plain(said):
+        if json.loads((out / files.CHAIN).read_text()) != files.plain(settings):
             raise Refusal(
-                f"{out} holds a chain with other settings; give another folder"
+                f"{out} has an attack chain with other settings; give another folder"
             )
     else:
         files.check_free(out)
@@ -117,7 +117,8 @@ def chain(
     else:
         aim = goal(built, options.target, options.epochs, options.lr)
         if not out.exists():
-            files.create(out, files.CHAIN, json.dumps(files.plain(said), indent=1))
+            text = json.dumps(files.plain(settings), indent=1)
+            files.create(out, files.CHAIN, text)
         np.save(file, aim.target.numpy())
     c = _Chain(sections, out, options, data_dir, watch, built, aim)
     found = [_reached(c, "none", _Made({"attack": "none", "corruption": "none"}))]
@@ -154,14 +155,14 @@ def _linear(built: Built, stage: str) -> None:
     name, classes = built.experiment.model.name, built.facts["classes"]
     if not classes:
         raise Refusal(
-            "the chain is for classification, and these data are a regression; "
-            "troth.poison.single_example makes the one example that does it there"
+            "troth poison is for classification, but these data are a regression; use "
+            "troth.poison.single_example"
         )
     if stage == "data" and name != "linear":
         raise Refusal(
-            f"examples are made for linear models, and this one is '{name}'; take "
-            "model.name = 'linear' (with features.name for a network's), or stop at "
-            "stage 'model'"
+            f"examples are made for linear models, but this model is '{name}'; take "
+            "model.name = 'linear' (with features.name for the features of a network), "
+            "or stop at stage 'model'"
         )
 
 

@@ -30,8 +30,8 @@ def probabilities(head: Head, x: np.ndarray) -> np.ndarray:
     weight, bias = checked(head)
     if x.ndim != 2 or x.shape[1] != weight.shape[1]:
         raise Refusal(
-            f"inputs have shape {x.shape} and the model takes {weight.shape[1]} "
-            "features; give one row per example"
+            f"inputs have shape {x.shape}, but the model needs [m, {weight.shape[1]}]: "
+            "one row per example, one column per feature"
         )
     logits = x @ weight.T + bias
     if len(weight) == 1:
@@ -79,7 +79,7 @@ def whole_numbers(p: np.ndarray, repeats: int) -> np.ndarray:
     count differs from repeats·p by less than 1.
     """
     if repeats < 1:
-        raise Refusal(f"repeats = {repeats} must be at least 1: each input is labelled")
+        raise Refusal(f"repeats = {repeats} must be at least 1")
     wanted = repeats * p
     counts = np.floor(wanted).astype(np.int64)
     left = repeats - counts.sum(axis=1, keepdims=True)
@@ -129,9 +129,9 @@ def data_attack(
     some(examples)
     if examples == 1:
         raise Refusal(
-            "1 poisoned example bends a linear regression (single_example), not a "
-            f"classifier of {head.classes} classes; ask for 2 or more, about as many "
-            f"as its {np.shape(head.weight)[-1]} features"
+            "1 poisoned example is enough for a linear regression (single_example), "
+            f"but not for a classifier with {head.classes} classes; set examples to 2 "
+            f"or more, about as many as its {np.shape(head.weight)[-1]} features"
         )
     if inputs == "free":
         x = indifferent_inputs(
@@ -159,8 +159,8 @@ def weight_needed(
     that is equal for all classes is left out, because no label depends on it.
 
     Args:
-        head: θ♠.
-        target: θ†.
+        head: model θ♠.
+        target: target θ† of the shared model.
         x: [m, d] inputs with soft labels.
         lam: λ of `l2sq`; the paper's λ is half of it.
         tolerance: Allowed distance from θ♠, as a share between 0 and 1 of ‖θ♠ − θ†‖.
@@ -176,8 +176,8 @@ def weight_needed(
     crafted, wanted = checked(head), checked(target)
     if crafted.weight.shape != wanted.weight.shape:
         raise Refusal(
-            f"the target's weight has shape {wanted.weight.shape} and the crafted "
-            f"model's {crafted.weight.shape}; both must be of the same model"
+            f"the target's weight has shape {wanted.weight.shape}, but that of head "
+            f"has {crafted.weight.shape}; both must be of the same model"
         )
     rows = np.column_stack([array("x", x, 2), np.ones(len(np.asarray(x)))])
     p = probabilities(crafted, rows[:, :-1])
@@ -210,7 +210,7 @@ def examples_needed(head: Head, target: Head, *, lam: float, nu: float = 0.0) ->
         head: θ♠.
         target: Model θ† to which the attacker moves the shared model.
         lam: λ of `l2sq`; the paper's λ is half of it.
-        nu: ν of ν‖θ‖².
+        nu: weight decay ν of ν‖θ‖².
 
     Returns:
         The number of examples, if the loss is a sum over examples. 0: none is needed.
@@ -246,8 +246,8 @@ class Summary(NamedTuple):
     """Statistics of poisoned examples that a defender may notice."""
 
     number: int
-    share: float  # of all examples, these included
-    largest_norm: float  # of an input
+    share: float  # of all examples, including the poisoned ones
+    largest_norm: float  # largest norm of an input
 
 
 def summary(x: np.ndarray, others: int) -> Summary:
@@ -256,11 +256,12 @@ def summary(x: np.ndarray, others: int) -> Summary:
     The share is relative to all examples: the poisoned ones and `others`, the number of
     the honest users' examples.
 
-    Departs: the paper's 3.3 % are 2,000 of the honest 60,000; here it is the share of
-    all 62,000, 3.2 %.
+    Args:
+        x: [m, …] poisoned inputs.
+        others: number of the honest users' examples.
     """
     if others < 0:
-        raise Refusal(f"others = {others} is a number of examples; give 0 or more")
+        raise Refusal(f"others = {others} must be a number of examples, 0 or more")
     norms = np.linalg.norm(x.reshape(len(x), -1).astype(np.float64), axis=1)
     return Summary(len(x), len(x) / (len(x) + others), float(norms.max(initial=0.0)))
 
@@ -274,7 +275,7 @@ def save(
     others: int = 0,
     scale: float = 0.0,
 ) -> Summary:
-    """Write an .npz file of poisoned examples, for `corruptions/from_file`.
+    """Write poisoned examples to an .npz file, for the corruption `from_file`.
 
     The file has arrays x, y, p (if labels are soft), scale, number, share and
     largest_norm. It is written atomically.
@@ -296,8 +297,8 @@ def save(
     soft: dict[str, Any] = {} if p is None else {"p": p}
     place = Path(path).expanduser()
     if not place.name:
-        raise Refusal(f"'{path}' names no file; give a path such as poison.npz")
-    remedy = "give a path in a folder that exists and has room"
+        raise Refusal(f"'{path}' is not a file name; give a path such as poison.npz")
+    remedy = "give a path in a folder that exists, on a disk with free space"
     with files.refused(path, remedy), files.whole(place) as file:
         np.savez(file, x=x, y=y, scale=unit, **soft, **found._asdict())
     return found
@@ -307,31 +308,31 @@ def _checked(x: np.ndarray, y: np.ndarray | None, p: np.ndarray | None) -> Examp
     if p is not None:
         p = np.asarray(p, np.float64)
         two = p.ndim == 2
-        why = soft_labels.wrong(torch.from_numpy(p)) if two else "has not two axes"
+        why = soft_labels.wrong(torch.from_numpy(p)) if two else "must have two axes"
         if why:
             raise Refusal(
                 f"p, of shape {list(p.shape)}, {why}; give one row of probabilities "
-                "per example, at least 0 and 1 together"
+                "per example, each at least 0, with sum 1"
             )
         y = p.argmax(axis=1) if y is None else np.asarray(y)
         if len(y) == len(p) and not np.array_equal(y, p.argmax(axis=1)):
             raise Refusal(
-                f"{int((y != p.argmax(axis=1)).sum())} labels are not the most likely "
-                "of their soft labels; leave y out, it follows from p"
+                f"{int((y != p.argmax(axis=1)).sum())} labels in y are not the most "
+                "likely by p; leave y out: it follows from p"
             )
     if y is None:
-        raise Refusal("there are neither labels y nor soft labels p; give one of them")
+        raise Refusal("y and p are both missing; give labels y or soft labels p")
     y = np.asarray(y)
     counts = [len(x), len(y)] + ([] if p is None else [len(p)])
     if x.ndim < 2 or not x.size or len({*counts}) > 1:
         raise Refusal(
-            f"x has shape {x.shape} and there are {counts[1:]} labels; give at least "
-            "one example, as x [m, features …], with as many labels"
+            f"x has shape {x.shape}, and the numbers of labels are {counts[1:]}; give "
+            "x as [m, features …] with m ≥ 1, and m labels"
         )
     for name, values in (("x", x), ("y", y)):
         if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
             raise Refusal(
-                f"{name} is {values.dtype}, or holds NaN or infinity; give finite "
-                "numbers"
+                f"{name} has type {values.dtype} or NaN or infinite values; give "
+                "finite numbers"
             )
     return Examples(x, y, p)

@@ -17,7 +17,7 @@ class Goal(NamedTuple):
     """The model that an attacker wants, and its source."""
 
     target: Tensor  # [d], float64
-    name: str  # a corruption of labels, or the file that holds the model
+    name: str  # a corruption of labels, or the file of the model
 
 
 def named(name: str) -> bool:
@@ -37,8 +37,8 @@ def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
         return Goal(target_model.read(name, task.d), name)
     if epochs < 1 or not lr > 0:
         raise Refusal(
-            f"a target is trained for at least one epoch and with a learning rate "
-            f"above 0; it is {epochs} and {lr}"
+            f"the target would be trained for {epochs} epochs with learning rate {lr}; "
+            "set at least 1 epoch and a learning rate above 0"
         )
     split, zero = built.data.train, torch.tensor(0)
     y = wanted(built, name, split.y)
@@ -58,8 +58,8 @@ def wanted(built: Built, name: str, y: Tensor) -> Tensor:
     asked = set(inspect.signature(function).parameters)
     if asked - set(lookup.options(function)) - {"x", "y", "classes"}:
         raise Refusal(
-            f"'{name}' is no rule that makes one label of another; take shift_labels "
-            "or flip_labels, or give a file with a model"
+            f"'{name}' is not a rule that changes labels alone; take shift_labels or "
+            "flip_labels, or give a file with a model"
         )
     options = lookup.check("corruption", name, {})
     classes = built.facts["classes"]
@@ -77,10 +77,10 @@ def judged(built: Built, goal: Goal, rho: Tensor) -> tuple[float, float]:
     w = rho.to(built.federation.broadcast.w)
     x = built.data.x[test.row]
     with torch.no_grad(), engine.products():
-        said = task.predict(w, x).argmax(1)
+        predicted = task.predict(w, x).argmax(1)
         if named(goal.name):
             other = wanted(built, goal.name, test.y)
         else:
             other = task.predict(goal.target.to(w), x).argmax(1)
-    true, aimed = (said == test.y).double().mean(), (said == other).double().mean()
-    return float(true), float(aimed)
+    shares = [(predicted == y).double().mean() for y in (test.y, other)]
+    return float(shares[0]), float(shares[1])

@@ -1,4 +1,4 @@
-r"""Inputs on which a linear classifier finds all classes equally likely.
+"""Make inputs for which a linear classifier finds all classes equally likely.
 
 They are free vectors, images with every pixel in a box, or embeddings of a deep
 network, whose last layer is a linear classifier.
@@ -38,7 +38,7 @@ class Head(NamedTuple):
 class Subspace(NamedTuple):
     """The affine subspace V = {x : normals·x = offset}."""
 
-    normals: np.ndarray  # [r, d] orthonormal rows; r = classes − 1 unless rows depend
+    normals: np.ndarray  # [r, d] orthonormal rows; r ≤ classes − 1
     offset: np.ndarray  # [r]
 
     def project(self, x: np.ndarray) -> np.ndarray:
@@ -60,8 +60,9 @@ def head_of(
     d = outputs * (features + bias)
     if len(flat) != d:
         raise Refusal(
-            f"the model has {len(flat)} parameters, and a linear one with {features} "
-            f"features and {outputs} outputs has {d}; give a target of that size"
+            f"the model has {len(flat)} parameters, but a linear model with "
+            f"{features} features and {outputs} outputs has {d}; give a vector of that "
+            "size"
         )
     weight = flat[: outputs * features].reshape(outputs, features)
     return Head(weight, flat[outputs * features :] if bias else np.zeros(outputs))
@@ -78,7 +79,7 @@ def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
         for v in (mean, std)
     )
     if not (spread > 0).all():
-        raise Refusal(f"std holds {spread.min()}; inputs are divided by it: give > 0")
+        raise Refusal(f"std has the value {spread.min()}; all must be above 0")
     scaled = weight / spread
     return Head(scaled, bias - scaled @ center)
 
@@ -89,7 +90,7 @@ def checked(head: Head) -> Head:
     same_size("the bias", bias, "the weight, by its rows,", len(weight))
     if not weight.size:
         raise Refusal(
-            f"the weight has shape {weight.shape}; a classifier has at least one row "
+            f"the weight has shape {weight.shape}; a classifier needs at least one row "
             "and one feature"
         )
     return Head(weight, bias)
@@ -106,6 +107,9 @@ def indifference(head: Head) -> Subspace:
 
     Raises:
         Refusal: V is empty.
+
+    >>> indifference(Head(np.array([[0.0, 2.0]]), np.array([-1.0]))).offset.tolist()
+    [0.5]
     """
     weight, bias = checked(head)
     if len(weight) == 1:
@@ -120,10 +124,10 @@ def indifference(head: Head) -> Subspace:
     missed = sides - left[:, kept] @ turned[kept]
     if np.abs(missed).max(initial=0.0) > 1e-9 * max(1e-300, float(np.abs(bias).max())):
         raise Refusal(
-            f"no input makes all {head.classes} classes equally likely: two or more of "
-            "them have rows of W that do not tell them apart, or there are more "
-            f"classes than {weight.shape[1]} features allow, but their biases differ; "
-            "label random inputs instead, or use another target"
+            f"for no input are all {head.classes} classes equally likely: two or more "
+            "classes have the same row of W but different biases, or there are too "
+            f"many classes for {weight.shape[1]} features; label random inputs "
+            "instead, or use another target"
         )
     return Subspace(right[kept], turned[kept] / size[kept])
 
@@ -181,7 +185,7 @@ def drawn(
     x = np.empty((count, d))
     for tile, first in enumerate(range(0, count, ROWS)):
         draw = seeding.generator(seed, "poison/inputs", tile)
-        # whole tiles, so that a longer list begins with a shorter one
+        # whole blocks, so that a longer list begins with a shorter one
         uniform = draw.uniform(low, high, (ROWS, d))[: count - first]
         off = noise * draw.standard_normal((ROWS, r))[: len(uniform)]
         x[first : first + ROWS] = place(uniform, off)
@@ -206,8 +210,8 @@ def clipped_inputs(
     largest = float(x.max())
     if largest <= 0:
         raise Refusal(
-            f"the largest value of {count} projected inputs is {largest:.3g}, so that "
-            "clipping to [0, 1] leaves nothing of them; use inputs without a box"
+            f"the largest value of {count} projected inputs is {largest:.3g}, so "
+            "clipping to [0, 1] sets all values to 0; use inputs = 'free'"
         )
     return np.asarray((x / largest).clip(0, 1))
 
@@ -252,11 +256,12 @@ def boxed_inputs(
     Raises:
         Refusal: Some examples could not be moved to V ∩ [low, high]^d.
 
-    Departs: Appendix L.3 clips after projecting (`clipped_inputs`), which leaves V.
+    Departs: Appendix L.3 clips after the projection (`clipped_inputs`), which moves
+        inputs away from V.
     """
-    above_zero("tolerance", tolerance, "rounding leaves some error: 1e-10 is small")
+    above_zero("tolerance", tolerance, "rounding causes some error; try 1e-10")
     if not 0 <= rim < 1:
-        raise Refusal(f"rim = {rim} is a share of the box; give 0 or more, below 1")
+        raise Refusal(f"rim = {rim} must be a share, at least 0 and below 1")
     space = indifference(head)
     tried = 0
 
@@ -274,8 +279,8 @@ def boxed_inputs(
         if missed := int((gap > tolerance).sum()):
             raise Refusal(
                 f"V ∩ [{low:g}, {high:g}]^{x.shape[1]} was not reached: {missed} of "
-                f"{tried} examples tried stayed up to {gap.max():.3g} away; use less "
-                "noise, clipped inputs, or no box"
+                f"{tried} inputs are up to {gap.max():.3g} away; use less noise, "
+                "inputs = 'clip', or inputs = 'free'"
             )
         return near
 
@@ -318,7 +323,7 @@ def _into_box(
             tried = mu[todo] + scale * step
             own = box[0][todo], box[1][todo]
             new = _placed(x[todo], normals, offset[todo], own, tried)
-            # at the end the dual grows by less than its rounding
+            # near the solution, the dual grows by less than its rounding error
             near = np.linalg.norm(new.gap, axis=1) <= 0.5 * far[todo]
             good = near | (new.dual > at.dual[todo])
             mu[todo[good]] = tried[good]
@@ -372,7 +377,7 @@ def embeddings(
     """
     if batch < 1 or not len(x):
         raise Refusal(
-            f"there are {len(x)} examples and batch = {batch}; give at least 1 of each"
+            f"there are {len(x)} examples, and batch = {batch}; both must be at least 1"
         )
     training = {part: part.training for part in net.modules()}
     net.eval()
@@ -382,7 +387,7 @@ def embeddings(
     except Refusal:
         raise Refusal(
             f"{type(net).__name__} does not end in a linear layer (torch.nn.Linear), "
-            "and only such a layer can be poisoned by itself; put one at its end"
+            "which the attack needs; add one at its end"
         ) from None
     finally:
         for part, was in training.items():

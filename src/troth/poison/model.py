@@ -1,4 +1,4 @@
-r"""From a gradient attack to a model attack.
+"""Turn a gradient attack into a model attack.
 
 References: farhadkhani2022equivalence.
 """
@@ -82,16 +82,16 @@ def _distance(
     """Return the distance from ρ of the model whose gradient has this length."""
     if size > lam * (1 + _SLACK):
         raise Refusal(
-            f"the gradient has norm {size:.6g}, and no model reports more than lam = "
-            f"{lam} with {regularizer}; project it on that ball, as counter_gradient "
-            "does"
+            f"the gradient has norm {size:.6g}, but with {regularizer} no model has a "
+            f"gradient longer than lam = {lam}; shorten it to this length, as "
+            "counter_gradient does"
         )
     on_boundary = size > lam - epsilon or size >= lam
     if regularizer == "l2":
         return _AWAY if on_boundary else 0.0
     if on_boundary:
         return boundary_distance(lam, delta=delta, epsilon=epsilon)
-    above_zero("delta", delta, "l2 is what 0 would be")
+    above_zero("delta", delta, "for 0, set regularizer = 'l2'")
     return _inverse(size / lam, delta)
 
 
@@ -103,8 +103,8 @@ def boundary_distance(lam: float, *, delta: float = 1.0, epsilon: float) -> floa
     ε = 0 would need D = ∞ and is refused. For ε of λ or more, D is 0.
     """
     strength(lam)
-    above_zero("delta", delta, "l2 is what 0 would be")
-    above_zero("epsilon", epsilon, "the boundary itself is only reached at infinity")
+    above_zero("delta", delta, "for 0, set regularizer = 'l2'")
+    above_zero("epsilon", epsilon, "the boundary is only reached at infinity")
     return _inverse(max(0.0, 1 - epsilon / lam), delta)
 
 

@@ -1,4 +1,4 @@
-r"""From a model attack to one example of a linear regression.
+"""Turn a model attack into one example of a linear regression.
 
 References: farhadkhani2022equivalence.
 """
@@ -38,7 +38,7 @@ def single_example(
     bias: bool = False,
     norm: float = 0.0,
 ) -> Examples:
-    """Return the one example with which ρ* = θ† (Theorem 5, Appendix K).
+    """Return the one example that moves the optimal ρ to θ† (Theorem 5, Appendix K).
 
     The loss of every user is ν‖θ‖² + Σ½(θᵀq − a)² + λ·½‖ρ − θ‖². Its gradient with
     respect to ρ is 0 at ρ = θ† if the attacker's model is θ♠ = θ† + g/λ. The gradient
@@ -88,9 +88,9 @@ def _with_intercept(r: np.ndarray, model: np.ndarray) -> Examples:
     """Return the query as (q, 1); the residual is then the intercept's entry of r."""
     if abs(r[-1]) <= 1e-12 * np.linalg.norm(r):
         raise Refusal(
-            f"the honest users' pull on the intercept is {r[-1]:.3g}, and one example "
-            "moves a model with an intercept only if that is not 0; use a model "
-            "without (model.bias = false)"
+            f"the honest users' pull on the intercept is {r[-1]:.3g}, but one example "
+            "moves a model with an intercept only if this is not 0; use a model "
+            "without an intercept (model.bias = false)"
         )
     q = r[:-1] / r[-1]
     return Examples(q[None], np.array([q @ model[:-1] + model[-1] + r[-1]]))
@@ -108,7 +108,7 @@ def spread(examples: Examples, *, norm: float = 1.0) -> Examples:
         examples: Examples to replace, each by itself.
         norm: Largest allowed norm of a query. A single copy is used if q is not longer.
     """
-    above_zero("norm", norm, "queries of norm 0 say nothing")
+    above_zero("norm", norm, "queries of norm 0 have no effect")
     parts = np.ceil(np.linalg.norm(examples.x, axis=1) / norm).clip(min=1)
     copies = (parts**2).astype(np.int64)
     x = np.repeat(examples.x / parts[:, None], copies, axis=0)
@@ -133,7 +133,10 @@ def honest_pull(
         answers: [m_n] of each honest user.
         target: [d] target θ† of the shared model.
         lam: λ of `l2sq`; the paper's λ is half of it.
-        nu: ν ≥ 0.
+        nu: ν ≥ 0, weight decay of every user.
+
+    Returns:
+        g, [d].
 
     Raises:
         Refusal: ν = 0 and the pooled queries do not span R^d. Then ρ* is not unique.
@@ -147,8 +150,8 @@ def honest_pull(
     rank = np.linalg.matrix_rank(curved.sum(axis=0), hermitian=True)
     if rank < d:
         raise Refusal(
-            f"the pooled honest queries have rank {rank} of {d} and nu = 0, so "
-            "that the shared model is not unique; set nu above 0 or give more data"
+            f"the pooled honest queries have rank {rank} of {d}, and with nu = 0 the "
+            "shared model is not unique; set nu above 0 or give more data"
         )
     off = curved @ goal - slopes
     lifted = curved + lam * np.eye(d)
@@ -174,7 +177,10 @@ def coupled_optimum(
         queries: [m_n, d] of each user.
         answers: [m_n] of each user.
         lam: λ of `l2sq`; the paper's λ is half of it.
-        nu: ν ≥ 0.
+        nu: ν ≥ 0, weight decay of every user.
+
+    Returns:
+        The shared model and all users' models.
     """
     users = _users(queries, answers, lam, nu)
     n, d = len(users), users[0].x.shape[1]
@@ -203,7 +209,7 @@ def _users(
     if not len(queries) or len(queries) != len(answers):
         raise Refusal(
             f"there are queries of {len(queries)} users and answers of {len(answers)}; "
-            "give both for at least 1"
+            "give both, of the same users, for at least one user"
         )
     users: list[Examples] = []
     for k, (query, answer) in enumerate(zip(queries, answers, strict=True)):
@@ -212,7 +218,7 @@ def _users(
         if len(q) != len(a):
             raise Refusal(
                 f"user {k} has {len(q)} queries and {len(a)} answers; give one answer "
-                "a query"
+                "per query"
             )
         users.append(Examples(q, a))
         same_size(f"a query of user {k}", q, "one of user 0", users[0].x.shape[1])
