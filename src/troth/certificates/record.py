@@ -28,8 +28,9 @@ class Certificate(NamedTuple):
 class Certificates(NamedTuple):
     """Certificates of some inputs, one value per input, and all settings.
 
-    With probability 1 − α over the noise, for each input by itself: the smoothed
-    classifier returns `label` for every input (or parameter) nearer than `radius`.
+    For each input by itself, with probability at least 1 − α over the noise: the
+    smoothed classifier returns `label` for every input (or parameter) nearer than
+    `radius`.
     """
 
     label: np.ndarray  # [m] int64; −1 abstains
