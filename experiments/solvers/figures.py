@@ -72,6 +72,13 @@ def table() -> str:
         label = f"epochs={epochs}"
         each = [final(two[f"two-stage λ={lam}, {label}"]) for lam in LAMS]
         row(f"two-stage, {epochs} epochs", each)
+    fmtl = load("fmtl")  # Figure 4 of FMTL
+    for name, label in (
+        ("joint, moving anchor", "joint λ={}, moving anchor"),
+        ("two-stage, 30 epochs", "two-stage λ={}, epochs=30"),
+        ("fine-tuning, 30 epochs", "fine-tuning, epochs=30"),
+    ):
+        row(name, [final(fmtl[label.format(lam)]) for lam in LAMS])
     for rounds in stops(LAMS[0]):
         each = [final(stops(lam)[rounds]) for lam in LAMS]
         row(f"stopped at {rounds} rounds, then 20 epochs", each)

@@ -1,4 +1,4 @@
-"""Train Ditto's two solvers under the model replacement attack: Figures 7–9.
+"""Train Ditto's two solvers under model replacement: Figures 7–9, and FMTL's Figure 4.
 
     python experiments/solvers/run.py                 # three seeds
     python experiments/solvers/run.py --part 0/2      # every second: for two processes
@@ -52,6 +52,11 @@ def cells() -> Iterator[Cell]:
         for rounds in STOPS:
             stop = {**two_stage(lam, 20), "train": {"rounds": rounds}}
             yield Cell("stopped", f"stopped λ={lam} at {rounds} rounds", stop)
+        moving = {"personalizer": {**joint["personalizer"], "anchor": "moving"}}
+        yield Cell("fmtl", f"joint λ={lam}, moving anchor", moving)
+        yield Cell("fmtl", f"two-stage λ={lam}, epochs=30", two_stage(lam, 30))
+    plain = {"personalizer": {"name": "finetune", "epochs": 30}}
+    yield Cell("fmtl", "fine-tuning, epochs=30", plain)
 
 
 @torch.no_grad()
