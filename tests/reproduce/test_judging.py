@@ -103,6 +103,11 @@ def test_the_order_of_methods(made):
     assert judging.order(same) == {ours: {"clean": pytest.approx(1.0)}}
     assert judging.order(other)[ours]["clean"] == pytest.approx(-1.0)
     assert judging.order(same[:2]) == judging.order(flat) == {}
+    again = [  # compared with a row of the paper that is compared already
+        one._replace(cell=one.cell._replace(row=f"{row}, x", stands=one.cell[:2]))
+        for row, one in zip(rows, other, strict=True)
+    ]
+    assert judging.order([*same, *again]) == judging.order(same)
     by_own_name = other[0].cell.federation._replace(name="what stands in")
     parts = [
         one._replace(cell=one.cell._replace(federation=by_own_name)) for one in other

@@ -85,7 +85,7 @@ def test_a_whole_table_has_a_cell_for_every_number():
     """But for what the entry's note says is not run."""
     for entry in (e for e in ENTRIES.values() if e.cells and "table" in e.name):
         assert entry.printed is not None
-        there = {(cell.part, cell.row, cell.column) for cell in entry.everywhere()}
+        there = {(*cell.printed, cell.column) for cell in entry.everywhere()}
         every = {
             (part.data, row, column)
             for part in entry.printed.parts
@@ -181,18 +181,20 @@ def test_figure_5_is_term_at_three_temperatures():
 
 def test_fmtls_table_3_is_apfl_beside_fmtl():
     found, alphas = cells("fmtl/table3"), set()
-    assert len(found) == 56
+    assert len(found) == 56 + 21  # with the anchor of Ditto
     for cell in found:
         (tree,) = cell.choices
         assert cell.federation.data == "vehicle"
         assert (cell.column == "clean") == ("adversary" not in tree)
         number = cell.row.rpartition("=")[2]
-        if cell.row.startswith("FMTL"):
-            assert tree["personalizer"] == {"name": "ditto", "lam": float(number)}
+        if cell.row.startswith(("FMTL", "Ditto")):
+            anchor = {"anchor": "moving"} if cell.row.startswith("FMTL") else {}
+            wanted = {"name": "ditto", "lam": float(number), **anchor}
+            assert tree["personalizer"] == wanted
         if cell.row.startswith("APFL"):
             attack = "model_replacement" if cell.column.startswith("A3") else None
             own, alpha = tree["personalizer"], float(number)
-            assert (own["name"], own.get("alpha")) == ("apfl", alpha)
+            assert own == {"name": "apfl", "alpha": alpha, "mix": "shared"}
             assert cell.row == f"APFL, α={alpha}" and tree.get("attack") == attack
             alphas.add(alpha)
     assert alphas == {0.3, 0.5, 0.8}
@@ -200,8 +202,8 @@ def test_fmtls_table_3_is_apfl_beside_fmtl():
 
 def test_rows_of_fmtls_table_4_are_the_best_of_three():
     found = cells("fmtl/table4")
-    assert len(found) == 16
-    names = {"L2SGD": "l2sgd", "EWC": "ewc", "FMTL": "ditto"}
+    assert len(found) == 16 + 4  # with the anchor of Ditto
+    names = {"L2SGD": "l2sgd", "EWC": "ewc", "FMTL": "ditto", "Ditto": "ditto"}
     for cell in found:
         if cell.row == "global":
             assert len(cell.choices) == 1 and cell.whose == ("shared",)

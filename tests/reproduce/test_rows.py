@@ -8,9 +8,9 @@ import pytest
 
 from troth.data import load
 from troth.reproduce import listing, rows, running
-from troth.reproduce.entry import experiment, merged
+from troth.reproduce.entry import experiment, key, merged
 from troth.reproduce.settings import SETTINGS
-from troth.reproduce.store import named
+from troth.reproduce.store import Store, named
 from troth.types import Refusal
 
 ROOT = Path(__file__).parents[2] / "experiments"
@@ -96,6 +96,39 @@ def test_local_models_do_not_see_how_others_attack():
     shared = cells["Fashion MNIST: global / A3 50%"]
     ditto = cells["Fashion MNIST: Ditto, λ=1 / A3 50%"]
     assert shared.choices == ditto.choices and shared.whose == ("shared",)
+
+
+@pytest.mark.parametrize("number", [1, 3, 4, 5, 6, 7])
+def test_fmtl_has_its_own_anchor_and_that_of_ditto(number):
+    """Every row FMTL is its Algorithm 1; a row Ditto differs in the anchor alone."""
+    entry = ENTRIES[f"fmtl/table{number}"]
+    cells = {cell.label: cell for cell in entry.everywhere()}
+    own = [cell for cell in cells.values() if cell.row.startswith("FMTL")]
+    assert own
+    for cell in own:
+        other = cells[cell.label.replace(": FMTL", ": Ditto")]
+        assert entry.theirs(other) == entry.theirs(cell) is not None
+        assert len(other.choices) == len(cell.choices)
+        for tree, same in zip(cell.choices, other.choices, strict=True):
+            assert tree == merged(same, {"personalizer": {"anchor": "moving"}}) != same
+    ditto = [c for c in cells.values() if c.row.startswith("Ditto")]
+    assert len(ditto) == len(own)
+
+
+def test_with_one_step_per_round_both_mixes_of_apfl_are_one():
+    """Vehicle's clients take one step, and before it w_k is the model of the round."""
+    home = Store(ROOT / "reproduce")
+    every = {(one["key"], one["seed"]): one for one in home.records().values()}
+    both = []
+    for cell in ENTRIES["fmtl/table3"].everywhere():
+        if cell.row.startswith("APFL"):
+            (tree,) = cell.choices
+            assert tree["train"]["steps"] == 1
+            own = {k: v for k, v in tree["personalizer"].items() if k != "mix"}
+            published = {**tree, "personalizer": own}
+            pair = [every.get((key(t, 0), 0)) for t in (tree, published)]
+            both += [[one["accuracy"] for one in pair]] if all(pair) else []
+    assert len(both) == 21 and all(fixed == moving for fixed, moving in both)
 
 
 def test_strong_attacks():

@@ -50,6 +50,11 @@ class Cell(NamedTuple):
         name = self.federation.name.partition(" (")[0]
         return f"{name}: {self.row} / {self.column}"
 
+    @property
+    def printed(self) -> tuple[str, str]:
+        """The part and row of the paper that the cell is compared with."""
+        return self.stands if any(self.stands) else (self.part, self.row)
+
     def fits(self, pattern: str) -> bool:
         """Return whether a pattern matches the label, or its row, column or part."""
         names = (self.label, f"{self.row} / {self.column}")
@@ -139,7 +144,7 @@ class Entry(NamedTuple):
 
     def theirs(self, cell: Cell) -> papers.Value | None:
         """Return the paper's number for a cell; None if there is none."""
-        part, row = cell.stands if any(cell.stands) else (cell.part, cell.row)
+        part, row = cell.printed
         parts = self.printed.parts if self.printed else ()
         own = (one.at(row, cell.column) for one in parts if one.data == part)
         return next(own, None)

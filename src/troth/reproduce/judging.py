@@ -196,21 +196,24 @@ def of_script(entry: Entry, root: Path) -> list[Judged]:
 def order(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
     """Return Spearman's rank correlation between our and the paper's rows, per column.
 
+    Of several rows that are compared with the same row of the paper, the first counts.
     Columns are left out if fewer than three rows have both numbers, or if all numbers
     of ours or of the paper are equal.
 
     Returns:
         Name of our data → column → correlation.
     """
-    pairs: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    pairs: dict[tuple[str, str], dict[tuple[str, str], tuple[float, float]]] = {}
     for one in judged:
         if one.seeds and one.theirs:
             at = (one.cell.federation.name, one.cell.column)
-            pairs.setdefault(at, []).append((one.mean, one.theirs.mean))
+            both = (one.mean, one.theirs.mean)
+            pairs.setdefault(at, {}).setdefault(one.cell.printed, both)
     found: dict[str, dict[str, float]] = {}
-    for (ours, column), both in pairs.items():
-        if len(both) > 2 and all(len({*side}) > 1 for side in zip(*both, strict=True)):
-            rank = float(stats.spearmanr(*zip(*both, strict=True)).statistic)
+    for (ours, column), rows in pairs.items():
+        sides = [*zip(*rows.values(), strict=True)]
+        if len(rows) > 2 and all(len({*side}) > 1 for side in sides):
+            rank = float(stats.spearmanr(*sides).statistic)
             found.setdefault(ours, {})[column] = rank
     return found
 

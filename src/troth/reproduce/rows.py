@@ -19,7 +19,7 @@ from troth.reproduce.entry import Cell, Pick, merged
 from troth.reproduce.settings import SETTINGS, Federation, Tree, packaged
 
 _COLUMN = re.compile(r"A([123]) (\d+)%")
-_NUMBERED = re.compile(r"(Ditto|FMTL|APFL), [λα]=([\d.]+)")
+_NUMBERED = re.compile(r"((?:Ditto|FMTL|APFL), ([λα]))=([\d.]+)")
 _METHODS = packaged("methods")
 GRIDS: dict[str, list[Tree]] = _METHODS["grids"]
 """Methods of Ditto's Table 3, and the options among which each is chosen."""
@@ -91,9 +91,9 @@ def strong(column: str) -> bool:
 def method(f: Federation, row: str, column: str) -> Method:
     """Return the method of a row, which may depend on the column and the data."""
     if numbered := _NUMBERED.fullmatch(row):
-        key = "alpha" if numbered[1] == "APFL" else "lam"
-        name = "apfl" if key == "alpha" else "ditto"
-        return Method(({"personalizer": {"name": name, key: float(numbered[2])}},))
+        key = {"λ": "lam", "α": "alpha"}[numbered[2]]
+        part = {**_METHODS["numbered"][numbered[1]], key: float(numbered[3])}
+        return Method(({"personalizer": part},))
     if row == "finetuning":  # 40 epochs as in the authors' script, else the paper's 50
         epochs = {"fashion_mnist": 40, "digits": 2}.get(f.data, 50)
         tuned: Tree = {"personalizer": {"name": "finetune", "epochs": epochs}}
@@ -108,7 +108,7 @@ def method(f: Federation, row: str, column: str) -> Method:
     if "lams" in made:
         lams = _METHODS["lams"].get(f.data, _METHODS["lams"]["usual"])
         parts = [{"personalizer": {"name": "ditto", "lam": lam}} for lam in lams]
-        return Method(tuple(part | made.get("also", {}) for part in parts))
+        return Method(tuple(merged(part, made.get("also", {})) for part in parts))
     if "grid" in made:
         grid = GRIDS[made["grid"]]
         return Method(tuple(_validated(f, {"personalizer": one}) for one in grid))
@@ -170,6 +170,22 @@ def beside(
     return [cell for cell in cells if cell.column.startswith(attack)]
 
 
+def anchored(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
+    """Return the cells of FMTL's tables, and FMTL with the anchor of Ditto.
+
+    FMTL's Algorithm 1 pulls v towards the client's copy w_k, which moves with every
+    step. The rows "FMTL" are trained so. The rows "Ditto" pull towards the model that
+    the round began with, as the authors' code does.
+    """
+    cells = printed(paper, tables, pick)
+    own = [cell for cell in cells if cell.row.startswith("FMTL")]
+    for cell in own:
+        name = cell.row.replace("FMTL", "Ditto")
+        other = _cell(cell.part, cell.federation, name, name, cell.column)
+        cells.append(other._replace(stands=(cell.part, cell.row)))
+    return cells
+
+
 def tilted(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
     """Return the mean and TERM at three temperatures, under A1 (Ditto's Figure 5)."""
     name, rows = "Fashion MNIST", ("global", "TERM, t=1", "TERM, t=2", "TERM, t=5")
@@ -182,7 +198,7 @@ def _cell(part: str, f: Federation, row: str, name: str, column: str) -> Cell:
     own = method(f, name, column)
     base = merged(f.tree, threat(f, column, attack=name != "local"))
     trees = tuple(merged(base, changes) for changes in own.choices)
-    kept = f.kept.get(name.replace("FMTL", "Ditto"), "")  # the same method
+    kept = f.kept.get(name, "")
     known = kept and f.kind != "small" and len(trees) == 1 and column == "clean"
     return Cell(part, row, column, trees, f, (kept,) if known else (), own.whose)
 
