@@ -139,6 +139,11 @@ def run(
 @contextlib.contextmanager
 def _followed(trackers: Sequence[Part], root: Path, watch: Any) -> Iterator[None]:
     """Send a run to its trackers within the block, and show a progress bar if given."""
+    if watch is not None and not callable(watch):
+        raise Refusal(
+            f"watch= is of type {type(watch).__name__}; it must be "
+            "troth.ProgressBar(), a function that is called after every round, or None"
+        )
     with contextlib.ExitStack() as stack:
         if trackers:
             from troth.runs import track
@@ -406,8 +411,13 @@ def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
         sections = reader.parse(quickstart(), "the quickstart")
     elif isinstance(experiment, Mapping):
         sections = dict(experiment)
-    else:
+    elif isinstance(experiment, str | Path):
         sections = reader.read(experiment)
+    else:
+        raise Refusal(
+            f"the experiment is of type {type(experiment).__name__}; it must be the "
+            "path of a TOML file, a dictionary of its sections, or None"
+        )
     return reader.override(sections, list(settings))
 
 
@@ -416,6 +426,7 @@ def _with(
 ) -> dict[str, Any]:
     """Return the sections of an experiment that uses objects from memory."""
     given.check_sections(objects, tree(experiment, []))
+    settings = [settings] if isinstance(settings, str) else settings
     return tree(experiment, [*given.settings(objects), *settings])
 
 

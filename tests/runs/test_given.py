@@ -1,6 +1,7 @@
 """Runs with data and networks from memory: as from a file, and resumed with them."""
 
 import os
+import pickle
 import subprocess
 import sys
 
@@ -184,6 +185,11 @@ def test_no_object_and_no_axis_is_lost(tmp_path, refuses, changes, words):
     tree, given = TREE | changes, {"data": DATA, "model": Net}
     refuses(words, troth.run, tree, out=tmp_path / "no", **given)
     refuses(words, troth.cost, tree, **given)
+
+
+def test_a_run_is_pickled_as_its_folder(whole):
+    again = pickle.loads(pickle.dumps(whole))
+    assert again.path == whole.path and again.summary == whole.summary
 
 
 def test_weights_of_a_module_are_where_training_starts(tmp_path):
