@@ -1,4 +1,4 @@
-"""Every aggregator (and filter) on one large matrix: time and memory, beside byzfl.
+"""Measure time and memory of every aggregator and filter, and compare with byzfl.
 
     python benchmarks/aggregators.py [--rows 100] [--columns 1000000] [--device cuda]
         [--only krum,median] [--repeat 3] [--patience 120] [--json FILE.json]
@@ -37,7 +37,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "mda": {"f": 3},
     "centered_clipping": {"tau": 100.0},
 }
-"""What a rule needs beside f, which is a fifth of the rows for those that have it."""
+"""Options that a rule needs. `f` is set to a fifth of the rows where a rule has it."""
 
 PEERS: dict[str, tuple[str, Callable[[int], dict[str, Any]]]] = {
     "mean": ("Average", lambda f: {}),
@@ -50,7 +50,7 @@ PEERS: dict[str, tuple[str, Callable[[int], dict[str, Any]]]] = {
     "mda": ("MDA", lambda f: {"f": 3}),
     "meamed": ("Meamed", lambda f: {"f": f}),
 }
-"""byzfl's name and options for the same rule. (Its NNM would hold n matrices.)"""
+"""Name and options of the same rule in byzfl. (Its NNM would store n matrices.)"""
 
 SORTS = ("mean", "median", "trimmed_mean", "meamed")
 """Rules that byzfl may do faster on numpy arrays than on tensors."""
@@ -63,7 +63,7 @@ LIMITS = {
 
 
 def ours(name: str, update: torch.Tensor) -> Callable[[], Any]:
-    """A rule of troth's, ready to be called."""
+    """Return a rule of Troth as a function of the matrix."""
     kind = "filter" if name in lookup.names("filter") else "aggregator"
     options = {**OPTIONS.get(name, {})}
     if "f" in lookup.options(lookup.find(kind, name)):
@@ -85,7 +85,7 @@ def ours(name: str, update: torch.Tensor) -> Callable[[], Any]:
 
 
 def theirs(name: str, update: torch.Tensor, form: str) -> Callable[[], Any]:
-    """The same rule of byzfl's."""
+    """Return the same rule of byzfl."""
     modules = byzfl_rules.byzfl()
     assert modules is not None
     rule, options = PEERS[name]
@@ -95,13 +95,13 @@ def theirs(name: str, update: torch.Tensor, form: str) -> Callable[[], Any]:
 
 
 def matrix(rows: int, columns: int, device: str) -> torch.Tensor:
-    """Normal numbers."""
+    """Draw a matrix of normal random numbers."""
     source = torch.Generator(device).manual_seed(0)
     return torch.randn(rows, columns, generator=source, device=device)
 
 
 def peak(device: str) -> int:
-    """Bytes, at most, so far."""
+    """Return the peak memory so far, in bytes."""
     if device != "cpu":
         return torch.cuda.max_memory_allocated()
     unit = 1 if sys.platform == "darwin" else 1024
@@ -109,7 +109,7 @@ def peak(device: str) -> int:
 
 
 def measure(name: str, of: str, given: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of every repetition and the most memory beside the matrix."""
+    """Return the seconds of all repetitions, and peak memory without the matrix."""
 
     def ready(update: torch.Tensor) -> Callable[[], Any]:
         return ours(name, update) if of == "troth" else theirs(name, update, of)
@@ -133,7 +133,7 @@ def measure(name: str, of: str, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def apart(name: str, of: str, given: argparse.Namespace) -> dict[str, Any]:
-    """The same in a process of its own, and what stopped it, if anything did."""
+    """Measure in a new process; return the result, or the reason of a failure."""
     command = [sys.executable, __file__, "--one", name, "--of", of]
     for option in ("rows", "columns", "device", "repeat", "threads"):
         command += [f"--{option}", str(getattr(given, option))]
@@ -153,7 +153,7 @@ def apart(name: str, of: str, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def attempt(name: str, of: str, given: argparse.Namespace) -> dict[str, Any]:
-    """A measurement, or why there is none."""
+    """Return a measurement, or the reason why there is none."""
     if given.device == "cpu" or of != "troth":  # byzfl may have to be stopped
         return apart(name, of, given)
     try:
@@ -165,7 +165,7 @@ def attempt(name: str, of: str, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def compare(name: str, given: argparse.Namespace) -> dict[str, Any]:
-    """A row of the table: ours, and the faster of byzfl's two ways."""
+    """Return a row of the table: our rule, and the faster of byzfl's two ways."""
     row: dict[str, Any] = {"rule": name, "troth": attempt(name, "troth", given)}
     if name in PEERS and byzfl_rules.byzfl() and not given.alone:
         both = given.device == "cpu" and name in SORTS
@@ -176,7 +176,7 @@ def compare(name: str, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def line(row: dict[str, Any], limit: float) -> str:
-    """The row for people; `!` where a limit is missed."""
+    """Format a row of the table; `!` marks a missed goal."""
     own, peer = row["troth"], row.get("byzfl", {})
     if "best" not in own:
         return f"{row['rule']:<19}  {own['why']}"

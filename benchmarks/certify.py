@@ -1,4 +1,4 @@
-"""Certificates: samples a second beside the classifier's bare forward pass.
+"""Compare the samples per second of `certify` with those of the bare forward pass.
 
 python benchmarks/certify.py [--model resnet18] [--precision bfloat16] [--out FILE.json]
 
@@ -31,14 +31,14 @@ SIGMA, TIMES = 0.25, 3
 
 
 def waited(device: torch.device) -> float:
-    """The time, when all work is done."""
+    """Return the time after all work on the device is finished."""
     if device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def rate(work: Callable[[], int], device: torch.device, seconds: float) -> float:
-    """Samples a second, of the best repetition; `work` says how many it took."""
+    """Return samples per second in the best repetition; `work` returns their number."""
     work()  # traces and compiles
     best = 0.0
     for _ in range(TIMES):
@@ -50,7 +50,7 @@ def rate(work: Callable[[], int], device: torch.device, seconds: float) -> float
 
 
 def bare(net: nn.Module, s: Smoothing, x: Tensor, compiled: bool) -> Callable[[], int]:
-    """The network alone on a batch that lies ready, as often as for one certificate."""
+    """Apply the network alone to a prepared batch, as often as for one certificate."""
     low, kind = s.precision == "bfloat16", x.device.type
     ready = x.expand(s.tile, *x.shape[1:]).contiguous(memory_format=torch.channels_last)
 
@@ -71,7 +71,7 @@ def bare(net: nn.Module, s: Smoothing, x: Tensor, compiled: bool) -> Callable[[]
 
 
 def ours(net: nn.Module, s: Smoothing, x: Tensor, compiled: bool) -> Callable[[], int]:
-    """One certificate."""
+    """Compute one certificate."""
     tiles = Tiles(net, s, x.device, compiled)
 
     def work() -> int:
@@ -84,7 +84,7 @@ def ours(net: nn.Module, s: Smoothing, x: Tensor, compiled: bool) -> Callable[[]
 def measure(
     net: nn.Module, s: Smoothing, x: Tensor, compiled: bool, seconds: float
 ) -> dict[str, Any]:
-    """Both for one batch."""
+    """Measure both for one batch size."""
     row: dict[str, Any] = {"batch": s.tile, "compiled": compiled}
     for name, kind in (("bare", bare), ("certify", ours)):
         row[name] = rate(kind(net, s, x, compiled), x.device, seconds)
@@ -93,7 +93,7 @@ def measure(
 
 
 def main() -> None:
-    """Measure all batches, print and write."""
+    """Measure all batch sizes, print a table and write the raw numbers."""
     parser = argparse.ArgumentParser(description=__doc__)
     cuda = torch.cuda.is_available()
     parser.add_argument("--model", default="resnet18" if cuda else "cnn")

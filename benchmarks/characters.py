@@ -1,4 +1,4 @@
-"""Made characters of 28×28 pixels, for `scale.py` and `personalizers.py`."""
+"""Synthetic characters of 28×28 pixels, for `scale.py` and `personalizers.py`."""
 
 from __future__ import annotations
 

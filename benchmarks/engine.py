@@ -1,9 +1,9 @@
-"""The engine against a plain loop, on this machine: one run, one table.
+"""Compare the engine with a plain loop on this machine, and print one table.
 
     python benchmarks/engine.py [--device cuda] [--clients 100] [--out FILE.json]
 
-The loop and the engine are measured by turns in one process, five times each, and the
-ratio is that of the medians. See `troth.runs.bench` for what the loop is.
+The loop and the engine take turns in one process, five times each. The ratio is that of
+the medians. `troth.runs.bench` defines the loop.
 """
 
 import argparse
@@ -27,7 +27,7 @@ GOALS = {
 
 
 def main() -> None:
-    """Measure, print, and write the numbers if asked to."""
+    """Measure, print a table and write the raw numbers to `--out`."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="auto")
     parser.add_argument("--clients", type=int, default=0, help="0: 10, or 100 on a GPU")

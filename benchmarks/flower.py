@@ -1,4 +1,4 @@
-"""A round of a real federation beside Flower's own FedAvg.
+"""Compare a round of a real federation with Flower's own FedAvg.
 
     python benchmarks/flower.py grid|processes [--rounds N] [--out FILE.json]
 
@@ -40,7 +40,7 @@ SITES = [f"s{k}" for k in range(10)]
 
 
 def loaded(file: Path) -> Any:
-    """A file as a module."""
+    """Import a file as a module."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec and spec.loader
     made = importlib.util.module_from_spec(spec)
@@ -70,7 +70,7 @@ MLP = {"name": "mlp", "widths": [128]}
 
 
 def grid(rounds: int, folder: Path) -> dict[str, Any]:
-    """Both on one grid, by turns."""
+    """Measure both apps on one grid, in turns."""
     loopback = loaded(ROOT / "tests" / "flower" / "_loopback.py")
     fedavg = loaded(HERE / "fedavg" / "fedavg.py")
     made = loopback.Deployed(folder, experiment(rounds, MLP))
@@ -101,14 +101,14 @@ def grid(rounds: int, folder: Path) -> dict[str, Any]:
 
 
 def timed(work: Callable[[], None]) -> float:
-    """Seconds."""
+    """Return the seconds that a call takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def processes(rounds: int, folder: Path) -> dict[str, Any]:
-    """Both as processes, one after another."""
+    """Measure both systems as processes, one after the other."""
     return {
         "troth": our_processes(rounds, folder / "troth"),
         "flower": their_processes(max(4, rounds // 8), folder / "flower"),
@@ -116,7 +116,7 @@ def processes(rounds: int, folder: Path) -> dict[str, Any]:
 
 
 def our_processes(rounds: int, folder: Path) -> list[float]:
-    """Seconds between the ends of rounds."""
+    """Return the seconds between the ends of rounds."""
     folder.mkdir()
     example = loaded(ROOT / "examples" / "hospitals" / "run.py")
     (folder / "e.toml").write_text(reader.dumps(experiment(rounds, MLP)))
@@ -140,7 +140,7 @@ def our_processes(rounds: int, folder: Path) -> list[float]:
 
 
 def their_processes(rounds: int, folder: Path) -> list[float]:
-    """Seconds between the beginnings of rounds."""
+    """Return the seconds between the beginnings of rounds."""
     folder.mkdir()
     example = loaded(ROOT / "examples" / "hospitals" / "run.py")
     port, times = example.free_port(), folder / "times"
@@ -207,7 +207,7 @@ def wire(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, print and write."""
+    """Measure, print and write the raw numbers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("how", choices=["grid", "processes"])
     parser.add_argument("--rounds", type=int, default=40)

@@ -1,4 +1,4 @@
-"""Four hospitals as real processes, five splits: with a hostile one and without.
+"""Train four hospitals as real processes on five splits, with and without attack.
 
     python benchmarks/hospitals.py FOLDER [--out FILE.json]
 
@@ -22,7 +22,7 @@ RUN = Path(__file__).parents[1] / "examples" / "hospitals" / "run.py"
 
 
 def example() -> Any:
-    """What starts the processes."""
+    """Import the example that starts the processes."""
     spec = importlib.util.spec_from_file_location("hospitals_run", RUN)
     assert spec and spec.loader
     made = importlib.util.module_from_spec(spec)
@@ -31,7 +31,7 @@ def example() -> Any:
 
 
 def one(run: Any, folder: Path, seed: int, drill: bool) -> dict[str, Any]:
-    """A split."""
+    """Measure one split."""
     began = time.monotonic()
     out = run.main(folder, seed, drill)
     lines = (out / "rounds.jsonl").read_text().splitlines()
@@ -49,7 +49,7 @@ def one(run: Any, folder: Path, seed: int, drill: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    """All ten runs, one after another."""
+    """Measure all ten runs, one after another."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path)

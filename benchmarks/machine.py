@@ -1,4 +1,4 @@
-"""What a benchmark was measured on."""
+"""Describe the machine of a benchmark."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 
 
 def facts(device: str) -> dict[str, Any]:
-    """The machine, as a result file names it.
+    """Return the facts about the machine that a result file contains.
 
     Args:
-        device: as the benchmark was asked for it: auto, cpu, cuda.
+        device: Device of the benchmark: auto, cpu or cuda.
     """
     cuda = torch.cuda.is_available() and device in ("auto", "cuda")
     return {

@@ -1,4 +1,4 @@
-"""What a client's own model costs: rounds of a personalizer as multiples of FedAvg's.
+"""Measure rounds of personalizers, as multiples of a round of FedAvg.
 
     python benchmarks/personalizers.py [NAME …] [--device cuda] [--how vmap]
         [--rounds 30] [--clock cpu] [--out FILE.json]

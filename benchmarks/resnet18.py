@@ -1,4 +1,4 @@
-"""ResNet18, 10 clients, batch 64: the plan that the engine chooses beside a loop.
+"""Compare the engine's plan with a loop: ResNet18, 10 clients, batch 64.
 
 python benchmarks/resnet18.py [--out FILE.json], on the fastest device there is.
 """
@@ -24,7 +24,7 @@ CLIENTS, EXAMPLES, STEPS, TIMES = 10, 256, 10, 5
 
 
 def experiment(folder: Path) -> Experiment:
-    """Random pictures of the size of CIFAR-10's: speed does not ask what they show."""
+    """Describe an experiment on random images of the size of CIFAR-10."""
     random, m = np.random.default_rng(1), CLIENTS * (EXAMPLES + 2)
     x = random.integers(0, 256, (m, 3, 32, 32), dtype=np.uint8)
     split = np.tile(np.r_[np.zeros(EXAMPLES, int), 2, 2], CLIENTS)
@@ -48,7 +48,7 @@ def experiment(folder: Path) -> Experiment:
 
 
 def measure(e: Experiment, plan: Plan | None) -> dict[str, Any]:
-    """Milliseconds a client-step by a plan, the median of several rounds."""
+    """Return the milliseconds per client-step of a plan, the median over rounds."""
     federation = build.build(e, plan=plan).federation
     engine, ids = federation.engine, np.arange(CLIENTS)
     rows = federation.population.read(ids)
@@ -72,7 +72,7 @@ def measure(e: Experiment, plan: Plan | None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure both, print and write."""
+    """Measure both, print a table and write the raw numbers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()

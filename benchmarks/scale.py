@@ -1,4 +1,4 @@
-"""Rounds of few and of very many clients; state in memory and on disk.
+"""Measure rounds with few and with very many clients, and state on disk.
 
     python benchmarks/scale.py [--quick] [--only clients|disk] [--rounds N] [--ulimit]
         [--place FOLDER] [--out FILE.json]
@@ -305,7 +305,11 @@ def table(found: dict[str, Any]) -> str:
 def main() -> None:
     """Measure, print, and write the numbers if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small: does it work?")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="small sizes, to check that the script works",
+    )
     parser.add_argument("--only", choices=["clients", "disk"])
     parser.add_argument("--rounds", type=int, default=0, help="others than usual")
     parser.add_argument("--ulimit", action="store_true", help="no control group")

@@ -1,4 +1,4 @@
-"""What a step of `transfer` costs: in steps of fine-tuning, and lifted against a loop.
+"""Measure the cost of a step of `transfer`, in steps of fine-tuning and against a loop.
 
     python benchmarks/transfer.py [--device cuda] [--clients 50] [--iterations 10]
         [--models 3] [--repeats 5] [--loop] [--clock cpu] [--out FILE.json]
@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--models", type=int, default=3, help="the first so many")
-    parser.add_argument("--loop", action="store_true", help="beside a plain loop")
+    parser.add_argument("--loop", action="store_true", help="also measure a plain loop")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()

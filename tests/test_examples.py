@@ -15,7 +15,9 @@ SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 def said(tmp_path, monkeypatch, capsys):
     """Run an example by name, for two rounds; the lines that it prints."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plan, "choose", lambda *_: Plan("vmap", 10))  # no measuring
+    monkeypatch.setattr(
+        plan, "choose", lambda *_, **__: Plan("vmap", 10)
+    )  # no measuring
     monkeypatch.syspath_prepend(str(EXAMPLES))
 
     def run(name):

@@ -1,11 +1,10 @@
 """The plain loop over clients that a user of torch would write."""
 
 import copy
-import time
 
 import torch
 from torch import nn
-from workloads import WORKLOADS, data
+from workloads import WORKLOADS, data, now
 
 from networks import NETWORKS
 
@@ -37,5 +36,5 @@ def seconds(name: str, device: str = "cpu", precision: str = "float32") -> list[
                 p.copy_(t / work.clients)
         if place != "cpu":
             torch.cuda.synchronize()
-        ends.append(time.perf_counter())
+        ends.append(now())
     return ends

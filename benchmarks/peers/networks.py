@@ -1,4 +1,4 @@
-"""The networks as a user of torch writes them; Troth is given them by their names."""
+"""The networks as a user of torch writes them; Troth imports them by name."""
 
 from torch import nn
 

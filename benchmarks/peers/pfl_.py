@@ -1,6 +1,4 @@
-"""pfl-research's own simulation, in one process or, by torchrun, in several."""
-
-import time
+"""pfl-research's own simulation, in one process or, with torchrun, in several."""
 
 import numpy as np
 import torch
@@ -16,7 +14,7 @@ from pfl.internal.ops.pytorch_ops import get_default_device
 from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
 from torch import nn
-from workloads import WORKLOADS, data
+from workloads import WORKLOADS, data, now
 
 from networks import NETWORKS
 
@@ -29,7 +27,7 @@ class Clock(TrainingProcessCallback):
 
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
         """Go on."""
-        self.ends.append(time.perf_counter())
+        self.ends.append(now())
         return False, Metrics()
 
 

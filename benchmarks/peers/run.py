@@ -1,9 +1,12 @@
-"""Time FedAvg in Troth and in other systems, each in a process of its own.
+"""Measure the time of FedAvg in Troth and in other systems, each in its own process.
 
     python benchmarks/peers/run.py --out benchmarks/results/peers_cpu.json
 
-A system that is not installed is left out; `--python pfl=PATH` names the interpreter of
-another environment for one. Systems take turns, so that a busy moment hits all of them.
+Systems that are not installed are skipped. `--python pfl=PATH` sets the Python
+interpreter of another environment. Systems take turns, so that a busy moment affects
+all of them. On a busy machine, set OMP_NUM_THREADS=1 and use `--clock cpu`: processor
+time does not depend on other programs. Do not use it for a system with several
+processes.
 """
 
 import argparse
@@ -15,18 +18,17 @@ import resource
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-from workloads import ABOUT, WARM, WORKLOADS, client_steps
+from workloads import ABOUT, WARM, WORKLOADS, client_steps, now
 
 HERE = Path(__file__).parent
 NEEDS = {"troth": "troth", "loop": "torch", "pfl": "pfl", "fedjax": "fedjax"}
 
 
 def measure(system: str, work: str, device: str, precision: str) -> None:
-    """Print what one system takes, as one line of JSON; runs in its own process."""
-    began = time.perf_counter()
+    """Measure one system in this process, and print one line of JSON."""
+    began = now()
     module = importlib.import_module("loop" if system == "loop" else f"{system}_")
     ends = module.seconds(work, device, precision)
     ends = ends[-WORKLOADS[work].rounds :]  # a watcher may be called before the first
@@ -36,11 +38,12 @@ def measure(system: str, work: str, device: str, precision: str) -> None:
         per_step = statistics.median(rounds) / client_steps(work) * 1e6
         found = {"system": system, "workload": work, "rounds_s": rounds}
         found |= {"us_per_client_step": per_step, "peak_gb": peak}
+        found |= {"fastest_us": min(rounds) / client_steps(work) * 1e6}
         print(json.dumps(found | {"first_round_s": ends[0] - began}), flush=True)
 
 
 def started(system: str, work: str, given: argparse.Namespace) -> dict[str, object]:
-    """Measure one system in a process of its own; empty where it is not installed."""
+    """Measure one system in a new process; return {} if it is not installed."""
     python = dict(pair.split("=") for pair in given.python).get(system, sys.executable)
     probe = subprocess.run(
         [python, "-c", f"import {NEEDS[system]}"], capture_output=True
@@ -49,7 +52,7 @@ def started(system: str, work: str, given: argparse.Namespace) -> dict[str, obje
         return {}
     command = [python, str(HERE / "run.py"), "--one", system, work]
     command += ["--device", given.device, "--precision", given.precision]
-    variables = dict(os.environ)
+    variables = {**os.environ, "PEERS_CLOCK": given.clock}
     if system == "pfl" and given.processes > 1:
         several = ["-m", "torch.distributed.run", f"--nproc-per-node={given.processes}"]
         command[1:1] = several
@@ -62,16 +65,19 @@ def started(system: str, work: str, given: argparse.Namespace) -> dict[str, obje
 
 
 def main() -> None:
-    """Measure what was asked for, print a table, write raw numbers."""
+    """Measure all systems, print a table and write the raw numbers."""
     ask = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    ask.add_argument("--out", type=Path, help="write raw numbers here, as JSON")
+    ask.add_argument("--out", type=Path, help="file for the raw numbers (JSON)")
     ask.add_argument("--systems", nargs="*", default=[*NEEDS])
     ask.add_argument("--workloads", nargs="*", default=[*WORKLOADS])
     ask.add_argument("--repeats", type=int, default=1)
     ask.add_argument("--device", default="auto")
-    ask.add_argument("--precision", default="float32", help="tf32 on a GPU")
-    ask.add_argument("--processes", type=int, default=2, help="of pfl-research")
+    ask.add_argument("--precision", default="float32", help="float32, or tf32 on a GPU")
+    ask.add_argument(
+        "--processes", type=int, default=2, help="processes of pfl-research"
+    )
     ask.add_argument("--python", nargs="*", default=[], metavar="SYSTEM=PATH")
+    ask.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     ask.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = ask.parse_args()
     if given.one:

@@ -1,19 +1,22 @@
-"""What every system trains: three networks, their data, and how long a round is."""
+"""What every system trains: three networks, their data, and the size of a round."""
 
+import os
+import time
 from typing import NamedTuple
 
 import numpy as np
 
 
 class Workload(NamedTuple):
-    """FedAvg with plain SGD, all clients asked in every round.
+    """FedAvg with plain SGD; all clients take part in every round.
 
     Attributes:
-        shape: of one example.
-        clients: asked in a round, all there are.
-        batch: examples in a step.
-        steps: of a client in a round: one epoch.
-        rounds: of which the first three are not timed.
+        shape: Shape of one example.
+        clients: Number of clients.
+        batch: Number of examples per step.
+        steps: Number of steps of a client in a round: one epoch.
+        rounds: Number of rounds; the first three are not measured.
+        lr: Learning rate.
     """
 
     shape: tuple[int, ...]
@@ -35,6 +38,15 @@ ABOUT = {
     "W3": "conv3×3-32, conv3×3-64, pool, FC 128, cohort 50, batch 10, 5 steps",
 }
 WARM = 3
+
+
+def now() -> float:
+    """Return the time in seconds.
+
+    It is the processor time of this process if `PEERS_CLOCK` is "cpu".
+    """
+    cpu = os.environ.get("PEERS_CLOCK") == "cpu"
+    return time.process_time() if cpu else time.perf_counter()
 
 
 def data(name: str) -> tuple[np.ndarray, np.ndarray]:

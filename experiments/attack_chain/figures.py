@@ -20,6 +20,7 @@ import common
 from troth.reproduce.store import Store
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#E69F00", "#009E73", "#777777"
+PURPLE = "#CC79A7"
 RED = "#D55E00"
 FORMS = ("gradient", "data")
 REGULARIZERS = ("l2sq", "l2", "smooth_l2")
@@ -224,6 +225,7 @@ POISON = {
 PACES = {"a part of the way": "0.3 of the way a round", "a tenth of the way": "0.1"}
 BOX = {
     **FORM,
+    "data clipped to [0, 1], 100000, as the authors": "100,000 clipped images, from θ♠",
     "data in [0, 1], 100000, as the authors": "100,000 images in [0, 1], from θ♠",
     "data in [0, 1], 2000, starting at θ♠": "2,000 images in [0, 1], from θ♠",
     "data in [0, 1], 2000": "the same, starting at w⁰",
@@ -233,7 +235,9 @@ PICTURES: common.Pictures = {
     "fig1": lambda: curves("fig1", "accuracy", AUTHORS, [BLUE, GREEN, ORANGE, GREY]),
     "fig2": lambda: curves("fig2", "aimed", POISON, [BLUE, GREEN, ORANGE, GREY, RED]),
     "fig3": lambda: curves("fig3", "own_aimed", PACES, [BLUE, ORANGE]),
-    "fig20": lambda: curves("fig20", "aimed", BOX, [BLUE, GREEN, RED, ORANGE, GREY]),
+    "fig20": lambda: curves(
+        "fig20", "aimed", BOX, [BLUE, GREEN, RED, PURPLE, ORANGE, GREY]
+    ),
     "network": lambda: curves("network", "aimed", NETWORK, [BLUE, GREEN, ORANGE]),
     "sums": ten,
 }

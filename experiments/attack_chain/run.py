@@ -103,7 +103,11 @@ def fig2() -> Iterator[Figure]:
 
 
 def fig20() -> Iterator[Figure]:
-    """Fig. 20: two users, images in [0, 1]."""
+    """Fig. 20: two users, images in [0, 1].
+
+    The authors divide their images by the largest value and clip them. `box` draws
+    images that are in [0, 1] from the start.
+    """
     tree = digits(2, 7000, "l2sq", rounds=300, seed=1)
     name = "fig20"
 
@@ -118,10 +122,10 @@ def fig20() -> Iterator[Figure]:
 
     def third(label: str, rounds: int, start: bool, options: Any = few) -> Figure:
         longer = {**tree, "train": {**tree["train"], "rounds": rounds}}
-        told = {**options, "inputs": "box", "start": start}
+        given = {"inputs": "box", **options, "start": start}
 
         def make(work: Work) -> dict[str, Any]:
-            return examples(work, longer, rounds // 50, name, first, **told)
+            return examples(work, longer, rounds // 50, name, first, **given)
 
         return Figure("fig20", label, make)
 
@@ -130,6 +134,8 @@ def fig20() -> Iterator[Figure]:
     yield third("data in [0, 1], 2000, starting at θ♠", 300, True)
     yield third("data in [0, 1], 2000", 600, False)
     yield third("data in [0, 1], 100000, as the authors", 300, True, many)
+    clipped = many | {"inputs": "clip"}
+    yield third("data clipped to [0, 1], 100000, as the authors", 300, True, clipped)
 
 
 def fig3() -> Iterator[Figure]:

@@ -240,7 +240,7 @@ PICTURES: common.Pictures = {
 
 def tables() -> str:
     """All of them, as the page has them."""
-    made = {"Findings": findings.table(), "Hostile clients": findings.poisoned()}
+    made = {"Findings": findings.table(), "Malicious clients": findings.poisoned()}
     made |= {"Readings of the mixture": findings.readings()}
     made |= {"Adaptive samples": adaptive.table(), "Two machines": machines.table()}
     made |= {figure: table(figure) for figure in FIGURES}

@@ -41,8 +41,8 @@ def close(a, b):
 def trains(objective, x):
     """The outputs of a step on x, and where the statistics move."""
     objective.mode(training=True)
-    objective.tell(batch_of(x))
-    return objective.net(x), *objective.told()
+    objective.set_batch(batch_of(x))
+    return objective.net(x), *objective.take_statistics()
 
 
 OPTIONS = [{"momentum": 0.3}, {"affine": False}, {"eps": 0.5}, {"momentum": 1.0}]
@@ -200,7 +200,7 @@ def test_draws_are_of_the_client_the_step_and_the_layer():
     (first, second), x, seen = objective.drops, torch.ones(8, 64), {}
     for key, t in [(1, 0), (2, 0), (1, 1), (1, 0)]:
         objective.mode(training=True)
-        objective.tell(batch_of(x, key=key)._replace(t=torch.tensor(t)))
+        objective.set_batch(batch_of(x, key=key)._replace(t=torch.tensor(t)))
         a, b = first(x), second(x)
         assert not torch.equal(a, b)
         assert torch.equal(a, seen.setdefault((key, t), a))

@@ -46,6 +46,13 @@ class extra(nn.Module):
 def lazy(shape, classes):
     return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
 
+def unused(shape, classes):
+    net = lazy(shape, classes)
+    net.add_module("more", nn.Module())
+    net.more.last = nn.LazyLinear(3)
+    net.forward = lambda x: net[1](net[0](x))
+    return net
+
 def none(shape, classes):
     return classes
 """
@@ -314,7 +321,21 @@ def test_state_that_is_no_tensor_is_left_to_the_model(place):
     made({"name": "own_networks:extra", "weights": "run/shared.safetensors"})
 
 
+def test_lazy_layers_learn_their_sizes_and_draw_from_the_seed(place):
+    net, same = made({"name": "own_networks:lazy"}), made({"name": "own_networks:lazy"})
+    other = made({"name": "own_networks:lazy"}, seed=1)
+    assert net[1].weight.shape == (10, 64) and type(net[1]) is nn.Linear
+    assert torch.equal(net[1].weight, same[1].weight)
+    assert not torch.equal(net[1].weight, other[1].weight) and net.training
+    with pytest.raises(Refusal, match=r"learn their sizes from inputs of shape \[2, 3"):
+        build._complete(nn.Sequential(nn.LazyConv2d(1, 9)), (3, 4, 4))
+
+
 def test_refuses_what_is_no_network_yet(place):
+    with pytest.raises(
+        Refusal, match=r"does not use more\.last\.weight, more\.last\.b"
+    ):
+        made({"name": "own_networks:unused"})
     with pytest.raises(Refusal, match="returned a int; it must return a torch.nn.M"):
         made({"name": "own_networks:none"})
 

@@ -239,7 +239,8 @@ def test_any_convolution_of_many_clients_is_that_of_each(shape):
         seen = lambda *a: taken.append(a) or real(*a)  # noqa: E731
         patch.setattr(convolution._Convolve, "apply", seen)
         ours = torch.func.vmap(slope)(w, x)
-    assert len(taken) == 1
+    depthwise = options[-1] > 1 and conv.weight.shape[1] == 1
+    assert len(taken) == (not depthwise)
     for k in range(3):
         plain = slope({name: t[k] for name, t in w.items()}, x[k])
         assert near(ours[1][k], plain[1], 1e-10)
@@ -312,7 +313,7 @@ def test_whether_a_tensor_stands_for_many():
     seen = []
 
     def look(x):
-        seen.append(convolution.lifted(x))
+        seen.append(convolution.is_lifted(x))
         return x.sum()
 
     x = draw(3, 2)

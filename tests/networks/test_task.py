@@ -82,9 +82,11 @@ def test_three_ways_to_the_same_gradient(name, seed):
         objective.mode(training=False)
         loss, outputs = objective(batch).detach(), objective.net(batch.x).detach()
         objective.mode(training=True)
-        objective.tell(batch)
+        objective.set_batch(batch)
         plain = torch.autograd.grad(objective(batch), list(objective.parameters()))
-        moved = joined([v[:0], *(t for t in objective.told() if t is not None)])
+        moved = joined(
+            [v[:0], *(t for t in objective.take_statistics() if t is not None)]
+        )
         for task in forms(objective):
             head = task.d - task.tail
             assert (task.d, task.classes) == (len(v), classes)

@@ -28,7 +28,7 @@ HINTS = {
     "Fashion MNIST: Kurm / clean": "did you mean 'Krum / clean'?",
     "Ditto, λ=1 / cleen": "did you mean 'Ditto, λ=1 / clean'?",
     "Krumm": "did you mean 'Krum'?",
-    "nothing of it / at all": "has no cell 'nothing of it / at all'; a cell is",
+    "nothing of it / at all": "has no cell 'nothing of it / at all'; give 'ROW",
 }
 
 
@@ -63,7 +63,7 @@ def test_parts_whose_data_are_here_can_be_chosen(bare):
     table4 = ENTRIES["ditto/table4"]
     cells = table4.at("full", None, ["Vehicle: best λ / *"])
     assert len(cells) == 10 and {c.federation.kind for c in cells} == {"stand-in"}
-    with pytest.raises(Refusal, match="stackoverflow.*--cells chooses others"):
+    with pytest.raises(Refusal, match="stackoverflow.*choose other cells with --cells"):
         table4.at("full", None, ["StackOverflow"])
     (bare / "vehicle" / "mytest.json").touch()
     (cell,) = table4.at("full", None, ["Vehicle: best λ / clean"])

@@ -67,7 +67,7 @@ def test_of_several_results_the_newest_counts(tmp_path, made, put, whole):
 
 
 def test_a_name_that_no_folder_can_have_is_refused(tmp_path):
-    with pytest.raises(Refusal, match="cannot be looked into .*give another folder"):
+    with pytest.raises(Refusal, match="cannot be read .*give another folder"):
         kept.Shelf(tmp_path / ("x" * 300), None)
 
 

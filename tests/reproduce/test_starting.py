@@ -17,7 +17,7 @@ from troth.types import Refusal
 def test_scripts_are_not_begun_without_their_data(bare, monkeypatch):
     begun = []
     monkeypatch.setattr(scripts, "ran", lambda *a: begun.append(a))
-    with pytest.raises(Refusal, match=r"wanted for fmtl/figure1.*train-images-idx3"):
+    with pytest.raises(Refusal, match=r"needed for fmtl/figure1.*train-images-idx3"):
         scripts.run(listing.find("fmtl/figure1"))
     assert not begun
 
@@ -34,14 +34,14 @@ def test_a_script_is_told_where_data_are(tmp_path, monkeypatch):
     scripts.run(entry, "cpu", str(tmp_path))
     ((command, place),) = seen
     assert place == str(tmp_path) and command[-3:] == ["term", "--device", "cpu"]
-    with pytest.raises(Refusal, match="run.py ended with code 1; what it said"):
+    with pytest.raises(Refusal, match="run.py ended with exit code 1; its message"):
         scripts.run(entry, "cpu", str(tmp_path))
 
 
 def test_a_script_that_fails_is_one_sentence(tmp_path, monkeypatch):
     (tmp_path / "bad.py").write_text("raise SystemExit(3)\n")
     monkeypatch.setattr(scripts, "experiments", lambda: tmp_path)
-    with pytest.raises(Refusal, match=r"experiments/bad.py ended with code 3"):
+    with pytest.raises(Refusal, match=r"experiments/bad.py ended with exit code 3"):
         scripts.run(Entry("p/figure7", "t", script=("bad.py",)))
     monkeypatch.setattr(scripts, "experiments", lambda: None)
     with pytest.raises(Refusal, match="run troth from a checkout"):

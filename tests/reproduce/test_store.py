@@ -48,7 +48,7 @@ def test_only_what_is_a_result_of_this_version_counts(tmp_path, monkeypatch):
 def test_a_damaged_table_is_refused(tmp_path):
     for content in (b"x", lzma.compress(b"{"), lzma.compress(b"{}" * 1000)[:-9]):
         (tmp_path / TABLE).write_bytes(content)
-        with pytest.raises(Refusal, match="is damaged"):
+        with pytest.raises(Refusal, match="is not a readable table"):
             Store(tmp_path).records()
 
 

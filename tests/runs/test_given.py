@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 import troth
+from troth.reports import cards
+from troth.runs import inspect
 from troth.runs.train import Interrupted
 
 X = np.random.default_rng(0).normal(size=(90, 3)).astype("float32")
@@ -177,4 +179,9 @@ def test_clients_csv_names_the_owners(tmp_path):
     assert run.clients["owner"].tolist() == ["12", "Bern", "Ulm, west"]
     assert run.experiment.resolved["owners"] == ["12", "Bern", "Ulm, west"]
     assert run.clients["accuracy"].shape == (3,)
-    troth.report([run.path], out=tmp_path / "page.html")
+    page = tmp_path / "page.html"
+    report = troth.report([run.path], out=page)
+    owners = [
+        card["owner"] for card in cards.document(inspect.opened([run.path]))["cards"]
+    ]
+    assert owners == ["12", "Bern", "Ulm, west"] and report and page.exists()

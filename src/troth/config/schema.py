@@ -156,10 +156,8 @@ class PersonalizerPart(Part):
             of steps then.
         epochs: Epochs of the personal model, in place of steps. If neither is set,
             training is as long as in `[train]`, or 50 epochs after the last round.
-        count: Meaning of `epochs` after the last round. "batches": every epoch passes
-            through all batches of the client. "examples": the steps are ⌊epochs · n /
-            batch⌋ for a client with n examples, and at least one per epoch, as in the
-            code of Ditto's authors.
+        count: Steps of `epochs` after the last round: all "batches" of each epoch, or
+            by "examples", max(⌊epochs · n / batch⌋, epochs) for n examples.
         optimizer: Optimizer of the personal model; if not set, that of `[train]`.
         augment: Random changes of the training inputs; if not set, those of `[train]`;
             []: none.
@@ -177,8 +175,8 @@ class PersonalizerPart(Part):
         alone("personalizer", steps=self.steps or None, epochs=self.epochs or None)
         if self.count != "batches" and not self.epochs:
             raise Refusal(
-                f"personalizer.count = '{self.count}' says how many steps some epochs "
-                "take, and personalizer.epochs is not set; set it, or leave count out"
+                f"personalizer.count = '{self.count}' is about personalizer.epochs, "
+                "and personalizer.epochs is not set; set it, or leave count out"
             )
 
 

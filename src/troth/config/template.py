@@ -35,6 +35,9 @@ _NEEDED: dict[str, Any] = {
 """Values for options without a default. The option `path` is not listed: its value is
 made of the kind and name of its member."""
 
+_PATHS = {"table": "data.parquet", "image_folder": "images", "leaf": "leaf"}
+"""Member → its option `path`, if it is not "kind.member"."""
+
 _HEAD = """\
 # An experiment of Troth. Train it with:  troth run FILE
 # Estimate its cost, without training:    troth run FILE --dry-run
@@ -73,8 +76,9 @@ def _chosen(kind: str, name: str) -> dict[str, Any]:
     if name == "none" and kind in reader.MAY_BE_NONE:
         return {"name": name}
     known = lookup.options(lookup.find(kind, name)).values()
+    path = _PATHS.get(name, f"{kind}.{name}")
     needed = [o.name for o in known if o.default is o.empty]
-    return {"name": name} | {key: _NEEDED.get(key, f"{kind}.{name}") for key in needed}
+    return {"name": name} | {key: _NEEDED.get(key, path) for key in needed}
 
 
 def _section(field: Field[Any], given: Any) -> Iterator[str]:

@@ -9,15 +9,14 @@ CUDA graph, except if it has only a few operations.
 import threading
 import types
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import vmap
-from torch.fx.experimental.proxy_tensor import make_fx
 
+from troth import compat
 from troth.engine import trace
 from troth.networks import flat as trees
 
@@ -41,7 +40,7 @@ class Lifted:
         Args:
             function: Function of one client.
             dims: Client axis of each argument, as vmap takes it.
-            how: Way in which clients step (see `Plan`).
+            how: Way in which steps are computed (see `Plan`).
             in_place: Whether the arguments may be overwritten.
             alone: Whether the chunk is always one client; then vmap is not needed.
         """
@@ -63,7 +62,7 @@ class Lifted:
 
     def once(self, *arguments: Any) -> Any:
         """Call the lifted function without a trace, for shapes that rarely repeat."""
-        with _quiet():
+        with compat.quiet_fallback():
             return self._function(*arguments)
 
     def _trace(
@@ -78,8 +77,9 @@ class Lifted:
 
         seen = {id(t): i for i, t in reversed([*enumerate(flat)])}
         apart = (t if seen[id(t)] == i else t.detach() for i, t in enumerate(flat))
-        with _quiet():
-            graph: Any = make_fx(plain)(*apart)  # a tensor given twice is two inputs
+        with compat.quiet_fallback():
+            # A tensor that is given twice is two inputs.
+            graph: Any = compat.traced(plain)(*apart)
         empty = torch.empty(0)
         example = trees.like(made[0], [empty] * len(trees.leaves(made[0])))
         compiled = self._how == "compiled"
@@ -90,21 +90,10 @@ class Lifted:
             trace.update_in_place(graph, in_pieces=not compiled)
         worth_it = self._in_place or len(graph.graph.nodes) > _FEW + len(flat)
         if compiled:
-            graph = torch._inductor.compile(graph, list[Any](flat))
+            graph = compat.compile_graph(graph, flat)
         if captures(flat[0]):
             graph = _captured(graph, flat) if worth_it else _marked(graph)
         return graph, example
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Let vmap be silent about slow operations, which `validate` has reported."""
-    functorch: Any = torch._C._functorch
-    functorch._set_vmap_fallback_warning_enabled(False)
-    try:
-        yield
-    finally:
-        functorch._set_vmap_fallback_warning_enabled(True)
 
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -113,14 +102,12 @@ def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     Kernels are not chosen by measurement if this could change the order of a sum. So
     another process computes the same numbers.
     """
-    knows = hasattr(torch._inductor.config, "deterministic")
-    options: Any = {"deterministic": True} if knows else {}
     whole: Any = function
     # A copy of the code: torch compiles at most eight variants of the same code.
     code = whole.__code__.replace(co_name=f"{whole.__name__}_compiled")
     named = whole.__globals__, whole.__name__, whole.__defaults__, whole.__closure__
     own = types.FunctionType(code, *named)
-    return torch.compile(own, dynamic=False, options=options)
+    return torch.compile(own, dynamic=False, options=compat.compile_options())
 
 
 def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., Any]:

@@ -11,17 +11,16 @@ References: ioffe2015batch, srivastava2014dropout.
 
 import math
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 from torch.overrides import TorchFunctionMode
 
 from troth import seeding
+from troth.compat import BatchNormBase, DropoutBase, is_lifted
 
 _NORMS: dict[type, tuple[int, ...]] = {  # layer → numbers of axes that it takes
     nn.BatchNorm1d: (2, 3),
@@ -30,10 +29,9 @@ _NORMS: dict[type, tuple[int, ...]] = {  # layer → numbers of axes that it tak
 }
 _DROPS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 _FUNCTIONS = 1 << 20  # index of dropout functions; those of layers are smaller
-_inside = torch._C._functorch
 
 
-class BatchNorm(_BatchNorm):
+class BatchNorm(BatchNormBase):
     """Batch normalization (Algorithms 1 and 2) that leaves padding out.
 
     In training, it normalizes by the statistics of the examples that are present, and
@@ -42,7 +40,7 @@ class BatchNorm(_BatchNorm):
     those of the layer that it replaces.
     """
 
-    def __init__(self, old: _BatchNorm) -> None:
+    def __init__(self, old: BatchNormBase) -> None:
         nn.Module.__init__(self)
         self.axes = _NORMS[type(old)]
         self.num_features, self.eps = old.num_features, old.eps
@@ -71,7 +69,7 @@ class BatchNorm(_BatchNorm):
             return self._some(x, there > 0, mean, var)
         self.moved = mean, var = mean.clone(), var.clone()
         wide, rate = x, self.momentum or 0.0
-        if lifted(x) or not x.is_cuda:
+        if is_lifted(x) or not x.is_cuda:
             # Its lifted gradient needs one dtype, and on CUDA one memory order.
             wide = x.to(mean.dtype).contiguous()
         out = F.batch_norm(
@@ -91,8 +89,8 @@ class BatchNorm(_BatchNorm):
     def _some(self, x: Tensor, present: Tensor, old: Tensor, old_var: Tensor) -> Tensor:
         """Normalize by the examples that are present.
 
-        If there is none, the running statistics stay. A single value has no spread, so
-        the running variance stays (torch refuses a single value).
+        If there is none, the running statistics are not changed. A single value has no
+        variance, so the running variance is not changed (torch refuses a single value).
         """
         axes = [0, *range(2, x.dim())]
         column = [1, -1, *[1] * (x.dim() - 2)]
@@ -134,7 +132,7 @@ class Dropout(nn.Module):
     Dropout2d and Dropout3d (and Dropout1d) drop whole channels.
     """
 
-    def __init__(self, old: _DropoutNd, index: int) -> None:
+    def __init__(self, old: DropoutBase, index: int) -> None:
         super().__init__()
         self.p, self.index, self.training = old.p, index, old.training
         self.channels = not isinstance(old, nn.Dropout)
@@ -156,7 +154,7 @@ class Replacing(TorchFunctionMode):
 
     Args:
         key: Key of this client and step, [], for dropout in training. With None, as in
-            prediction, dropout is left to torch.
+            prediction, torch's own dropout is used.
     """
 
     def __init__(self, key: Tensor | None = None) -> None:
@@ -273,32 +271,19 @@ class Replacing(TorchFunctionMode):
         return cast(Any, own)(*args, **kwargs)
 
 
-def lifted(x: Tensor) -> bool:
-    """Return whether vmap lifts a tensor over clients, at any level of nesting."""
-    return any(_inside.is_batchedtensor(one) for one in _wrapped(x))
-
-
-def _wrapped(x: Tensor) -> Iterator[Tensor]:
-    """Yield a tensor and all tensors that it wraps."""
-    yield x
-    while _inside.is_functorch_wrapped_tensor(x):
-        x = _inside.get_unwrapped(x)
-        yield x
-
-
 def adapt(net: nn.Module) -> nn.Module:
     """Replace the batch normalizations and dropouts of a network in place.
 
-    Layers that have no exact replacement stay, and `validate` refuses them.
+    Layers without an exact replacement are not changed, and `validate` refuses them.
     """
     made: dict[nn.Module, nn.Module] = {}
 
     def replaced(old: nn.Module) -> nn.Module:
         if old not in made:
-            norm = type(old) in _NORMS and isinstance(old, _BatchNorm)
+            norm = type(old) in _NORMS and isinstance(old, BatchNormBase)
             if norm and old.running_mean is not None and old.momentum is not None:
                 made[old] = BatchNorm(old)  # type: ignore[arg-type]
-            elif isinstance(old, _DropoutNd) and type(old) in _DROPS:
+            elif isinstance(old, DropoutBase) and type(old) in _DROPS:
                 made[old] = Dropout(old, len(made))
             else:
                 made[old] = old
@@ -311,12 +296,12 @@ def adapt(net: nn.Module) -> nn.Module:
     return replaced(net)
 
 
-def norms(net: nn.Module) -> list[tuple[str, _BatchNorm]]:
+def norms(net: nn.Module) -> list[tuple[str, BatchNormBase]]:
     """List, with its name, every layer whose running statistics are in the vector."""
     return [
         (name, module)
         for name, module in net.named_modules()
-        if isinstance(module, _BatchNorm)
+        if isinstance(module, BatchNormBase)
         and module.running_mean is not None
         and not getattr(module, "frozen_statistics", False)
     ]

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from troth import lookup, seeding
+from troth.compat import NormBase
 from troth.config.schema import Experiment, ModelPart
 from troth.networks import in_memory, layers, weights
 from troth.types import Refusal
@@ -98,7 +98,7 @@ def _complete(model: nn.Module, shape: tuple[int, ...]) -> None:
 
 
 def _logits(model: nn.Module, inputs: Any, outputs: Any) -> Any:
-    """Return the logits of a Hugging Face model; other outputs stay as they are."""
+    """Return the logits of a Hugging Face model; other outputs are not changed."""
     return getattr(outputs, "logits", outputs)
 
 
@@ -116,7 +116,7 @@ def freeze(model: nn.Module, patterns: list[str]) -> None:
     norms = {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, _NormBase) and module.running_mean is not None
+        if isinstance(module, NormBase) and module.running_mean is not None
     }
     kept = [f"{n}.{kind}".lstrip(".") for n in norms for kind in _STATISTICS]
     chosen = weights.matched("model.freeze", patterns, [*parameters, *kept])
@@ -143,7 +143,7 @@ _STATISTICS = ("running_mean", "running_var")
 
 
 def identity(part: ModelPart, net: nn.Module) -> dict[str, Any]:
-    """Return the record of a run about the code of a network from memory."""
+    """Return the digest of a network given in memory, for the record of a run."""
     there = lookup.in_memory(part.name)
     return {"model_sha256": in_memory.digest(net)} if there else {}
 

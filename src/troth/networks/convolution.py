@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, library
 from torch.nn.functional import fold, pad
 
+from troth.compat import is_lifted, is_wrapped, layers_of
 from troth.networks import kernels
-from troth.networks.batchnorm import Replacing, _inside, _wrapped, lifted
+from troth.networks.batchnorm import Replacing
 
 
 class _How(NamedTuple):
@@ -33,9 +34,9 @@ class _How(NamedTuple):
 
 
 def laid_out(x: Tensor, kernel: Any, how: _How) -> tuple[Tensor, tuple[int, int, int]]:
-    """Lay out every window of [b, c, h, w]: [groups, b·h'·w', p·q·c], and (b, h', w').
+    """Copy every window of [b, c, h, w] to a row of [groups, b·h'·w', p·q·c].
 
-    c is the number of channels of a group.
+    Also return (b, h', w'). Here, c is the number of channels of a group.
     """
     (above, left), stride, dilation, groups = how
     views = pad(x.permute(0, 2, 3, 1), (0, 0, left, left, above, above))
@@ -63,7 +64,7 @@ _LIBRARY.define(
 
 
 def _columns(x: Tensor, p: int, q: int, above: int, left: int) -> tuple[Tensor, Any]:
-    """Lay out the windows of [n, b, h, w, c]: [n, b·h'·w', p·q·c], and (b, h', w')."""
+    """Copy the windows of [n, b, h, w, c] to [n, b·h'·w', p·q·c]; add (b, h', w')."""
     n = x.shape[0]
     flat = x.flatten(0, 1).permute(0, 3, 1, 2)
     columns, (b, high, wide) = laid_out(flat, (p, q), _How((above, left)))
@@ -72,7 +73,7 @@ def _columns(x: Tensor, p: int, q: int, above: int, left: int) -> tuple[Tensor, 
 
 
 def convolve_plainly(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
-    """Specify `kernels.windows.convolve`: compute it from laid-out windows."""
+    """Compute `kernels.windows.convolve` from stored windows, as its specification."""
     p, q, _, o = w.shape[1:]
     columns, shape = _columns(x, p, q, above, left)
     return _multiply(columns, w.flatten(1, 3)).reshape(len(x), *shape, o)
@@ -81,7 +82,7 @@ def convolve_plainly(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
 def weigh_plainly(
     x: Tensor, g: Tensor, p: int, q: int, above: int, left: int
 ) -> Tensor:
-    """Specify `kernels.windows.weigh`: compute it from laid-out windows."""
+    """Compute `kernels.windows.weigh` from stored windows, as its specification."""
     columns, _ = _columns(x, p, q, above, left)
     by_window = _multiply(columns.mT, g.flatten(1, 3))
     return by_window.reshape(len(x), p, q, x.shape[4], g.shape[4])
@@ -193,8 +194,13 @@ class Together(Replacing):
         dilation: Any = 1,
         groups: int = 1,
     ) -> Tensor | None:
-        """Multiply windows by weights, if clients have their own weights."""
-        if x.dim() != 4 or _same_for_all(x, weight):
+        """Multiply windows by weights, if clients have their own weights.
+
+        Depthwise convolutions are left to torch: those of all clients are a single
+        depthwise convolution, for which torch has a kernel.
+        """
+        depthwise = groups > 1 and weight.shape[1] == 1
+        if x.dim() != 4 or depthwise or _same_for_all(x, weight):
             return None
         x, how = _parsed(x, weight, stride, padding, dilation, groups)
         if how.plain and kernels.ready(x) and _many_channels(x, weight):
@@ -245,7 +251,7 @@ class Apart(Replacing):
         """Convolve in another memory order, or with another gradient."""
         given = stride, padding, dilation, groups
         if x.is_cuda:
-            several = lifted(x) or lifted(weight)
+            several = is_lifted(x) or is_lifted(weight)
             return None if several else _ordered(x, weight, bias, *given)
         if x.dim() != 4 or x.shape[1] != 1 or not _same_for_all(x, weight):
             return None
@@ -313,8 +319,8 @@ def _same_for_all(x: Tensor, w: Tensor) -> bool:
 
     This is a single plain convolution of all inputs, for which cuDNN is fastest.
     """
-    still = not lifted(w) and not any(one.requires_grad for one in _wrapped(w))
-    return still and _inside.is_functorch_wrapped_tensor(x)
+    still = not is_lifted(w) and not any(one.requires_grad for one in layers_of(w))
+    return still and is_wrapped(x)
 
 
 def _parsed(
@@ -434,7 +440,7 @@ def _folded(g: Tensor, w: Tensor, flat: Tensor, how: _How, size: Any) -> Tensor:
 
 
 class _Direct(torch.autograd.Function):
-    """The same convolution by kernels, which neither lay out nor store windows."""
+    """The same convolution by kernels that read windows in place, and store none."""
 
     generate_vmap_rule = True
 

@@ -77,7 +77,7 @@ class Objective(nn.Module):
         self.drops = [m for m in self.parts if isinstance(m, Dropout) and m.p > 0]
 
     def mode(self, training: bool) -> None:
-        """Set training or prediction mode in every layer, as others may change it."""
+        """Set the mode of every layer again, because other code may change it."""
         if any(part.training != training for part in self.parts):
             self.net.train(training)
 
@@ -117,7 +117,7 @@ class Objective(nn.Module):
             expect_outputs(self.net(batch.x), batch.y, self.classes)
             self(batch)
 
-    def tell(self, batch: Batch) -> Tensor:
+    def set_batch(self, batch: Batch) -> Tensor:
         """Pass the weights of the examples and the random key to the layers.
 
         Return the key of this client and step.
@@ -129,8 +129,8 @@ class Objective(nn.Module):
             drop.key, drop.calls = key, 0
         return key
 
-    def told(self) -> list[Tensor | None]:
-        """Return the new running statistics in the tail's order, and forget the batch.
+    def take_statistics(self) -> list[Tensor | None]:
+        """Return the new running statistics in the order of the tail; drop the batch.
 
         The entries of a layer that did not run are None.
         """
@@ -269,8 +269,8 @@ def functional(
     def training(v: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         whole.mode(training=True)
         batch = batch if lifts else _present(batch)
-        key = whole.tell(batch)
-        value, moved = total(v, batch, key), whole.told()
+        key = whole.set_batch(batch)
+        value, moved = total(v, batch, key), whole.take_statistics()
         return value, _after(moved, v, place) if place.tail else v.new_zeros(0)
 
     def grad(v: Tensor, batch: Batch) -> Tensor:
@@ -291,9 +291,9 @@ def functional(
             inside = {f"net.{name}": one for name, one in given(at).items()}
             whole.mode(training=True)
             # torch's own convolutions, because ours have no second derivatives
-            with Replacing(key := whole.tell(batch)), drawing(key):
+            with Replacing(key := whole.set_batch(batch)), drawing(key):
                 out = cast(Tensor, call(whole, inside, (batch,), tied=tied_inside))
-            whole.told()
+            whole.take_statistics()
             return out
 
         batch = batch if lifts else _present(batch)
@@ -307,9 +307,9 @@ def functional(
 
 
 def _grad(function: Callable[..., Any], has_aux: bool = False) -> Callable[..., Any]:
-    """Do what `torch.func.grad` does, by plain autograd.
+    """Return the gradient of a function, as `torch.func.grad` does, by plain autograd.
 
-    This also differentiates functions that torch.func refuses, such as custom autograd
+    Plain autograd also differentiates what torch.func refuses, such as custom autograd
     functions of the older form.
     """
 
@@ -339,7 +339,7 @@ def _bent(function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor) -> Te
 def _bent_plainly(
     function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor
 ) -> Tensor:
-    """Do the same by plain autograd."""
+    """Compute the same product by plain autograd."""
     with torch.enable_grad():
         leaf = at.detach().requires_grad_()
         (g,) = torch.autograd.grad(function(leaf), leaf, create_graph=True)
@@ -348,7 +348,7 @@ def _bent_plainly(
 
 
 def _present(batch: Batch) -> Batch:
-    """Leave padding out, so that a network sees only the client's examples.
+    """Remove padding from a batch, so that a network sees only the client's examples.
 
     A batch that is all padding keeps one example, of weight 0.
     """
@@ -440,10 +440,10 @@ class _InPlace:
 
     def grad(self, v: Tensor, batch: Batch) -> Tensor:
         self.point(v, training=True)
-        with torch.enable_grad(), Replacing(self.objective.tell(batch)):
+        with torch.enable_grad(), Replacing(self.objective.set_batch(batch)):
             loss = self.objective(batch)
             found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        moved = self.objective.told()
+        moved = self.objective.take_statistics()
         for part, gradient in zip(self.parts, found, strict=False):
             part.zero_() if gradient is None else part.copy_(gradient)
         if moved:

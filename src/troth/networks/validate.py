@@ -1,6 +1,6 @@
 """Find the obstacles to lifting a network over clients by vmap.
 
-A network with obstacles is trained all the same, one client at a time. An obstacle says
+A network with obstacles is trained nevertheless, one client at a time. An obstacle says
 which plans of the engine remain.
 """
 
@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from troth.compat import BatchNormBase, tree_flatten, tree_unflatten
 from troth.networks import flat
 from troth.networks.batchnorm import BatchNorm, Replacing, adapt
 from troth.types import Refusal
@@ -59,7 +58,7 @@ def remaining(obstacles: Iterable[Obstacle]) -> tuple[str, ...]:
 
 
 def sentence(obstacles: Iterable[Obstacle]) -> str:
-    """Say which layers keep clients from stepping together, or slow them down."""
+    """Say which layers prevent computing many clients at once, or make it slow."""
     every = list(obstacles)
     barring = [o for o in every if "vmap" not in o.plans]
     listed = "; ".join(map(str, barring or every))
@@ -69,14 +68,14 @@ def sentence(obstacles: Iterable[Obstacle]) -> str:
 
 
 def check(module: nn.Module, x: Tensor) -> tuple[Obstacle, ...]:
-    """Return the obstacles to lifting a network over clients; refuse what is none.
+    """Return the layers that vmap cannot lift over clients, or only slowly.
 
     The network runs once to record the inputs of each layer. Then each layer is tried
     separately, innermost first, with the stacked parameters of two clients: its
     gradient in training, and its outputs in prediction. A module that contains layers
     is tried only if all of them pass. Batch normalization and dropout are tried in the
     form that the engine uses (`batchnorm`). The network itself is left
-    unchanged.
+    unchanged. Modules that are no network for these inputs are refused.
 
     Args:
         module: The network.
@@ -180,14 +179,14 @@ def _obstacles(
 
 
 def _refuse_norm(name: str, part: nn.Module) -> None:
-    """Refuse a normalization that has no meaning for a client."""
+    """Refuse a batch normalization with invalid settings, or without statistics."""
     why = None
     if isinstance(part, BatchNorm):  # values that make variances invalid
         if not 0 <= (part.momentum or 0.0) <= 1:
             why = f"has momentum = {part.momentum:g}; set one of 0 to 1, such as 0.1"
         elif not 0 < part.eps < math.inf:
             why = f"has eps = {part.eps:g}; set a positive one, such as 1e-5"
-    elif isinstance(part, _BatchNorm) and part.running_mean is None:
+    elif isinstance(part, BatchNormBase) and part.running_mean is None:
         why = (
             "normalizes by the batch in tests too, so that the prediction for an "
             "example depends on the other examples; set track_running_stats = True"
@@ -214,7 +213,7 @@ def _place(name: str, part: nn.Module) -> str:
 def _tried(part: nn.Module, call: _Call) -> tuple[str, tuple[str, ...]] | None:
     """Lift a module over two clients, in training and in prediction.
 
-    Return why this fails or is slow, and the plans that remain.
+    Return the reason why this fails or is slow, and the plans that remain.
     """
     leaves, form = tree_flatten(call)
     given = {str(i): t for i, t in enumerate(leaves) if isinstance(t, Tensor)}

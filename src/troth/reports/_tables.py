@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from troth.certificates.bounds import down
+from troth.files import OWNER
 from troth.reports.cards import Deck
 from troth.reports.cards._making import provenance
 from troth.reports.cards._reading import chance, name, plainly
@@ -178,6 +179,8 @@ def clients(deck: Deck) -> dict[str, Any]:
         ("role", who.tolist(), "clients.csv:malicious"),
         ("use", use, ""),
     ]
+    if owners := deck.owners:
+        table.append((OWNER, owners, f"clients.csv:{OWNER}"))
     for model in models(deck.runs):
         column = metric if model.kind == "personal" else f"shared_{metric}"
         source = f"{model.run.path.name}/clients.csv:{column}"
@@ -190,7 +193,8 @@ def clients(deck: Deck) -> dict[str, Any]:
             table.append((key, [str(v) for v in values], source))
     table += [(title, texts, "") for title, texts in _examined(deck)]
     heads, columns, sources = zip(*table, strict=True)
-    names = [{"name": head, "numeric": head not in ("role", "use")} for head in heads]
+    words = ("role", "use", OWNER)
+    names = [{"name": head, "numeric": head not in words} for head in heads]
     return {"heads": names, "columns": columns, "from": sources}
 
 

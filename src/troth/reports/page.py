@@ -188,6 +188,7 @@ def packed(made: Sequence[Deck]) -> str:
             {
                 "runs": [name(run) for run in deck.runs],
                 "table": _tables.clients(deck),
+                "owners": deck.owners,
                 "choices": [short(choice.sentences) for choice in deck.choices],
                 "first": [_suggested(deck, i) for i in range(len(deck.ids))],
                 "cards": [[short(c.sentences) for c in each] for each in deck.cards],

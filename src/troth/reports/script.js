@@ -214,11 +214,11 @@
     };
     const show = (d, r, focus) => {
       [now, row] = [d, r];
-      const { choices, cards: every, runs, first } = data.decks[d];
+      const { choices, cards: every, runs, first, owners } = data.decks[d];
       const others = runs.map((name, i) => i).filter((i) => i !== first[r]);
       const part = (i) => [make("h3", {}, `Card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4")];
       panel.replaceChildren(
-        make("h3", {}, `Client ${client(d, r)}`),
+        make("h3", {}, `Client ${client(d, r)}${owners.length ? ` (${owners[r]})` : ""}`),
         make("div", { class: "use" }, ...choices[r].map((said) => sentence(data.rules, said))),
         ...part(first[r]),
         ...others.map((i) => make("details", {}, make("summary", {}, `Card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4"))),

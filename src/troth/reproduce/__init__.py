@@ -1,8 +1,7 @@
-"""Every table and figure of the papers by name: ours beside theirs.
+"""The tables and figures of the papers: our numbers and those that the papers print.
 
-A module a paper lists its entries; the file of numbers beside it holds what the paper
-prints, and nothing else.
+One JSON file per paper lists its entries and its printed numbers.
 """
 
 SEEDS = 3
-"""Of each cell, unless told."""
+"""Default number of seeds per cell."""

@@ -1,4 +1,4 @@
-"""What an entry is: a table or figure of a paper, and the cells that make it."""
+"""Entries: a table or figure of a paper, and its cells."""
 
 import dataclasses
 import difflib
@@ -20,7 +20,7 @@ from troth.types import Refusal
 
 @cache
 def folded(text: str) -> str:
-    """Return a name as it is compared: one of a letter's forms, single spaces."""
+    """Normalize a name for comparison: one form per letter, and single spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
@@ -30,26 +30,28 @@ class Cell(NamedTuple):
     part: str  # the data set, as the paper names it
     row: str
     column: str
-    choices: tuple[Tree, ...]  # of several, data of benign clients choose
+    choices: tuple[
+        Tree, ...
+    ]  # experiments, of which benign clients' validation data choose one
     federation: Federation
     kept: tuple[str, ...] = ()  # FOLDER/NAME of a committed result per choice
-    whose: tuple[str, ...] = ("personal",)  # where in a summary its numbers stand
+    whose: tuple[str, ...] = ("personal",)  # keys of the summary with its numbers
     metric: str = "weighted"
-    stands: tuple[str, str] = ("", "")  # part and row of the paper's, if others
+    stands: tuple[str, str] = ("", "")  # part and row in the paper, if different
 
     @property
     def label(self) -> str:
-        """A name that no other cell of its entry has."""
+        """The name of the cell, unique in its entry."""
         return f"{self.part}: {self.row} / {self.column}"
 
     @property
     def ours(self) -> str:
-        """The same by what is trained, which may stand in for the paper's data."""
+        """The name of the cell with our data, which may be a substitute."""
         name = self.federation.name.partition(" (")[0]
         return f"{name}: {self.row} / {self.column}"
 
     def fits(self, pattern: str) -> bool:
-        """Whether a pattern names it: its label, or its row, column or part alone."""
+        """Return whether a pattern matches the label, or its row, column or part."""
         names = (self.label, f"{self.row} / {self.column}")
         return any(
             fnmatchcase(folded(name), folded(pattern))
@@ -58,7 +60,7 @@ class Cell(NamedTuple):
 
 
 Pick = Callable[[Setting], Federation]
-"""What a setting comes to at a scale, on this machine."""
+"""Choose the federation of a setting, by the scale and by the data that exist."""
 
 
 class Entry(NamedTuple):
@@ -68,27 +70,27 @@ class Entry(NamedTuple):
     title: str
     settings: tuple[Setting, ...] = ()
     cells: Callable[[Pick], list[Cell]] | None = None
-    script: tuple[str, ...] = ()  # below experiments/, with its arguments
-    results: tuple[str, ...] = ()  # what the script leaves: FOLDER/NAME, * is anything
+    script: tuple[str, ...] = ()  # file in experiments/, and its arguments
+    results: tuple[str, ...] = ()  # records of the script: FOLDER/NAME, * is any text
     form: Literal["table", "lines", "scatter"] = "table"
-    shows: tuple[str, ...] = ()  # the numbers and curves it is about; else all
-    over: tuple[str, str] = ("", "")  # over what numbers go, and where labels have it
-    note: str = ""  # what of it cannot be had, or departs
-    points: tuple[str, ...] = ()  # the tables whose printed numbers a figure shows
-    data: tuple[str, ...] = ()  # what a script needs, by the data sets' names here
-    work: tuple[int, float] = (0, 0.0)  # a script's client-steps, seconds on two cores
+    shows: tuple[str, ...] = ()  # numbers and curves to show; default: all
+    over: tuple[str, str] = ("", "")  # name of the x axis, and pattern of x in labels
+    note: str = ""  # parts that are missing or differ from the paper
+    points: tuple[str, ...] = ()  # tables with the printed numbers of a figure
+    data: tuple[str, ...] = ()  # names of the data sets that a script needs
+    work: tuple[int, float] = (0, 0.0)  # client-steps; seconds on two cores
     numbers: Callable[[Path], dict[tuple[str, str, str], list[float]]] | None = None
-    # of a script's results, below experiments/: (part, row, column) → ours, a seed each
-    own: str = ""  # what those numbers are of
+    # folder experiments/ → (part, row, column) → our numbers, one per seed
+    own: str = ""  # description of the data of `numbers`
 
     @property
     def paper(self) -> str:
-        """Its first part."""
+        """The first part of the name."""
         return self.name.partition("/")[0]
 
     @property
     def printed(self) -> papers.Printed | None:
-        """What the paper prints of it."""
+        """The numbers printed in the paper; None if there are none."""
         names = self.points or (self.name.partition("/")[2],)
         known = papers.read(self.paper)["tables"]
         tables = [papers.table(self.paper, name) for name in names if name in known]
@@ -104,10 +106,13 @@ class Entry(NamedTuple):
         patterns: Sequence[str] = (),
         needed: bool = True,
     ) -> list[Cell]:
-        """Its cells with the data that are here; all of them, or those of patterns.
+        """Return the cells, with substitutes for data that are not on this machine.
 
-        Data sets are looked for in `data_dir` first. Refuse a cell whose data are not
-        here, if they are `needed`; else what stands in stands in.
+        Args:
+            scale: "full" or "small".
+            data_dir: Folder that is searched first for data sets.
+            patterns: Patterns of the cells to return; none: all cells.
+            needed: Whether to refuse cells without data and without a substitute.
         """
         lacking: dict[str, Refusal] = {}
 
@@ -127,13 +132,13 @@ class Entry(NamedTuple):
         return cells
 
     def everywhere(self) -> list[Cell]:
-        """Its cells whatever data are here: with what stands in, if anything does."""
+        """Return the cells with substitutes, whatever data exist on this machine."""
         if self.cells is None:
             return []
         return self.cells(lambda setting: setting.stand_in or setting.original)
 
     def theirs(self, cell: Cell) -> papers.Value | None:
-        """Return what the paper prints for a cell."""
+        """Return the paper's number for a cell; None if there is none."""
         part, row = cell.stands if any(cell.stands) else (cell.part, cell.row)
         parts = self.printed.parts if self.printed else ()
         own = (one.at(row, cell.column) for one in parts if one.data == part)
@@ -141,7 +146,7 @@ class Entry(NamedTuple):
 
 
 def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
-    """Return the cells that patterns name, else all; refuse one that names none."""
+    """Return the cells that match patterns, or all; refuse a pattern without match."""
     for pattern in patterns:
         if not any(cell.fits(pattern) for cell in cells):
             rows = list(dict.fromkeys(cell.row for cell in cells))
@@ -149,15 +154,15 @@ def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list
             hint = _nearest(folded(pattern), rows, columns)
             hint = hint or lookup.nearest(pattern, (cell.label for cell in cells))
             raise Refusal(
-                f"{entry.name} has no cell '{pattern}'{hint}; a cell is 'ROW / COLUMN',"
-                f" a row or a column, * standing for anything: rows {'; '.join(rows)}: "
-                f"columns {'; '.join(columns)}"
+                f"{entry.name} has no cell '{pattern}'{hint}; give 'ROW / COLUMN', a "
+                f"row or a column, where * matches any text; rows: {'; '.join(rows)}; "
+                f"columns: {'; '.join(columns)}"
             )
     return [c for c in cells if not patterns or any(c.fits(p) for p in patterns)]
 
 
 def _nearest(pattern: str, rows: Sequence[str], columns: Sequence[str]) -> str:
-    """Return a hint: row and column apart, where both are given."""
+    """Return a hint, separately for row and column if both are given."""
     row, both, column = pattern.rpartition(" / ")
     if not both:
         return lookup.nearest(pattern, [*rows, *columns])
@@ -171,12 +176,12 @@ def _nearest(pattern: str, rows: Sequence[str], columns: Sequence[str]) -> str:
 
 
 def experiment(tree: Tree, seed: int) -> Experiment:
-    """Return a cell's experiment, checked."""
+    """Return the checked experiment of a cell."""
     return _made(json.dumps(tree, sort_keys=True), seed)[0]
 
 
 def key(tree: Tree, seed: int) -> str:
-    """Return what names a result: all that decides the numbers of a cell's run."""
+    """Return the fingerprint of a run, which identifies its result."""
     return _made(json.dumps(tree, sort_keys=True), seed)[1]
 
 
@@ -192,7 +197,7 @@ def _made(text: str, seed: int) -> tuple[Experiment, str]:
 
 
 def merged(base: Tree, changes: Tree) -> Tree:
-    """Return the base with some keys changed; sections are merged, others replaced."""
+    """Change some keys of an experiment: merge sections, replace other values."""
     tree = dict(base)
     for key, value in changes.items():
         both = isinstance(value, dict) and isinstance(tree.get(key), dict)

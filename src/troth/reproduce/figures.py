@@ -1,4 +1,4 @@
-"""Figures: of cells beside the paper's points, and of what scripts found."""
+"""Figures of cells, with the paper's points, and figures of the results of scripts."""
 
 import io
 import re
@@ -20,19 +20,19 @@ from troth.reproduce.store import Record
 
 _THREAT = re.compile(r"(A\d) (\d+)%")
 _NAMES = ("ours", "the paper's")
-_MOST = 4  # panels where an entry does not say what it is about
+_MOST = 4  # panels of an entry that does not name its quantities
 _EARLY = ", early"
 _TITLES: dict[str, str] = scripts.NAMES["titles"]
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
-    """As PNG and as SVG, each whole or not at all; the same figure, the same bytes."""
+    """Write PNG and SVG files, atomically; equal figures give equal bytes."""
     made = {}
     with mpl.rc_context({"svg.hashsalt": "troth"}):
         for form, facts in (("png", "Software"), ("svg", "Date")):
             content = made[stem.with_suffix(f".{form}")] = io.BytesIO()
             figure.savefig(content, format=form, metadata={facts: None})
-            figure.set_layout_engine("none")  # both have the layout of the first
+            figure.set_layout_engine("none")  # both files have the same layout
     for file, content in made.items():
         with files.refused(file, "give another folder with --out, or make room"):
             files.put(file, content.getvalue())
@@ -40,7 +40,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 
 def of_cells(entry: Entry, judged: Sequence[Judged]) -> Figure:
-    """Draw lines against the share of attackers, or means against variances."""
+    """Draw accuracy over the share of attackers, or variance over accuracy."""
     parts = tables.parts(judged)
     under = [tables.title(mine, "the paper prints no points; ") for mine in parts]
     head = Head(f"{entry.name}: {entry.title}", under, entry.note)
@@ -66,7 +66,7 @@ def of_cells(entry: Entry, judged: Sequence[Judged]) -> Figure:
 
 
 def _panels(judged: Sequence[Judged]) -> dict[str, list[tuple[float, Judged]]]:
-    """Panel → its points: an attack and the share of attackers; clean is in each."""
+    """Return panel → points (share of attackers, cell), with the clean cell at 0."""
     found: dict[str, list[tuple[float, Judged]]] = {}
     several = len({one.cell.part for one in judged}) > 1
     for one in judged:
@@ -83,7 +83,7 @@ def _panels(judged: Sequence[Judged]) -> dict[str, list[tuple[float, Judged]]]:
 
 
 def _lines(points: Sequence[tuple[float, Judged]]) -> Iterator[tuple[str, Line]]:
-    """Lines of a panel: ours and the paper's, row by row."""
+    """Yield the lines of a panel: ours and the paper's for each row."""
     for row in dict.fromkeys(one.cell.row for _, one in points):
         own = [(x, one) for x, one in points if one.cell.row == row]
         mine = sorted(own, key=lambda point: point[0])
@@ -95,13 +95,13 @@ def _lines(points: Sequence[tuple[float, Judged]]) -> Iterator[tuple[str, Line]]
 
 
 def _titled(name: str, judged: Sequence[Judged]) -> str:
-    """Return a panel by the paper's name of it, and whether ours are of other data."""
+    """Return the title of a panel, with a remark if our data are a substitute."""
     kinds = {one.cell.federation.kind for one in judged}
     return name if kinds <= {"original"} else f"{name} (ours: other data, see above)"
 
 
 def _points(judged: Sequence[Judged]) -> tuple[panels.Points, panels.Points]:
-    """Mean and variance of each row: ours, and the paper's."""
+    """Return mean and variance of each row: ours, and the paper's."""
     ours = {o.cell.row: (o.mean, o.std**2) for o in judged if o.seeds}
     theirs = {
         one.cell.row: (one.theirs.mean, one.theirs.std**2)
@@ -111,11 +111,11 @@ def _points(judged: Sequence[Judged]) -> tuple[panels.Points, panels.Points]:
     return ours, theirs
 
 
-# Of scripts: curves, points, or else bars.
+# Figures of scripts: curves, points or bars.
 
 
 def of_script(entry: Entry, root: Path) -> Figure:
-    """Draw one panel per quantity and one line per label; without curves, bars."""
+    """Draw one panel per quantity and one line per label, or bars without curves."""
     labels = " ".join(label for label, _ in scripts.labelled(entry, root))
     data = [name for name in entry.data if name in labels] or entry.data
     names = [scripts.NAMES["data"].get(name, name) for name in data]
@@ -134,7 +134,7 @@ def of_script(entry: Entry, root: Path) -> Figure:
 
 
 def found(entry: Entry, root: Path) -> list[Panel]:
-    """Return one panel per quantity that the entry is about, else at most four."""
+    """Return one panel per quantity of the entry, or at most four."""
     every = [*scripts.labelled(entry, root)]
     figure = f"figure {entry.name.rpartition('figure')[2]}"
     for _, record in every:
@@ -150,7 +150,7 @@ def found(entry: Entry, root: Path) -> list[Panel]:
     ways = []
     for name in names:
         own = quantities[name]
-        if entry.over[0]:  # points have panels of their own
+        if entry.over[0]:  # points are in panels of their own
             own = {label: line for label, line in own.items() if len(line.x) > 1}
         panel = Panel(_TITLES.get(name, name), along, own)
         if along == "batches":
@@ -160,7 +160,7 @@ def found(entry: Entry, root: Path) -> list[Panel]:
 
 
 def _ways(every: list[tuple[str, Record]]) -> tuple[str, dict[str, dict[str, Line]]]:
-    """Over what, and quantity → label → the mean over seeds."""
+    """Return the x axis, and quantity → label → mean over seeds."""
     along, seeds = "", dict[str, dict[str, list[Line]]]()
     for label, record in every:
         along, own = _of(record)
@@ -173,7 +173,7 @@ def _ways(every: list[tuple[str, Record]]) -> tuple[str, dict[str, dict[str, Lin
 
 
 def _of(record: dict[str, Any]) -> tuple[str, dict[str, Line]]:
-    """Over what, and the curves in one file."""
+    """Return the x axis, and the curves of one record."""
     if "curves" in record:
         every = scripts.ways(record).items()
         return "batches", {name: _line(record["steps"], way) for name, way in every}
@@ -188,7 +188,7 @@ def _of(record: dict[str, Any]) -> tuple[str, dict[str, Line]]:
     if "own models" in lines and "summary" in record:
         x, y = lines["own models"]
         end = float(record["summary"]["personal"]["accuracy_mean"])
-        if abs(y[-1] - end) >= SAME:  # trained after the last round: a point there
+        if abs(y[-1] - end) >= SAME:  # trained after the last round: one point
             lines["own models"] = _line(x[-1:], [end])
     return "round", lines
 
@@ -198,20 +198,20 @@ def _line(x: Any, y: Any) -> Line:
 
 
 def _mean(seeds: list[Line]) -> Line:
-    """Of as many points as all have."""
+    """Return the mean of lines, up to the end of the shortest."""
     least = min(len(line.x) for line in seeds)
     mean = np.mean([line.y[:least] for line in seeds], axis=0)
     return Line(seeds[0].x[:least], mean)
 
 
 def _differ(lines: dict[str, Line]) -> bool:
-    """Whether labels have curves of their own: some differ only after training."""
+    """Return whether the curves of several labels differ at all."""
     first, *others = lines.values()
     return not others or not all(np.array_equal(first.y, line.y) for line in others)
 
 
 def _joined(lines: Mapping[str, Line]) -> dict[str, Line]:
-    """Return a run and the closer look at its start, ", early", as one line."""
+    """Merge each run with its denser evaluations at the start (label + ", early")."""
     found = dict(lines)
     for label, line in lines.items():
         if (first := found.pop(label + _EARLY, None)) is not None:
@@ -222,7 +222,7 @@ def _joined(lines: Mapping[str, Line]) -> dict[str, Line]:
 
 
 def _numbers(entry: Entry, root: Path) -> Iterator[Panel]:
-    """Last numbers over what their labels say; a label that says nothing is level."""
+    """Yield panels of numbers over the x in their labels; without x, a level line."""
     lines = scripts.lines(entry, root)
     names = dict.fromkeys(name for _, numbers in lines for name in numbers)
     for name in (name for name in names if name != "seeds"):
@@ -244,7 +244,7 @@ def _numbers(entry: Entry, root: Path) -> Iterator[Panel]:
 
 
 def over(entry: Entry, label: str) -> tuple[str, float | None]:
-    """Return a label without the number that an entry's figure goes over, and that."""
+    """Split a label into the text without x and the number x; None if there is no x."""
     at = re.search(entry.over[1], label)
     if at is None:
         return label, None
@@ -254,7 +254,7 @@ def over(entry: Entry, label: str) -> tuple[str, float | None]:
 def scattered(
     entry: Entry, root: Path
 ) -> dict[str, tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]]:
-    """Panel → accuracies and variances of shared, and of own models."""
+    """Return panel → (accuracy, variance) of shared models, and of personal models."""
     made: dict[str, Any] = {}
     for label, numbers in scripts.lines(entry, root):
         rest, x = over(entry, label)
@@ -266,15 +266,15 @@ def scattered(
     return made
 
 
-# Certified accuracy: one panel per change of inputs, data set and federation.
+# Certified accuracy: one panel per deformation of inputs, data set and federation.
 
 EVERY = "every client"
-"""In `Entry.shows`: one panel per way of training, one line per client."""
-_LOCAL = "λ=1.0"  # of mixtures: every client trains alone
+"""In `Entry.shows`: one panel per way of training, and one line per client."""
+_LOCAL = "λ=1.0"  # a mixture with λ = 1: every client trains alone
 
 
 def radii(entry: Entry, every: Sequence[tuple[str, Record]]) -> Iterator[Panel]:
-    """One line per way of training and model, the mean over clients; or per client."""
+    """Yield panels with one line per way of training, or one line per client."""
     ways = [_way(label, record) for label, record in every]
     mixed = any("λ=" in way and way != _LOCAL for way in ways)
     found: dict[tuple[str, str], dict[str, Line]] = {}
@@ -297,9 +297,10 @@ def radii(entry: Entry, every: Sequence[tuple[str, Record]]) -> Iterator[Panel]:
 
 
 def _way(label: str, record: Record) -> str:
-    """How models were trained: what a label says besides change and clients.
+    """Return how models were trained, from the label or the name of the folder.
 
-    Where it says nothing, the folder does, such as mnist_nominal.
+    The label without the deformation and the clients is the way of training. If it is
+    empty, the folder names it, such as mnist_nominal.
     """
     parts = label.rpartition(": ")[2].split(", ")[1:]
     rest = [part for part in parts if not part.endswith(" clients")]
@@ -307,7 +308,7 @@ def _way(label: str, record: Record) -> str:
 
 
 def _setting(label: str, record: Record) -> str:
-    """Change of inputs, data and how many clients, as far as they are known."""
+    """Return deformation, data and number of clients, as far as they are known."""
     change = label.rpartition(": ")[2].partition(", ")[0]
     data = str(record.get("changes", {}).get("data", ""))
     clients = record.get("summary", {}).get("clients")
@@ -317,13 +318,13 @@ def _setting(label: str, record: Record) -> str:
 
 
 def _order(at: tuple[str, str]) -> tuple[bool, str, int]:
-    """By data set, change and number of clients."""
+    """Return a sort key: data set, deformation and number of clients."""
     parts = at[0].split(", ")
     numbers = [int(p.split()[0]) for p in parts if p.endswith(" clients")]
     return "CIFAR-10" in parts, parts[0], numbers[0] if numbers else 0
 
 
-# Figures 1 and 2 of Ditto: lines by theory, marks by simulation.
+# Figures 1 and 2 of Ditto: lines of theory, marks of simulation.
 
 _MEANS = {"error": "mean error"}
 _SPREADS = {
@@ -334,12 +335,12 @@ _ERROR = "error of benign clients"
 
 
 def simulated(figure: dict[str, Any]) -> Iterator[Panel]:
-    """As the script left them: over λ, or over relatedness."""
+    """Yield the panels of simulated figures, over λ or over relatedness."""
     yield from _over_lam(figure) if "lam" in figure else _over_tau(figure)
 
 
 def _over_lam(figure: dict[str, Any]) -> Iterator[Panel]:
-    """Figure 1: mean errors, then their spread over clients; each with its best λ."""
+    """Yield Figure 1: mean and spread of clients' errors over λ, with a mark at λ*."""
     for title, names in ((_ERROR, _MEANS), ("its spread over clients", _SPREADS)):
         for panel in figure["panels"]:
             case = "adversarial" if panel["case"]["K_a"] else "clean"
@@ -354,7 +355,7 @@ def _over_lam(figure: dict[str, Any]) -> Iterator[Panel]:
 
 
 def _over_tau(figure: dict[str, Any]) -> Iterator[Panel]:
-    """Figure 2: errors of three models, then the best λ; clients alike to the right."""
+    """Yield Figure 2: the errors of three models, and the best λ, over relatedness."""
     x, along = 1 / np.array(figure["tau"]), "relatedness of clients, 1/τ"
     for panel in figure["panels"]:
         lines: dict[str, Line] = {}

@@ -1,4 +1,4 @@
-"""Results of cells: what was found, believed only where it is whole, and its place."""
+"""Results of cells: find them, check that they are complete, and write them."""
 
 import contextlib
 import datetime
@@ -19,33 +19,33 @@ from troth.reproduce.store import Record, Store
 from troth.runs.load import Run
 
 COMMITTED = "reproduce"
-"""The folder under experiments/ whose results belong to the source."""
+"""The folder of experiments/ with the committed results of cells."""
 
 SAME = 1e-4
-"""Curves are kept with five digits."""
+"""Tolerance between a curve, which has five decimals, and a summary."""
 _SHARES = ("accuracy_weighted", "accuracy_mean", "accuracy_std")
 _COUNTS = ("clients", "malicious", "seconds", "client_steps")
 
 
 class Result(NamedTuple):
-    """What a run found, and when and with what it ran."""
+    """The result of a run, with its date, versions and device."""
 
     record: Record
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Over benign clients, as a run's `summary.json`."""
+        """Numbers over benign clients, as in a run's `summary.json`."""
         return dict(self.record["summary"])
 
     def number(self, cell: Cell, metric: str) -> float:
-        """Of a cell: accuracy_<metric> of the models that it is about."""
+        """Return accuracy_<metric> of the models that a cell evaluates."""
         at = self.summary
         for part in cell.whose:
             at = at[part]
         return float(at[f"accuracy_{metric}"])
 
     def has(self, cell: Cell) -> bool:
-        """Whether it says what a cell is about."""
+        """Return whether the result has the numbers of a cell."""
         try:
             both = self.number(cell, cell.metric), self.number(cell, "std")
         except (KeyError, TypeError, ValueError):
@@ -53,13 +53,13 @@ class Result(NamedTuple):
         return all(map(math.isfinite, both))
 
     def late(self, cell: Cell) -> tuple[float, float] | None:
-        """Its least and most in the last fifth of the rounds; None: not looked at."""
+        """Return the range over the last fifth of the rounds; None if unknown."""
         way = self.way(cell)
         last = [value for r, value in way.items() if r >= late(way)]
         return (min(last), max(last)) if len(last) > 2 else None
 
     def way(self, cell: Cell) -> dict[int, float]:
-        """Its number after the rounds that were looked at; {} if trained after them."""
+        """Return round → value of the cell; {} if training goes on after the rounds."""
         curve = self.record.get("curve", {})
         values = curve.get(f"{cell.whose[0]}_{cell.metric}")
         if len(cell.whose) > 1 or not values:
@@ -69,10 +69,11 @@ class Result(NamedTuple):
 
     @property
     def valid(self) -> float:
-        """By which choices are made: benign clients' own models, validation data.
+        """The validation accuracy of benign clients, by which an option is chosen.
 
-        Without validation data, test data, as the Ditto authors did on Fashion-MNIST:
-        their best λ of Table 4 is the best in each column of Table 8.
+        If there are no validation data, it is the test accuracy, as with the Ditto
+        authors on Fashion-MNIST: their best λ of Table 4 is the best of each column of
+        Table 8.
         """
         if "valid" in self.summary:
             return float(self.summary["valid"]["personal"]["accuracy_mean"])
@@ -80,12 +81,12 @@ class Result(NamedTuple):
 
 
 def late(way: Mapping[int, float]) -> float:
-    """Return the round with which the last fifth begins."""
+    """Return the round at which the last fifth of the rounds begins."""
     return 0.8 * max(way, default=1)
 
 
 def believed(records: Sequence[Record | None], cell: Cell) -> list[Result]:
-    """Yield results from records that are whole, and say what a cell is about."""
+    """Return the results of complete records that have the numbers of a cell."""
     found = []
     for record in records:
         with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
@@ -95,7 +96,7 @@ def believed(records: Sequence[Record | None], cell: Cell) -> list[Result]:
 
 
 def _whole(record: Record) -> bool:
-    """Whether counts, shares and curves are numbers that fit each other."""
+    """Return whether counts, shares and curves of a record are consistent numbers."""
     summary, curve = record["summary"], record.get("curve", {})
     counts = [summary[name] for name in _COUNTS]
     models = [summary["personal"], summary["shared"]]
@@ -115,15 +116,16 @@ def _whole(record: Record) -> bool:
 
 
 def experiments() -> Path | None:
-    """Return the folder of experiments beside the source; None: it was installed."""
+    """Return the folder experiments/ of a checkout; None in an installed package."""
     found = Path(build.__file__).parents[2] / "experiments"
     return found if found.is_dir() else None
 
 
 class Shelf:
-    """Where results are looked for: a folder of the user's, and what is committed.
+    """The results of cells: new ones in a user's folder, and the committed ones.
 
-    New ones go to `out`; with a `change`, cells have this one thing changed.
+    New results are written to `out`. With a `change`, the results are those of cells
+    with this one setting changed.
     """
 
     def __init__(self, out: Path | None, root: Path | None, change: str = "") -> None:
@@ -132,7 +134,7 @@ class Shelf:
         self.look()
 
     def look(self) -> None:
-        """See what lies there now: others may have put results there meanwhile."""
+        """Read the results again, because other processes may have added some."""
         committed = self.root / COMMITTED if self.root else None
         places = [p for p in (self.out, committed) if p is not None]
         found: dict[str, list[Record]] = {}
@@ -143,7 +145,7 @@ class Shelf:
         self._found = found
 
     def find(self, cell: Cell, choice: int, seed: int) -> Result | None:
-        """Return the result of a cell, of several the newest; None: there is none."""
+        """Return the newest result of a cell; None if there is none."""
         named = key(cell.choices[choice], seed) if self._found else ""
         own = believed(self._found.get(named, []), cell)
         if not own and cell.kept and self.root is not None:
@@ -152,15 +154,15 @@ class Shelf:
         return max(own, key=lambda one: str(one.record.get("when", "")), default=None)
 
     def settled(self, cell: Cell, seeds: int) -> list[Result]:
-        """Return the results of a cell, one per seed, of the chosen experiment."""
+        """Return the results of a cell's chosen experiment, one per seed."""
         at = self.chosen(cell)
         found = (None if at is None else self.find(cell, at, s) for s in range(seeds))
         return [result for result in found if result is not None]
 
     def chosen(self, cell: Cell) -> int | None:
-        """Which of a cell's experiments counts: by validation data, in seed 0.
+        """Return which experiment of a cell has the best validation accuracy in seed 0.
 
-        None while one of them has not been run.
+        None if one of them has not been run.
         """
         if len(cell.choices) == 1:
             return 0
@@ -169,7 +171,7 @@ class Shelf:
         return int(np.argmax(scores)) if len(scores) == len(tried) else None
 
     def add(self, cell: Cell, choice: int, seed: int, run: Run) -> Result:
-        """Write down what a run found, whole or not at all."""
+        """Write the result of a run, atomically."""
         assert self.out is not None
         record = written(cell, choice, seed, run)
         record |= {"change": self.change} if self.change else {}
@@ -182,7 +184,7 @@ class Shelf:
 
 
 def written(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
-    """Return what is kept of a run: its numbers, and what made them."""
+    """Return the record of a run: its numbers and its experiment."""
     tree: Tree = cell.choices[choice]
     resolved = run.experiment.resolved
     return {
@@ -203,14 +205,19 @@ def written(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
 
 
 def each(run: Run, *columns: str) -> dict[str, Any]:
-    """Who is malicious, and some columns of all clients, where the run has them."""
+    """Return the mask of malicious clients, and the columns that the run has."""
     clients = run.clients
     own = {k: [round(float(a), 6) for a in clients[k]] for k in columns if k in clients}
     return {"malicious": [int(m) for m in clients["malicious"]], **own}
 
 
 def curve(run: Run, *numbers: str) -> dict[str, list[float]]:
-    """Benign clients' accuracy at every evaluation: `numbers` such as mean and std."""
+    """Return the accuracy of benign clients at every evaluation.
+
+    Args:
+        run: The run.
+        *numbers: Statistics over clients, such as "mean"; default: "weighted".
+    """
     seen = [(r["round"] + 1, r["evaluation"]) for r in run.rounds if "evaluation" in r]
     points: dict[str, list[float]] = {"round": [r for r, _ in seen]}
     for whose in ("personal", "shared"):
@@ -221,7 +228,7 @@ def curve(run: Run, *numbers: str) -> dict[str, list[float]]:
 
 
 def spent(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> float:
-    """Seconds that all runs behind some cells took, each once, as they say."""
+    """Return the seconds of all runs of some cells; a shared run counts once."""
     every = [
         shelf.find(cell, choice, seed)
         for cell in cells

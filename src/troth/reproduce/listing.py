@@ -1,4 +1,4 @@
-"""All entries, as the papers' files list them, and one by name."""
+"""The list of all entries, from the files of the papers."""
 
 import difflib
 import re
@@ -13,7 +13,7 @@ from troth.types import Refusal
 
 @cache
 def entries() -> dict[str, Entry]:
-    """Every table and figure by name, in the order of the papers."""
+    """Return name → table or figure, in the order of the papers."""
     return {
         f"{paper}/{name}": _entry(paper, name, source)
         for paper in papers.PAPERS
@@ -22,7 +22,7 @@ def entries() -> dict[str, Entry]:
 
 
 def _entry(paper: str, name: str, source: dict[str, Any]) -> Entry:
-    """Return an entry from its lines in the file of its paper."""
+    """Make an entry from its description in the file of the paper."""
     found: dict[str, Any] = {
         field: tuple(value) if isinstance(value, list) else value
         for field, value in source.items()
@@ -47,7 +47,7 @@ def _order(named: tuple[str, object]) -> tuple[bool, int]:
 
 
 def find(name: str) -> Entry:
-    """Return the entry of this name; refuse another with the nearest names."""
+    """Return the entry of this name; an unknown name is refused with a hint."""
     every = entries()
     if folded(name) in every:
         return every[folded(name)]
@@ -59,7 +59,7 @@ def find(name: str) -> Entry:
 
 
 def _nearest(name: str) -> list[str]:
-    """Names of a paper's entries, or of those nearest by number, or by spelling."""
+    """Return the entries of a paper, or those with a near number or spelling."""
     paper, _, rest = name.partition("/")
     own = [other for other in entries() if other.startswith(f"{paper}/")]
     if own and not rest:

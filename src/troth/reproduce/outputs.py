@@ -15,16 +15,16 @@ from troth.reproduce.settings import Scale
 def write(
     entry: Entry, judged: Sequence[Judged], out: Path, scale: Scale = "full"
 ) -> list[Path]:
-    """Write them into a folder, each whole or not at all, and return which they are."""
+    """Write the files of an entry into a folder, and return their paths."""
     name = entry.name if scale == "full" else f"{entry.name}-{scale}"
     texts = tables.markdown(entry, judged), tables.as_csv(judged)
     return _written(entry, name, out, texts, lambda: figures.of_cells(entry, judged))
 
 
 def of_script(entry: Entry, root: Path, out: Path) -> list[Path]:
-    """Write the same for an entry that a script under experiments/ makes.
+    """Write the files of an entry that a script in experiments/ makes.
 
-    Where the paper prints numbers, ours stand beside them in the paper's layout.
+    If the paper prints numbers, the table has the paper's layout.
     """
     if judged := judging.of_script(entry, root):
         texts = tables.markdown(entry, judged), tables.as_csv(judged)
@@ -48,7 +48,7 @@ def _written(
     texts: tuple[str, str],
     draw: Callable[[], Figure],
 ) -> list[Path]:
-    """Markdown and CSV, and what is drawn where the entry is a figure."""
+    """Write Markdown and CSV, and the pictures if the entry is a figure."""
     stem = out / name.replace("/", "-")
     both = [stem.with_suffix(".md"), stem.with_suffix(".csv")]
     with files.refused(out, "give another folder with --out, or make room"):

@@ -1,4 +1,4 @@
-"""An entry in a line: the data it needs, what it takes, what of it has been run."""
+"""The list of entries: their data, their cost, and the results so far."""
 
 import json
 import math
@@ -17,22 +17,22 @@ ROUGH: dict[str, dict[str, float]] = {
     "cpu": {"linear": 5e-5, "svm": 5e-5, "mlp": 3e-4, "cnn": 2e-2, "celeba_cnn": 1e-2},
     "cuda": {"linear": 2e-5, "svm": 2e-5, "mlp": 5e-5, "cnn": 3e-4, "celeba_cnn": 5e-4},
 }
-"""Seconds a client-step, rough: what the pages under experiments/ say of two CPU cores
-and of an H200. A model of the client's own beside the shared one doubles it."""
+"""Rough seconds per client-step on two CPU cores and on an H200, from the pages in
+experiments/. A personal model in addition to the shared one doubles them."""
 ROUND = 5e-3
-"""Seconds that a round takes besides: sampling, gathering, aggregating."""
+"""Further seconds per round: sampling, gathering and aggregating."""
 
 
 class Cost(NamedTuple):
-    """Of one seed."""
+    """The cost of one seed."""
 
     client_steps: int
     seconds: float
-    measured: bool  # all by results on a device of this kind, else by `ROUGH`
+    measured: bool  # from results on this kind of device; otherwise from `ROUGH`
 
 
 def steps(tree: Tree, federation: Federation) -> int:
-    """Client-steps of one run, about: those of all rounds, then fine-tuning's."""
+    """Estimate the client-steps of a run: all rounds, and fine-tuning after them."""
     train, part = tree["train"], tree.get("personalizer", {})
     n, m = federation.clients, federation.examples
     epoch = max(1, math.ceil(m / train["batch"])) if train.get("batch") else 1
@@ -45,7 +45,7 @@ def steps(tree: Tree, federation: Federation) -> int:
 
 
 def speed(shelf: Shelf, cells: Sequence[Cell], device: str) -> dict[str, float]:
-    """Federation → seconds a client-step, as results on such a device say."""
+    """Return federation → seconds per client-step, from results on such a device."""
     seen: dict[str, list[float]] = {}
     for cell in cells:
         result = shelf.find(cell, 0, 0)
@@ -56,7 +56,7 @@ def speed(shelf: Shelf, cells: Sequence[Cell], device: str) -> dict[str, float]:
 
 
 def cost(cells: Sequence[Cell], shelf: Shelf) -> Cost:
-    """Of all runs of some cells in one seed, each once; every choice counts."""
+    """Estimate the cost of cells for one seed, with all choices, each run once."""
     device = build.device("auto").type
     known, seen = speed(shelf, cells, device), set[str]()
     rough = ROUGH.get(device, ROUGH["cpu"])
@@ -79,7 +79,7 @@ def cost(cells: Sequence[Cell], shelf: Shelf) -> Cost:
 
 
 def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any]:
-    """All that the list says of an entry."""
+    """Return the row of an entry in the list."""
     needs: list[Setting | str] = [*entry.settings, *entry.data]
     data = [_data(need, data_dir) for need in needs]
     cells = entry.everywhere()
@@ -112,7 +112,7 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
 
 
 def _data(need: Setting | str, data_dir: str | None) -> dict[str, Any]:
-    """Whether the data of a setting, or a data set, are here, and what stands in."""
+    """Return whether data exist on this machine, and which substitute there is."""
     other = None
     if isinstance(need, str):
         name, here = need, catalogue.entry(need, data_dir).place is not None

@@ -1,4 +1,4 @@
-"""Panels of lines, of points and of bars: one sheet, one look, one legend."""
+"""Sheets of panels with lines, points or bars, in one style and with one legend."""
 
 import math
 import textwrap
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""After Okabe and Ito: told apart by all eyes."""
+"""Colors of Okabe and Ito, which color-blind readers can distinguish."""
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "<")
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1)), (0, (5, 1, 1, 1)))
 _WIDE = 165  # characters of a line across the sheet
@@ -26,7 +26,7 @@ def hue(k: int) -> str:
 
 
 def mark(k: int, hollow: bool = False) -> dict[str, Any]:
-    """Points of the k-th label: no two of the first 56 are alike."""
+    """Return the marker of the k-th label; the first 56 are different."""
     turn, place = divmod(k, len(COLORS))
     found: dict[str, Any] = {"color": hue(k), "ms": 5, "linestyle": "none"}
     found["marker"] = _MARKS[(place + turn) % len(_MARKS)]
@@ -34,7 +34,7 @@ def mark(k: int, hollow: bool = False) -> dict[str, Any]:
 
 
 def dashed(k: int) -> dict[str, Any]:
-    """Return the line of the k-th label: no two of the first 28 are alike."""
+    """Return the line style of the k-th label; the first 28 are different."""
     turn, place = divmod(k, len(COLORS))
     return {"color": hue(k), "linestyle": _DASHES[(place + turn) % len(_DASHES)]}
 
@@ -42,10 +42,18 @@ def dashed(k: int) -> dict[str, Any]:
 def sheet(
     title: str, many: int, under: Sequence[str] = (), foot: str = "", **more: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Return an empty sheet of panels, in two rows where many, at most four in one.
+    """Return an empty figure with panels in one or two rows.
 
-    `under` are lines below the title, `foot` a note below the panels, `row` is how many
-    fit beside each other; the rest goes to `Figure.subplots`.
+    Args:
+        title: Title of the sheet.
+        many: Number of panels.
+        under: Lines below the title.
+        foot: Note below the panels.
+        **more: `row`, the number of panels that fit in a row, and options of
+            `Figure.subplots`.
+
+    Returns:
+        The figure and the axes of its panels.
     """
     rows = 1 if many <= more.pop("row", _ROW) else 2
     size = (11.5, 4.4 if rows == 1 else 7.2)
@@ -64,7 +72,7 @@ def sheet(
 
 
 def dress(axis: Axes, title: str, x: str = "", y: str = "") -> None:
-    """Titles and a light grid."""
+    """Set the titles and a light grid."""
     axis.set_title(title, fontsize=8)
     axis.set_xlabel(x, fontsize=8)
     axis.set_ylabel(y, fontsize=8)
@@ -75,7 +83,7 @@ def dress(axis: Axes, title: str, x: str = "", y: str = "") -> None:
 def legend(
     figure: Figure, handles: Mapping[str, Artist], more: Mapping[str, Artist]
 ) -> None:
-    """One for all panels, beside them: it covers nothing."""
+    """Add one legend for all panels, at the right of them."""
     named = {**handles, **more}
     if named:
         look: dict[str, Any] = {"fontsize": 7, "frameon": False}
@@ -83,43 +91,43 @@ def legend(
 
 
 def meanings(filled: str, hollow: str) -> dict[str, Artist]:
-    """Lines of the legend that say what filled and hollow marks are; "": nothing."""
+    """Return legend entries for filled and hollow marks; "" leaves one out."""
     look: dict[str, Any] = {"color": "#5b6873", "marker": "o", "linestyle": "none"}
     kinds = {f"filled: {filled}": look, f"hollow: {hollow}": {**look, "mfc": "none"}}
     return {k: Line2D([], [], **v) for k, v in kinds.items() if not k.endswith(": ")}
 
 
 THEORY, SIMULATED, THEIRS = ", by theory", ", simulated", ", the paper's"
-"""Endings of labels that belong together, and are drawn in one color."""
-_SHORT = 32  # characters of titles of which four stand side by side
+"""Endings of labels; labels that differ only in these have the same color."""
+_SHORT = 32  # longest title, in characters, of which four fit in a row
 _TICKS = (0, 1, 3, 10, 30, 100, 300, 1000)
 
 
 class Line(NamedTuple):
-    """What a label has in a panel."""
+    """A line of a panel."""
 
     x: np.ndarray
     y: np.ndarray
 
     @property
     def level(self) -> bool:
-        """Whether it is one number, whatever x."""
+        """Whether the line is one number for all x."""
         return len(self.x) == 0
 
 
 class Panel(NamedTuple):
-    """A quantity against another."""
+    """A panel: a quantity over another."""
 
     title: str
     along: str
     lines: Mapping[str, Line]
-    scale: Literal["linear", "symlog"] = "linear"  # of x
-    at: Mapping[str, float] = MappingProxyType({})  # places on x that have a name
-    marked: bool = False  # whether the points of lines are
+    scale: Literal["linear", "symlog"] = "linear"  # of the x axis
+    at: Mapping[str, float] = MappingProxyType({})  # named places on the x axis
+    marked: bool = False  # whether lines have markers
 
 
 class Head(NamedTuple):
-    """What stands around the panels."""
+    """The texts around the panels."""
 
     title: str
     under: Sequence[str] = ()
@@ -132,9 +140,13 @@ def lines(
     more: Mapping[str, Artist] = MappingProxyType({}),
     y: str = "",
 ) -> Figure:
-    """Draw a panel per quantity and a line per label, which looks the same in all.
+    """Draw one panel per quantity, with the same style for a label in all panels.
 
-    `more` is what marks mean; `y` names an axis that all panels share.
+    Args:
+        head: Texts around the panels.
+        panels: The panels.
+        more: Further entries of the legend.
+        y: Name of the y axis that all panels share; "": each has its own.
     """
     wide = max(len(line) for panel in panels for line in panel.title.split("\n"))
     fit: dict[str, Any] = {"row": 4 if wide <= _SHORT else 3, "sharey": bool(y)}
@@ -160,7 +172,7 @@ def lines(
 
 
 def _places(labels: Iterable[str]) -> dict[str, int]:
-    """Label → its place among all, by which it looks."""
+    """Return label → its number, which determines its style."""
     return {name: k for k, name in enumerate(dict.fromkeys(map(_base, labels)))}
 
 
@@ -169,7 +181,7 @@ def _base(label: str) -> str:
 
 
 def _look(label: str, own: Line, panel: Panel, k: int) -> dict[str, Any]:
-    """As a line, marked or not; as points where it is simulated, or but one."""
+    """Return the style: a line, or points for simulated values or a single one."""
     if label.endswith(THEIRS):
         return mark(k, hollow=True) | {"linestyle": ":"}
     if label.endswith(SIMULATED) or len(own.x) == 1:
@@ -186,7 +198,7 @@ def _plot(axis: Axes, line: Line, look: dict[str, Any]) -> Artist:
 
 
 def _symlog(axis: Axes, panel: Panel) -> None:
-    """Zero is a place on this axis, and what lies near it is not crowded."""
+    """Set a logarithmic x axis that is linear near 0."""
     most = max(float(line.x[-1]) for line in panel.lines.values() if len(line.x))
     small = 1 if most < 500 else 10  # below it the axis is linear
     axis.set_xscale("symlog", linthresh=small, linscale=0.5)
@@ -203,7 +215,7 @@ Points = Mapping[str, tuple[float, float]]
 def scatter(
     head: Head, panels: Mapping[str, tuple[Points, Points]], filled: str, hollow: str
 ) -> Figure:
-    """Draw accuracies against variances; a thin line joins two points of a label."""
+    """Draw accuracies and variances; a thin line joins two points of a label."""
     figure, axes = sheet(head.title, len(panels), head.under, head.foot)
     shared, own = ([pair[k] for pair in panels.values()] for k in range(2))
     places = _places(label for points in (*shared, *own) for label in points)

@@ -1,4 +1,4 @@
-"""The papers' own numbers as printed, from one file per paper."""
+"""The numbers that the papers print, from one file per paper."""
 
 import re
 from functools import cache
@@ -11,28 +11,28 @@ _PRINTED = re.compile(r"(\d?\.\d+)(?: \((\.\d+)\))?")
 
 
 class Value(NamedTuple):
-    """A number of a table."""
+    """A printed number of a table."""
 
     mean: float
-    std: float | None  # over clients, where it is printed
+    std: float | None  # over clients, if printed
 
 
 class Part(NamedTuple):
-    """The rows of a table about one data set."""
+    """The part of a table about one data set."""
 
-    data: str  # as the paper names it
+    data: str  # name in the paper
     columns: tuple[str, ...]
-    rows: dict[str, tuple[Value | None, ...]]  # None where the paper has none
+    rows: dict[str, tuple[Value | None, ...]]  # None: not printed
 
     def at(self, row: str, column: str) -> Value | None:
-        """Return what is printed there; None where nothing is."""
+        """Return the value of a table cell; None if the paper does not print it."""
         if row not in self.rows or column not in self.columns:
             return None
         return self.rows[row][self.columns.index(column)]
 
 
 class Printed(NamedTuple):
-    """A table of a paper."""
+    """A printed table of a paper."""
 
     where: str  # table and section
     parts: tuple[Part, ...]
@@ -40,13 +40,13 @@ class Printed(NamedTuple):
 
 @cache
 def read(paper: str) -> dict[str, Any]:
-    """Read the file of a paper: its title, its entries, and the tables as printed."""
+    """Read the file of a paper: its title, its entries and its printed tables."""
     return packaged(paper)
 
 
 @cache
 def table(paper: str, name: str) -> Printed:
-    """Return a table that the paper prints, with its numbers."""
+    """Return a printed table of a paper."""
     found = read(paper)["tables"][name]
     return Printed(found["where"], tuple(map(_part, found["parts"])))
 
@@ -57,7 +57,12 @@ def _part(found: dict[str, Any]) -> Part:
 
 
 def value(printed: str) -> Value | None:
-    """`0.911 (.08)` or `.852` as numbers; None for what is no number (N/A)."""
+    """Read a printed number.
+
+    Example:
+        >>> value("0.911 (.08)"), value("N/A")
+        (Value(mean=0.911, std=0.08), None)
+    """
     found = _PRINTED.fullmatch(printed)
     if found is None:
         return None

@@ -1,8 +1,9 @@
 """The rows and columns of the Ditto and FMTL tables: methods and threats.
 
-`methods.json` has the rows by name: what each changes of an experiment (the `choices`
-of which validation data choose one), whose models it is about, and the grids of Ditto's
-Table 3, of which `experiments/personalizers` has more.
+`methods.json` lists the rows by name. It says how a row changes the experiment
+(`choices`; if there are several, validation data choose one) and whether it is about
+personal or shared models. It also has the grids of Ditto's Table 3.
+`experiments/personalizers` has larger grids.
 """
 
 import math
@@ -21,13 +22,13 @@ _COLUMN = re.compile(r"A([123]) (\d+)%")
 _NUMBERED = re.compile(r"(Ditto|FMTL|APFL), [λα]=([\d.]+)")
 _METHODS = packaged("methods")
 GRIDS: dict[str, list[Tree]] = _METHODS["grids"]
-"""Methods of Ditto's Table 3, and the values that each is chosen from."""
+"""Methods of Ditto's Table 3, and the options among which each is chosen."""
 DYNAMIC = {"Ditto": "dynamic λ's"}
-"""Where λ is the clients' own choice, as everywhere in the Ditto paper's Section 4."""
+"""Rows in which clients choose λ, as in all of Section 4 of the Ditto paper."""
 
 
 class Method(NamedTuple):
-    """A row: what it changes, and whose models it is about."""
+    """A row of a table: its changes to the experiment, and the models it evaluates."""
 
     choices: tuple[Tree, ...]
     whose: tuple[str, ...] = ("personal",)
@@ -66,26 +67,29 @@ def threat(federation: Federation, column: str, attack: bool = True) -> Tree:
 
 
 def hostile(clients: int, share: float) -> int:
-    """How many: rounded up to a fifth, down above it (the authors: 11 of 23)."""
+    """Return the number of malicious clients for a share.
+
+    Shares up to 20 % are rounded up, larger ones down, as the authors do (11 of 23).
+    """
     exact = round(share * clients, 9)
     return math.ceil(exact) if share <= 0.2 else math.floor(exact)
 
 
 def authors(clients: int, number: int) -> list[int]:
-    """Return the very clients that the authors' code draws with its seed 0."""
+    """Return the clients that the authors' code draws with its seed 0."""
     random = np.random.RandomState(1234567)
     drawn = random.choice(clients, number, replace=False)
     return sorted(int(k) for k in drawn)
 
 
 def strong(column: str) -> bool:
-    """Whether the paper's rule for λ calls an attack strong (G.4)."""
+    """Return whether the paper's rule for λ counts an attack as strong (G.4)."""
     match = _COLUMN.fullmatch(column)
     return match is not None and (match[1] == "3" or int(match[2]) > 50)
 
 
 def method(f: Federation, row: str, column: str) -> Method:
-    """Return what a row changes in a column, of a federation."""
+    """Return the method of a row, which may depend on the column and the data."""
     if numbered := _NUMBERED.fullmatch(row):
         key = "alpha" if numbered[1] == "APFL" else "lam"
         name = "apfl" if key == "alpha" else "ditto"
@@ -112,7 +116,7 @@ def method(f: Federation, row: str, column: str) -> Method:
 
 
 def _validated(f: Federation, tree: Tree) -> Tree:
-    """Add validation data where a client must choose, and the split gives none."""
+    """Add validation data to the split if clients choose by them and it has none."""
     given = f.tree["partition"].get("split") == "given"
     return merged({"partition": {"valid": 0.1}} if given else {}, tree)
 
@@ -125,9 +129,14 @@ def printed(
     rename: Mapping[str, str] = MappingProxyType({}),
     rows: Sequence[str] = (),
 ) -> list[Cell]:
-    """Return all parts, rows and columns of a paper's tables, as it prints them.
+    """Return the cells of a paper's tables, as printed.
 
-    Only some `rows`, if given; `rename` says which method a row is.
+    Args:
+        paper: Name of the paper.
+        tables: Names of the tables.
+        pick: Chooses the federation of a setting.
+        rename: Row → name of its method, if it differs.
+        rows: Rows to return; if empty, all rows.
     """
     settings = papers.read(paper)["settings"]
     return [
@@ -149,7 +158,7 @@ def beside(
     rows: Sequence[str],
     attack: str = "",
 ) -> list[Cell]:
-    """Rows of Ditto's Table 8 and the Ditto of its Table 2, under one attack or all."""
+    """Return rows of Ditto's Table 8, and Ditto of its Table 2."""
     table8, table2 = tables
     cells = printed(paper, [table8], pick, rows=rows)
     own = printed(paper, [table2], pick, rename=DYNAMIC, rows=["Ditto"])
@@ -162,7 +171,7 @@ def beside(
 
 
 def tilted(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
-    """TERM at three temperatures beside the mean, under A1 (Ditto's Figure 5)."""
+    """Return the mean and TERM at three temperatures, under A1 (Ditto's Figure 5)."""
     name, rows = "Fashion MNIST", ("global", "TERM, t=1", "TERM, t=2", "TERM, t=5")
     f = pick(SETTINGS[name])
     columns = ("clean", "A1 20%", "A1 50%", "A1 80%")
@@ -179,7 +188,7 @@ def _cell(part: str, f: Federation, row: str, name: str, column: str) -> Cell:
 
 
 def label(method: str, part: Tree) -> str:
-    """Return a method of a grid and what was set of it."""
+    """Return the name of a method of a grid, with its options."""
     options = [f"{k}={v}" for k, v in part.items() if k != "name"]
     return " ".join([method, *options])
 

@@ -1,4 +1,4 @@
-"""Run the cells of an entry: what is done is skipped, what can share a matrix does."""
+"""Run the cells of an entry that have no result yet, several runs at once."""
 
 import dataclasses
 import tempfile
@@ -16,11 +16,11 @@ from troth.runs.load import Run
 from troth.types import Refusal
 
 MOST = 10
-"""Cells that are trained as one matrix: the columns of a row."""
+"""Largest number of cells that are trained as one matrix: the columns of a row."""
 
 
 class Job(NamedTuple):
-    """A run that a cell needs."""
+    """A missing run of a cell."""
 
     cell: Cell
     choice: int
@@ -38,17 +38,30 @@ def run(
     apart: bool = False,
     watch: runs.Watch | None = None,
 ) -> int:
-    """Train what is missing of some cells, and return how many runs that were.
+    """Train the missing runs of cells.
 
-    A group of cells is written when all of it is trained: whoever is killed and started
-    again repeats at most that group. What another process made in the meantime is not
-    trained again.
+    Runs are trained in groups. The results of a group are written when the whole group
+    is trained, so a process that is killed and started again repeats at most one group.
+    Runs whose results another process has written in the meantime are not trained
+    again.
+
+    Args:
+        cells: The cells.
+        shelf: Store in which results are found and to which they are written.
+        seeds: Number of seeds per cell.
+        device: Device to train on.
+        data_dir: Folder that is searched first for data sets.
+        apart: Whether to train one run after another.
+        watch: Function that is called with the progress.
+
+    Returns:
+        The number of runs that were trained.
     """
 
     def train(wanted: list[tuple[Cell, int, int]]) -> int:
         jobs, done, made = missing(wanted, shelf, device), 0, 0
         for group in groups(jobs, apart):
-            shelf.look()  # others may have made some of it meanwhile
+            shelf.look()  # for results of other processes
             left = [job for job in group if shelf.find(*job[:3]) is None]
             if left:
                 more = f" and {len(left) - 1} more" if len(left) > 1 else ""
@@ -67,9 +80,9 @@ def run(
 def missing(
     wanted: Iterable[tuple[Cell, int, int]], shelf: Shelf, device: str = "auto"
 ) -> list[Job]:
-    """Return what has to be trained: no result of this experiment is there.
+    """Return the runs that have no result yet.
 
-    Cells that come to the same experiment are trained once.
+    Cells with the same experiment are trained once.
     """
     jobs: dict[str, Job] = {}
     for cell, choice, seed in wanted:
@@ -83,14 +96,14 @@ def missing(
 
 
 def groups(jobs: Sequence[Job], apart: bool = False) -> Iterator[list[Job]]:
-    """Jobs that can be trained as one matrix, at most `MOST` at a time."""
+    """Yield groups of at most `MOST` jobs that can be trained at once."""
     fits = [train_many.joint(job.experiment, apart or None) for job in jobs]
     yield from alike(job for job, fit in zip(jobs, fits, strict=True) if fit)
     yield from ([job] for job, fit in zip(jobs, fits, strict=True) if not fit)
 
 
 def alike(jobs: Iterable[Any], most: int = MOST) -> Iterator[list[Any]]:
-    """Jobs whose experiments can step as one matrix, at most so many at a time."""
+    """Yield groups of at most `most` jobs whose experiments can be trained at once."""
     kinds: dict[str, list[Any]] = {}
     for job in jobs:
         kinds.setdefault(train_many.kind(job.experiment), []).append(job)
@@ -105,9 +118,10 @@ def trained(
     data_dir: str | None = None,
     watch: runs.Watch | None = None,
 ) -> list[Run] | None:
-    """Train experiments, several of them as one matrix, each in a folder of its own.
+    """Train experiments, several at once, each in its own folder.
 
-    None: memory does not hold so many.
+    Returns:
+        The runs; None if memory is too small for this many.
     """
     paths = [place / str(k) for k in range(len(every))]
     if len(every) == 1:
@@ -120,8 +134,8 @@ def trained(
 def check(job: Job, data_dir: str | None = None) -> None:
     """Refuse data with another number of clients than the federation has.
 
-    The numbers of the malicious clients are drawn for this number of clients. With
-    other data, the share of malicious clients would not be that of the column.
+    The ids of the malicious clients are drawn for the federation's number of clients.
+    With another number, the share of malicious clients would not be that of the column.
     """
     federation = job.cell.federation
     n = len(load.deal(job.experiment, data_dir)[1].train)
@@ -143,7 +157,7 @@ def _train(
         found = trained(every, Path(place), data_dir, watch)
         for job, run in zip(group, found or (), strict=found is not None):
             shelf.add(job.cell, job.choice, job.seed, run)
-    if found is None:  # memory ran out: the same in two parts
+    if found is None:  # out of memory: train two halves instead
         half = (len(group) + 1) // 2
         for part in (group[:half], group[half:]):
             _train(part, shelf, data_dir, watch)

@@ -1,4 +1,4 @@
-"""Scripts under experiments/ that make entries: run one, and read what they found."""
+"""Run the scripts in experiments/ that produce entries, and read their results."""
 
 import re
 import subprocess
@@ -23,14 +23,14 @@ from troth.reproduce.store import Record
 from troth.types import Refusal
 
 Lines = list[tuple[str, dict[str, float]]]
-"""A label, and what was found under it."""
+"""Pairs of a label and its numbers."""
 
 NAMES = packaged("names")
-"""What people call data sets, curves, quantities along fine-tuning, and panels."""
+"""Printed names of data sets, curves, quantities and panels."""
 
 
 def check(entry: Entry, data_dir: str | None = None) -> Path:
-    """Return the folder of an entry's script; refuse where it cannot be run."""
+    """Return the folder of an entry's script; refuse if it cannot be run."""
     root = experiments()
     if root is None:
         raise Refusal(
@@ -40,13 +40,13 @@ def check(entry: Entry, data_dir: str | None = None) -> Path:
     for data in entry.data:
         found = catalogue.entry(data, data_dir)
         if found.place is None and found.source is not None:
-            why = f" (wanted for {entry.name}; --show tells what has been run)"
+            why = f" (needed for {entry.name}; --show prints existing results)"
             raise Refusal(_files.absent(found.source, data_dir, why))
     return root
 
 
 def run(entry: Entry, device: str = "auto", data_dir: str | None = None) -> None:
-    """Run the script that makes an entry, from where it was; refuse if it fails."""
+    """Run the script of an entry, which continues where it stopped."""
     root = check(entry, data_dir)
     name, *rest = entry.script
     text = (root / name).read_text("utf-8")
@@ -56,13 +56,13 @@ def run(entry: Entry, device: str = "auto", data_dir: str | None = None) -> None
     code = ran(command, {"TROTH_DATA": data_dir} if data_dir else {})
     if code:
         raise Refusal(
-            f"experiments/{name} ended with code {code}; what it said is "
-            "above, and what it finished is kept"
+            f"experiments/{name} ended with exit code {code}; its message is above, "
+            "and its finished results are kept"
         )
 
 
 def ran(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Return the exit code of a process that ends with ours, and leaves no folders."""
+    """Run a process that ends with this one and leaves no temporary folders."""
     with tempfile.TemporaryDirectory(prefix="troth-script-") as place:
         own = {**environment, "TMPDIR": place}
         with processes.child(command, own, stdout=subprocess.DEVNULL) as process:
@@ -70,19 +70,19 @@ def ran(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def results(entry: Entry, root: Path) -> list[Record]:
-    """Return the results of an entry's script that are there."""
+    """Return the existing results of an entry's script."""
     every = (sorted(store.named(root, some), key=_order) for some in entry.results)
     return [record for some in every for record in some]
 
 
 def _order(record: Record) -> list[str | int]:
-    """Names by the numbers in them: 20 before 100."""
+    """Return a sort key by the numbers in a name: 20 comes before 100."""
     parts = re.split(r"(\d+)", store.order(record)[-1])
     return [int(part) if k % 2 else part for k, part in enumerate(parts)]
 
 
 def committed(entry: Entry, root: Path) -> str | None:
-    """When results of an entry's script last came into the repository, if they did."""
+    """Return the date on which results of an entry's script were last committed."""
     homes = dict.fromkeys(some.partition("/")[0] for some in entry.results)
     command = ["git", "-C", str(root), "log", "-1", "--format=%cI", "--"]
     command += [f"{home}/{store.TABLE}" for home in homes]
@@ -94,7 +94,7 @@ def committed(entry: Entry, root: Path) -> str | None:
 
 
 def labelled(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every result by its label; behind its figure where several have that label."""
+    """Yield label, result; the label includes the figure if it is not unique."""
     every = []
     for record in results(entry, root):
         place, _, name = record["name"].rpartition("/")
@@ -107,16 +107,16 @@ def labelled(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def seconds(entry: Entry, root: Path) -> float:
-    """Return what its runs took, as far as the files say."""
+    """Return the seconds of all runs of an entry, as far as they are recorded."""
     every = (record for _, record in labelled(entry, root))
     took = (one.get("seconds", one.get("summary", {}).get("seconds")) for one in every)
     return sum(float(value or 0) for value in took)
 
 
 def lines(entry: Entry, root: Path) -> Lines:
-    """Return one line per label, the mean over its seeds; or one line per panel.
+    """Return the numbers of an entry, one line per label or panel.
 
-    Each has the numbers that the entry is about.
+    Numbers are means over the seeds of a label.
     """
     found: dict[str, list[dict[str, float]]] = {}
     number = entry.name.rpartition("figure")[2]
@@ -132,10 +132,11 @@ def lines(entry: Entry, root: Path) -> Lines:
 
 
 def ways(record: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Quantity → its mean over clients along fine-tuning, and what follows from them.
+    """Return quantity → its mean over clients during fine-tuning.
 
-    Disparities are what conflicting examples have less of accuracy and more of loss;
-    the paper's Figure 6 has adversarial accuracy above its least.
+    The disparity of accuracy is that on biased data minus that on conflicting data. For
+    losses it is the other way round. As in the paper's Figure 6, the smallest
+    adversarial accuracy is subtracted from all.
     """
     every = record["curves"].items()  # [steps][clients] each
     found = {
@@ -169,7 +170,7 @@ same with x/255 has rows of its own. CelebA needs all identities.
 
 
 def shortcuts(root: Path) -> Numbers:
-    """Return our numbers for Table 1 of spurious features.
+    """Return our numbers for Table 1 of the paper on spurious features.
 
     The shared models are those of `train.py`. The settings of a seed are averaged.
     """
@@ -194,7 +195,7 @@ def shortcuts(root: Path) -> Numbers:
 
 
 def sums(root: Path) -> Numbers:
-    """Table 1 of attack equivalence: accuracies at the end of training, λ = 1."""
+    """Return Table 1 of attack equivalence: accuracies at the end, with λ = 1."""
     rows = {"idle user's model": "idle", "active user's model": "own"}
     rows |= {"global model": "shared"}
     found, kept = {}, store.Store(root / "attack_chain")
@@ -209,7 +210,7 @@ def sums(root: Path) -> Numbers:
 
 
 def layout(lines: Lines) -> tuple[list[str], list[list[str]]]:
-    """Return heads, and one row per label; missing numbers are empty."""
+    """Return the column heads and one row per label; missing numbers are empty."""
     heads = list(dict.fromkeys(name for _, found in lines for name in found))
     rows = [
         [label, *(f"{found[head]:.4g}" if head in found else "" for head in heads)]
@@ -258,7 +259,7 @@ def _numbers(record: dict[str, Any]) -> dict[str, float]:
 
 
 def _panels(figure: dict[str, Any]) -> Lines:
-    """Ditto's simulated figures: where errors are least, or how they end."""
+    """Return numbers of Ditto's simulated figures: smallest errors, or mean errors."""
     found: Lines = []
     for panel in figure["panels"]:
         if "lam" in figure:

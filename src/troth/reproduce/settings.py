@@ -1,8 +1,8 @@
-"""The papers' federations: their data, what stands in for them, and a small one.
+"""The papers' federations: their data, substitutes for these, and a small federation.
 
-They are listed in `federations.json`. A stand-in has a name of its own, and its numbers
-are not judged, because they are about other data. It is trained at a scale that two CPU
-cores can bear: smaller models and fewer rounds than the paper's.
+They are listed in `federations.json`. A substitute has its own name, and its numbers
+are not judged, because they are about other data. It has a smaller model and fewer
+rounds than the paper's, so that two CPU cores can train it.
 """
 
 import json
@@ -21,28 +21,28 @@ Scale = Literal["full", "small"]
 
 
 class Federation(NamedTuple):
-    """Data and how they are trained on; methods and threats change the rest."""
+    """Data and training settings; methods and threats change the other sections."""
 
-    name: str  # for people
-    data: str  # the data set's name here
+    name: str  # as tables print it
+    data: str  # name of the data set
     clients: int
-    examples: float  # training examples per client, about; for estimates
+    examples: float  # approximate training examples per client, for estimates
     tree: Tree
     kept: Mapping[str, str] = MappingProxyType({})
-    # method → its committed result without attackers, `{seed}` in it
+    # method → name of its committed result without attack, with `{seed}`
     kind: Literal["original", "stand-in", "small"] = "original"
 
 
 class Setting(NamedTuple):
-    """A federation of a paper, and what may stand in for it."""
+    """A federation of a paper, and a substitute if there is one."""
 
-    name: str  # as the paper has it
+    name: str  # as in the paper
     original: Federation
     stand_in: Federation | None = None
-    more: tuple[str, int] = ("", 0)  # a file that the original needs besides; its lines
+    more: tuple[str, int] = ("", 0)  # a further file of the original; its lines
 
     def here(self, data_dir: str | None = None) -> bool:
-        """Whether the original data are on this machine."""
+        """Return whether the original data are on this machine."""
         entry = catalogue.entry(self.original.data, data_dir)
         if entry.source is None or entry.place is None:
             return entry.source is None
@@ -54,7 +54,7 @@ class Setting(NamedTuple):
             return sum(1 for _ in opened) >= lines
 
     def choose(self, scale: Scale, data_dir: str | None = None) -> Federation:
-        """Return what is trained here at this scale; refuse data that are not here."""
+        """Return the federation for a scale; refuse if its data are missing."""
         if scale == "small":
             return SMALL
         if self.here(data_dir):
@@ -65,8 +65,8 @@ class Setting(NamedTuple):
         missing = other or self.original
         source = catalogue.entry(missing.data, data_dir).source
         assert source is not None
-        why = f" (wanted for {self.name}; --cells chooses others, --scale small needs "
-        why += "no files)"
+        why = f" (needed for {self.name}; choose other cells with --cells, or use "
+        why += "--scale small, which needs no files)"
         raise Refusal(_files.absent(source, data_dir, why))
 
 
@@ -88,8 +88,8 @@ SETTINGS = {
     )
     for name, one in _FOUND["settings"].items()
 }
-"""Every federation of the papers, by the name that the papers give it."""
+"""Name in the papers → federation."""
 TEXTS: dict[str, str] = packaged("texts")
-"""What the page of results, and what is printed, say in whole sentences."""
+"""Sentences of the page of results and of the command."""
 WORDS: dict[str, str] = _FOUND["words"]
-"""Phrases that notes share: name → text, which may hold other names in braces."""
+"""Phrases that notes share: name → text, which may contain names in braces."""

@@ -1,11 +1,11 @@
-"""Results on disk: one packed table per folder, and small files of newer results.
+"""Results on disk: one packed table per folder, and one small file per newer result.
 
-A finished result is written as a small file of its own, whole or not at all, so that a
-process that is killed loses none of them. `pack` moves such files into the table of
-their folder, which is what is committed. Reading sees both.
+Each finished result is written atomically to its own small file, so that a process that
+is killed loses none. `pack` moves these files into the table of their folder, which is
+committed. Results are read from both.
 
-A record is found by its name, such as `table/Ditto, clean, seed 0`; names of files are
-ASCII without spaces, whatever names of records are.
+A record is found by its name, such as `table/Ditto, clean, seed 0`. Names of files are
+ASCII without spaces.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ from troth import files
 from troth.types import Refusal
 
 RESULTS = 1
-"""Version of the results: raise it when a change of the code changes numbers.
-Results of another version count as not there, and are computed again."""
+"""Version of the results: raise it if a change of the code changes numbers.
+Results of another version are ignored, and computed again."""
 TABLE = "results.jsonl.xz"
 LOOSE = "*~*.json"
 Record = dict[str, Any]
@@ -33,26 +33,26 @@ _KEPT = ("accuracy_std", "accuracy_weighted", "accuracy_worst10")
 
 
 class Store:
-    """The results below one folder: those of its table, and loose ones."""
+    """The results in a folder, read from its packed table and from small files."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
 
     def records(self) -> dict[str, Record]:
-        """Return name → record of this version; loose ones replace packed ones."""
+        """Return name → record; small files take precedence over the table."""
         packed = _table(self.home / TABLE, _stamp(self.home / TABLE))
         every = (_loose(file, _stamp(file)) for file in self.loose())
         loose = {one["name"]: one for one in every if one and _current(one)}
         return _sorted(packed | loose) if loose else packed
 
     def loose(self) -> list[Path]:
-        """Return the files of results that are not packed yet."""
+        """Return the files of results that are not yet in the table."""
         try:
             return sorted(self.home.rglob(LOOSE)) if self.home.is_dir() else []
         except OSError as error:
             raise Refusal(
-                f"{self.home} cannot be looked into ({error.strerror}); give another "
-                "folder with --out"
+                f"the folder {self.home} cannot be read ({error.strerror}); give "
+                "another folder with --out"
             ) from None
 
     def find(self, pattern: str) -> list[Record]:
@@ -61,11 +61,11 @@ class Store:
         return [record for name, record in every if fnmatchcase(name, pattern)]
 
     def get(self, name: str) -> Record | None:
-        """Return the record of a name; None: it is not there."""
+        """Return the record of this name; None if there is none."""
         return self.records().get(name)
 
     def put(self, name: str, record: Mapping[str, Any]) -> Path:
-        """Write a result as a file of its own, whole or not at all."""
+        """Write a result to its own file, atomically."""
         file = self.home / "loose" / f"{slug(name)}.json"
         with files.refused(f"the folder {file.parent}", "give another --out"):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ class Store:
         return file
 
     def pack(self) -> int:
-        """Move loose results into the table; how many there were.
+        """Move the results of small files into the table; return the number of files.
 
         Do not pack while another process writes into the folder.
         """
@@ -92,26 +92,26 @@ class Store:
 
 
 def named(root: Path, pattern: str) -> list[Record]:
-    """Return records by a pattern below a folder of experiments: `FOLDER/NAME`."""
+    """Return the records that match a pattern `FOLDER/NAME` in experiments/."""
     home, _, rest = pattern.partition("/")
     return Store(root / home).find(rest)
 
 
 def slug(name: str) -> str:
-    """Return a name for a file: what is readable of it in ASCII, and a digest of it."""
+    """Return the name of a file: readable ASCII characters, and a digest."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     short = re.sub(r"[^A-Za-z0-9.=+]+", "-", plain).strip("-.")[:80]
     return f"{short}~{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
 def order(record: Record) -> list[str]:
-    """Return what records are sorted by: their names, as paths of files would be."""
+    """Return the sort key of a record: its name, sorted like the path of a file."""
     return f"{record['name']}.json".split("/")
 
 
 @lru_cache(maxsize=4096)
 def _loose(file: Path, stamp: tuple[int, int]) -> Record | None:
-    """Return the record in a loose file; None: it holds none."""
+    """Return the record in a small file; None if there is none."""
     try:
         record = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -121,7 +121,7 @@ def _loose(file: Path, stamp: tuple[int, int]) -> Record | None:
 
 
 def brief(summary: Record) -> Record:
-    """Return a run's summary as results keep it: means, and how accuracies spread."""
+    """Return the part of a run's summary that records keep."""
     return {
         name: brief(value) if isinstance(value, dict) else value
         for name, value in summary.items()
@@ -130,7 +130,7 @@ def brief(summary: Record) -> Record:
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    """Return what changes when a file does."""
+    """Return values that change when the file changes."""
     try:
         seen = file.stat()
     except OSError:
@@ -140,7 +140,7 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=32)
 def _table(file: Path, stamp: tuple[int, int]) -> dict[str, Record]:
-    """Return the records of a table; none where there is no such file."""
+    """Return the records of a table; none if there is no such file."""
     every = _lines(file) if stamp[1] else ()
     return _sorted({record["name"]: record for record in every if _current(record)})
 
@@ -159,6 +159,6 @@ def _lines(file: Path) -> Iterator[Record]:
             yield from map(json.loads, opened)
     except (OSError, EOFError, ValueError, lzma.LZMAError):
         raise Refusal(
-            f"{file} is damaged: it is no table of results; restore it from the "
-            "repository (git checkout)"
+            f"{file} is not a readable table of results; restore it from the "
+            "repository with git checkout"
         ) from None

@@ -35,7 +35,7 @@ def short(value: float | None) -> str:
 
 
 def words(one: Judged) -> str:
-    """Write a cell in one line; "" if there is neither our number nor the paper's."""
+    """Format a cell as one line; "" if there is neither our number nor the paper's."""
     theirs = one.theirs
     printed = "" if theirs is None else number(theirs.mean)
     if theirs is not None and theirs.std is not None:
@@ -55,12 +55,12 @@ def words(one: Judged) -> str:
 
 
 def brief(one: Judged) -> str:
-    """Write our mean and the mark of the verdict; "" if nothing was run."""
+    """Format our mean and the mark of the verdict; "" if nothing was run."""
     return f"{number(one.mean)} {MARKS[one.verdict]}".rstrip() if one.seeds else ""
 
 
 Layout = tuple[str, list[str], list[list[str]]]
-"""A part's title, its columns, and its rows with their names first."""
+"""Title of a part, its columns, and its rows, which begin with their names."""
 
 
 def layout(
@@ -78,7 +78,7 @@ def layout(
 
 
 def parts(judged: Sequence[Judged]) -> list[list[Judged]]:
-    """Return the cells of each of the paper's data sets."""
+    """Group cells by the data sets of the paper."""
     found: dict[str, list[Judged]] = {}
     for one in judged:
         found.setdefault(one.cell.part, []).append(one)
@@ -90,7 +90,8 @@ def title(mine: Sequence[Judged], nothing: str = "") -> str:
 
     Args:
         mine: The cells of the part.
-        nothing: Text in place of the paper's data if it prints no number of them.
+        nothing: Text instead of the paper's data, if the paper prints no number for
+            them.
     """
     names = "; ".join(dict.fromkeys(one.cell.federation.name for one in mine))
     printed = any(one.theirs for one in mine)

@@ -73,7 +73,7 @@ MANY = "x" * 300
         ([*SMALL, "--out", __file__], "cannot be written (File exists); give another"),
         (["--pack", TABLE], "leave TARGET out"),
         (["--cells", "x", "--show"], "leave --cells, --show out"),
-        (["--list", "--out", MANY], "cannot be looked into (File name too long)"),
+        (["--list", "--out", MANY], "cannot be read (File name too long)"),
         ([TABLE, "--show", "--device", "cpu:x"], "device 'cpu:x' does not exist"),
         ([TABLE, "--show", "--cells", "Ditto, λ=1 / A9 20%"], "mean 'Ditto, λ=1 / A"),
     ],

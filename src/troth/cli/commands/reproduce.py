@@ -38,24 +38,32 @@ def reproduce(
     cells: Annotated[
         list[str] | None,
         Flag(
-            help="Cells to run: 'ROW / COLUMN', ROW or COLUMN. * matches any text. "
-            "Repeat this option for more."
+            help="Cells of the table to run: 'ROW / COLUMN', ROW or COLUMN. * matches "
+            "any text. Repeat this option for more."
         ),
     ] = None,
     scale: Annotated[
         str,
-        Flag(help="full, or small for a quick trial on data that need no download."),
+        Flag(
+            help="full: as in the paper. small: a quick trial on data that need no "
+            "download."
+        ),
     ] = "full",
     seeds: Annotated[
         int | None,
-        Flag(min=1, max=100, help="Runs per cell, each with its seed. Default: 3."),
+        Flag(
+            min=1,
+            max=100,
+            help="Runs per cell of the table, each with another seed. Default: 3.",
+        ),
     ] = None,
     out: Annotated[Path, Flag(help="Folder for results.")] = OUT,
     show: Annotated[
-        bool, Flag("--show", help="Show finished results, and train nothing.")
+        bool, Flag("--show", help="Print the results so far, and train nothing.")
     ] = False,
     apart: Annotated[
-        bool, Flag("--apart", help="Train runs one after another, never stacked.")
+        bool,
+        Flag("--apart", help="Train runs one after another, never several at once."),
     ] = False,
     pack: Annotated[
         bool,
@@ -90,7 +98,7 @@ def reproduce(
 
 
 def _check(scale: str, device: str) -> None:
-    """Refuse bad values before any file is read or written."""
+    """Refuse invalid values before any file is read or written."""
     from troth import build
 
     if scale not in ("full", "small"):
@@ -126,14 +134,14 @@ def _one(
     patterns: list[str],
     out: Path,
     show: bool,
-    told: dict[str, Any],
+    how: dict[str, Any],
     as_json: bool,
     quiet: bool,
 ) -> None:
     from troth.reproduce import SEEDS, judging, kept, outputs
     from troth.reproduce.listing import find
 
-    entry, scale, seeds = find(target), told.pop("scale"), told.pop("seeds")
+    entry, scale, seeds = find(target), how.pop("scale"), how.pop("seeds")
     if entry.cells is None:
         if patterns:
             refuse(f"{entry.name} has no cells to choose from; leave --cells out")
@@ -142,26 +150,26 @@ def _one(
                 f"{entry.name} is made by experiments/{entry.script[0]}, which has no "
                 f"--scale {scale}; leave --scale out"
             )
-        _script(entry, out, show, told | {"seeds": seeds}, as_json, quiet)
+        _script(entry, out, show, how | {"seeds": seeds}, as_json, quiet)
         return
     seeds = seeds or SEEDS
-    cells = entry.at(scale, told["data_dir"], patterns, needed=not show)
+    cells = entry.at(scale, how["data_dir"], patterns, needed=not show)
     _writable(out)
     shelf = kept.Shelf(out, kept.experiments())
     if not show:
-        _train(cells, shelf, seeds, told, quiet)
+        _train(cells, shelf, seeds, how, quiet)
     judged = judging.table(entry, cells, shelf, seeds)
     took = kept.spent(shelf, cells, seeds)
     whole = judged
     if patterns:  # the written files have all cells
-        every = entry.at(scale, told["data_dir"], needed=False)
+        every = entry.at(scale, how["data_dir"], needed=False)
         whole = judging.table(entry, every, shelf, seeds)
     files = outputs.write(entry, whole, out, scale)
     _show(entry, judged, files, took, as_json=as_json, quiet=quiet)
 
 
 def _show(*shown: Any, as_json: bool, quiet: bool) -> None:
-    """Print a table for people and, if `as_json`, one object for programs."""
+    """Print a table or, if `as_json`, one JSON object."""
     from troth.cli import tables
 
     if not (as_json and quiet):
@@ -182,7 +190,7 @@ def _writable(out: Path) -> None:
 
 
 def _train(
-    cells: list[Cell], shelf: Shelf, seeds: int, told: dict[str, Any], quiet: bool
+    cells: list[Cell], shelf: Shelf, seeds: int, how: dict[str, Any], quiet: bool
 ) -> None:
     """Train missing cells with progress; on Ctrl-C print which results are kept."""
     from troth.cli import progress
@@ -192,14 +200,14 @@ def _train(
     watch = progress.Watcher("cells", intro, quiet)
     text = f"stopped; finished cells are kept in {shelf.out}; {again()}"
     with stoppable(lambda: text), watch:
-        running.run(cells, shelf, seeds, watch=watch, **told)
+        running.run(cells, shelf, seeds, watch=watch, **how)
 
 
 def _script(
     entry: Entry,
     out: Path,
     show: bool,
-    told: dict[str, Any],
+    how: dict[str, Any],
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -208,15 +216,15 @@ def _script(
     from troth.reproduce import judging, kept, outputs, scripts
 
     if not show:
-        scripts.check(entry, told["data_dir"])
+        scripts.check(entry, how["data_dir"])
     _writable(out)
-    if told["seeds"] and not quiet:
+    if how["seeds"] and not quiet:
         tables.say(
             f"{entry.name} is made by a script with fixed seeds; --seeds "
-            f"{told['seeds']} changes nothing"
+            f"{how['seeds']} changes nothing"
         )
     if not show:
-        scripts.run(entry, told["device"], told["data_dir"])
+        scripts.run(entry, how["device"], how["data_dir"])
     root = kept.experiments()
     lines = scripts.lines(entry, root) if root else []
     files = outputs.of_script(entry, root, out) if root and lines else []
@@ -251,7 +259,7 @@ def _entries(listed: Sequence[dict[str, Any]]) -> None:
 
 
 def _entry(one: dict[str, Any]) -> list[str]:
-    """Return the row of an entry in the list."""
+    """Return the row for an entry in the list of tables and figures."""
     from troth.cli.progress import duration
 
     time = duration(one["seconds"]) if one["seconds"] else "–"
@@ -265,7 +273,7 @@ def _entry(one: dict[str, Any]) -> list[str]:
 def people(
     entry: Entry, judged: Sequence[Judged], files: Sequence[Path], took: float
 ) -> None:
-    """Print the table of an entry, the share of it that is reproduced, and the time."""
+    """Print the table of an entry, the share of reproduced cells, and the time."""
     from troth.cli import progress
     from troth.cli import tables as display
     from troth.reproduce import tables

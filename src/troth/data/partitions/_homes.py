@@ -38,8 +38,8 @@ def owners(name: str, arrays: Arrays) -> np.ndarray:
     if arrays.owner is None:
         raise Refusal(
             f"partition '{name}' needs data with an owner for each example, and these "
-            "have none: add an array owner (npz) or name its column in data.owner "
-            "(csv), or use the partition 'iid'"
+            "have none: add an array owner (arrays), name its column in data.owner "
+            "(tables), or use the partition 'iid'"
         )
     return arrays.owner
 

@@ -93,6 +93,12 @@ class Deck:
         """The client numbers, in the order of the cards."""
         return [int(k) for k in self.runs[0].column("client")]
 
+    @property
+    def owners(self) -> list[str]:
+        """The names of the clients' owners; [] if the data have no such names."""
+        table = self.runs[0].clients or {}
+        return [str(name) for name in table.get(files.OWNER, [])]
+
 
 def decks(runs: Sequence[Dossier]) -> list[Deck]:
     """Make the cards of finished runs; runs with the same clients form one deck."""
@@ -405,7 +411,7 @@ def _reported(columns: list[str]) -> list[str]:
     return [*itertools.takewhile(lambda c: c not in scores, columns[after + 1 :])]
 
 
-VERSION = "1.1"
+VERSION = "1.2"
 """Version of the format. The first number changes if old readers would misread it."""
 
 
@@ -451,4 +457,7 @@ def _written(card: Card, deck: Deck, i: int) -> dict[str, Any]:
         {"rule": rule, "values": values, "text": _reading.words((rule, *values))}
         for rule, *values in (*choice.sentences, *card.sentences)
     ]
-    return {**files.plain(card.facts), "use": use, "sentences": lines}
+    facts = files.plain(card.facts)
+    if deck.owners:
+        facts["owner"] = deck.owners[i]
+    return {**facts, "use": use, "sentences": lines}
