@@ -114,7 +114,7 @@ def run(
     Read on: `docs/how-to/experiment.md` and `docs/how-to/own-data.md`.
     """
     objects = given.give(data, model)
-    sections = tree(experiment, [*given.settings(objects), *settings])
+    sections = _with(objects, experiment, settings)
     planned = plan(sections, device)
     given.check_used(objects, [one.experiment for one in planned])
     root = Path(out) if out is not None else fresh(experiment)
@@ -295,7 +295,7 @@ def cost(
     Read on: `troth run --dry-run` in `docs/how-to/first-run.md`.
     """
     costs, objects = [], given.give(data, model)
-    planned = plan(tree(experiment, [*given.settings(objects), *settings]), device)
+    planned = plan(_with(objects, experiment, settings), device)
     given.check_used(objects, [one.experiment for one in planned])
     for one in planned:
         built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
@@ -409,6 +409,14 @@ def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
     else:
         sections = reader.read(experiment)
     return reader.override(sections, list(settings))
+
+
+def _with(
+    objects: given.Objects, experiment: Given, settings: Sequence[str]
+) -> dict[str, Any]:
+    """Return the sections of an experiment that uses objects from memory."""
+    given.check_sections(objects, tree(experiment, []))
+    return tree(experiment, [*given.settings(objects), *settings])
 
 
 def fresh(experiment: Given) -> Path:

@@ -165,6 +165,27 @@ def test_a_grid_shares_what_was_given(tmp_path, refuses):
     assert cost.client_steps > 0
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"grid": {"model": ["mlp", "linear"]}},
+            "model= is given, and grid.model names",
+        ),
+        (
+            {"grid": {"data.name": ["digits"]}},
+            "data= is given, and grid.data.name names",
+        ),
+        ({"model": Net}, "'model' .* holds a type; pass .*model=…"),
+        ({"data": DATA}, "'data' .* holds a ndarray; pass .*data=…"),
+    ],
+)
+def test_no_object_and_no_axis_is_lost(tmp_path, refuses, changes, words):
+    tree, given = TREE | changes, {"data": DATA, "model": Net}
+    refuses(words, troth.run, tree, out=tmp_path / "no", **given)
+    refuses(words, troth.cost, tree, **given)
+
+
 def test_weights_of_a_module_are_where_training_starts(tmp_path):
     net = nn.Linear(3, 2)
     tree = TREE | {"train": {"rounds": 1, "lr": 0.0}, "personalizer": "none"}
