@@ -272,13 +272,13 @@ def _options(axes: plt.Axes, order: list[str]) -> None:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "Table 3 on stand-ins": standins,
-    "In what order": orders,
-    "How often a client is asked": asked,
+    "Table 3 on substitute data sets": standins,
+    "Order of the methods": orders,
+    "How often a client takes part": asked,
     "Fashion-MNIST under model replacement": replaced,
-    "What an option is worth there": tied,
+    "Every option under model replacement": tied,
     "Newcomers": newcomers,
-    "What was chosen": grids,
+    "Chosen options": grids,
 }
 
 
