@@ -119,8 +119,8 @@ def deal(
     e = [reader.from_dict(one) for _, one in reader.expand(tree)][0]
     if name is not None and e.data.name != name:
         raise Refusal(
-            f"{experiment} is about data '{e.data.name}', not '{name}'; leave the name "
-            "out, or give another experiment"
+            f"{experiment} has data '{e.data.name}', not '{name}'; leave the name out, "
+            "or give another experiment"
         )
     load = lookup.find("data", e.data.name)
     whole = lookup.companion(load, "dealt") is not None  # needs clients to exist

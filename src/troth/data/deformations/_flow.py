@@ -90,8 +90,8 @@ def expect(name: str, x: Tensor, parameters: Tensor, k: int) -> None:
     if x.dim() != 4 or 0 in x.shape[1:]:
         raise Refusal(
             f"deformation '{name}' needs images [examples, channels, height, width], "
-            f"and these inputs have shape {list(x.shape)}; for inputs that are no "
-            "images there is noise on their values"
+            f"and these inputs have shape {list(x.shape)}; for other inputs use "
+            "noise on their values"
         )
     if x.is_complex() or x.dtype == torch.bool:
         raise Refusal(
@@ -100,6 +100,6 @@ def expect(name: str, x: Tensor, parameters: Tensor, k: int) -> None:
         )
     if parameters.shape != (x.shape[0], k):
         raise Refusal(
-            f"deformation '{name}' needs parameters of shape {[x.shape[0], k]}, {k} an "
-            f"image, and these have shape {list(parameters.shape)}"
+            f"deformation '{name}' needs parameters of shape {[x.shape[0], k]}, {k} "
+            f"per image, and these have shape {list(parameters.shape)}"
         )

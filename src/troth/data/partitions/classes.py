@@ -122,7 +122,7 @@ def _ditto(arrays: Arrays, clients: int, per_client: int) -> list[np.ndarray]:
     random = np.random.RandomState(_DITTO_SEED)
     total = int((arrays.split == TRAIN).sum())
     sizes = random.lognormal(3, 1, clients) + 10
-    sizes = total * sizes / sum(sizes)  # added in order, as they did
+    sizes = total * sizes / sum(sizes)  # added in order, as in their code
     heaps = {
         (part, label): np.flatnonzero((arrays.split == part) & (arrays.y == label))
         for part in (TRAIN, TEST)
