@@ -230,7 +230,7 @@ def _made(kind: str, part: Part, **available: Any) -> Any:
 
 def maker(
     e: Experiment,
-    scale: float = 1.0,  # value of x that stands for 1
+    scale: float = 1.0,  # value of x that is scaled to 1
     share: float = 1.0,  # share of all clients that is in a cohort
     masks: Masks | None = None,  # turns names of layers into masks of parameters
     groups: Groups | None = None,  # of the training examples; None: no data loaded

@@ -26,7 +26,7 @@ class Corruption(NamedTuple):
     classes: int  # 0: regression
     name: str = "corrupt"
     share: float = 1.0  # share of the client's examples, rounded up
-    redraw: bool = False  # True: anew in every round; False: once
+    redraw: bool = False  # True: again in every round; False: once
     seats: Mapping[int, int] = MappingProxyType({})  # malicious client → its index
 
 

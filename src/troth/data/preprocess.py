@@ -115,12 +115,12 @@ def _corrupted(data: Data, raw: Raw, how: Corruption) -> Data:
 
 
 class Redraw:
-    """Corrupt clean data anew, before each round in which malicious clients train.
+    """Corrupt the clean data again before each round in which malicious clients train.
 
-    The corrupted data are written in place, where only the malicious client reads. They
-    depend on the round and not on earlier rounds, so that a resumed run has the same
-    data. Random numbers are drawn on the host, so that they do not depend on the
-    device.
+    The corrupted data are written into rows that only the malicious client uses. They
+    depend on the number of the round and not on earlier rounds, so that a resumed run
+    has the same data. Random numbers are drawn on the host, so that they do not depend
+    on the device.
     """
 
     def __init__(self, raw: Raw, data: Data, prepared: bool = False) -> None:

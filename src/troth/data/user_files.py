@@ -174,7 +174,7 @@ def encode(
 
 
 def _source(path: Path, header: Counter[str], feature: str) -> tuple[str, str | None]:
-    """Return a feature's column, and its category or `None`; both may hold a "="."""
+    """Return a feature's column and category (or `None`); both may contain a "="."""
     parts = feature.split("=")
     cuts = [("=".join(parts[:i]), "=".join(parts[i:])) for i in range(1, len(parts))]
     ways: list[tuple[str, str | None]] = [*cuts, (feature, None)]

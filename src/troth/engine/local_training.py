@@ -1,10 +1,11 @@
-"""Take clients through a phase, in lifted chunks or one by one on threads.
+"""Run a training phase for many clients, in lifted chunks or one by one on threads.
 
 A phase consists of a client's functions (begin, step per batch, end); the engine owns
-the loop over batches. The plan `vmap` steps a chunk of clients as one matrix, and
-`compiled` compiles this. If computing takes longer than the overhead of calls, clients
-step one by one (`threads`): each thread has a module whose parameters are views of the
-client's model. `loop` is the plain specification that all others are tested against.
+the loop over batches. The plan `vmap` computes a step for a chunk of clients at once,
+and `compiled` compiles this. If computing takes longer than the overhead of calls,
+clients are computed one by one (`threads`): each thread has a module whose parameters
+are views of the client's model. `loop` is the plain implementation that all others are
+tested against.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,7 +32,7 @@ _EACH = Batch(0, 0, 0, None, 0, 0, 0)  # type: ignore[arg-type]
 
 
 def function(client: Client, task: Task, name: str) -> Liftable:
-    """Return a client function and the client axes of its arguments.
+    """Return a function of one client, and the client axes of its arguments for vmap.
 
     `name` is `predict`, `model`, `tell`, `settle`, or a phase and its part, such as
     `local.step`. The part `last` is a step that only some clients take. Functions
@@ -77,7 +78,7 @@ def through(
     counts: Tensor,
     batches: Iterable[tuple[int, Batch]],
 ) -> tuple[Reply, Tensor]:
-    """Take some clients through a phase as one matrix; return replies and new states.
+    """Run a phase for a chunk of clients at once; return replies and new states.
 
     Args:
         lift: Function that lifts a client function, given its name.
@@ -136,7 +137,7 @@ def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
 
 
 class Plan(NamedTuple):
-    """How clients step. A plan is measured, recorded and reused by a resumed run."""
+    """How clients are computed. A plan is measured, recorded and reused on resuming."""
 
     how: str  # loop, vmap, compiled or threads
     chunk: int  # number of clients that step together
@@ -145,12 +146,12 @@ class Plan(NamedTuple):
 
     @property
     def apart(self) -> bool:
-        """Whether clients step one by one."""
+        """Whether clients are computed one by one."""
         return self.how in ("loop", "threads")
 
 
 class _Work(NamedTuple):
-    """A phase and the clients that are to go through it."""
+    """A phase, and the clients to run it for."""
 
     name: str  # of the phase
     broadcast: Broadcast
@@ -161,7 +162,7 @@ class _Work(NamedTuple):
 
 
 class Engine:
-    """Take any number of clients through a phase, according to a plan."""
+    """Run phases for any number of clients, according to a plan."""
 
     def __init__(
         self,
@@ -189,8 +190,8 @@ class Engine:
     def use(self, plan: Plan) -> None:
         """Follow this plan from now on; on a CPU, keep the traces of other plans.
 
-        On a GPU, traces own memory, so that they are dropped. A plan that the network
-        rules out becomes `loop`.
+        On a GPU, traces own memory, so that they are dropped. If the network does not
+        support the plan, it becomes `loop`.
         """
         if plan.how not in self.ways:
             plan = Plan("loop", 1, threads=plan.threads)
@@ -223,7 +224,7 @@ class Engine:
         round_: int,
         limit: int | np.ndarray | None = None,
     ) -> tuple[Messages, Tensor]:
-        """Take clients through a phase; halve the chunk when memory runs out.
+        """Run a phase for some clients; if memory runs out, retry with half the chunk.
 
         Args:
             name: Name of the phase: `local` or `finish`.
@@ -291,7 +292,7 @@ class Engine:
         return phase, most
 
     def _together(self, work: _Work) -> tuple[Reply, Tensor]:
-        """Step one lifted chunk of clients."""
+        """Run the phase for one lifted chunk of clients."""
         phase: Phase = getattr(self.client, work.name)
         valid = self.valid(phase, work.ids, few_shapes=True)
         drawn = self.drawn(phase, work.ids, work.round_, int(work.counts.max()))
@@ -300,7 +301,7 @@ class Engine:
         return through(self._lift, work.name, phase, self.packing, *given)
 
     def _alone(self, work: _Work, worker: int) -> tuple[Reply, Tensor]:
-        """Step one client with the functions of one thread."""
+        """Run the phase for one client, with the functions of one thread."""
         phase: Phase = getattr(self._clients[worker], work.name)
         broadcast = work.broadcast
         state = trees.first(self.packing.unpack(work.rows))
@@ -314,7 +315,7 @@ class Engine:
         return Reply(*(field[None] for field in reply)), self.packing.pack(state, 1)
 
     def drawn(self, phase: Phase, ids: np.ndarray, round_: int, steps: int) -> Drawn:
-        """Draw the examples that these clients train on in a phase."""
+        """Draw the batches that these clients train on in a phase."""
         alone = self.plan.apart and not phase.by_group  # one client needs no padding
         return self.feed.drawn(ids, steps, round_, phase.by_group, alone)
 
@@ -375,7 +376,7 @@ class Engine:
 
     @torch.no_grad()
     def told(self, rows: Tensor) -> Tensor:
-        """Return the values of the clients' own columns (`columns`): [c, columns].
+        """Return the values that the personalizer adds to `clients.csv`: [c, columns].
 
         This runs on the host, because not every device has float64.
         """

@@ -215,10 +215,10 @@ class Slots:
         return self.table[clients]  # type: ignore[no-any-return]
 
     def saved(self) -> None:
-        """Note that the table is in a checkpoint.
+        """Record that the table is in a checkpoint.
 
-        From now on, these slots are not overwritten. Slots that are no longer in the
-        table can be used again.
+        The slots in use are not overwritten until the next call. Slots that are no
+        longer in the table can be used again.
         """
         if self._shadow:
             self._free = np.sort(np.concatenate([self._free, *self._left]))
@@ -272,7 +272,7 @@ class Population:
         return isinstance(self._rows, RowFile)
 
     def open(self, path: Path) -> None:
-        """Store the rows in this file, if they belong into a file."""
+        """Store the rows in this file, if the run stores its state on disk."""
         if isinstance(self._rows, RowFile):
             self._rows.open(path)
 
@@ -332,7 +332,7 @@ class Population:
         return {"slot": table, **self._rows.dump(self._slots.used)}
 
     def saved(self) -> None:
-        """Note that the last `dump` is safely on disk."""
+        """Record that the last `dump` is safely on disk."""
         self._slots.saved()
 
     def load(self, tensors: dict[str, Tensor]) -> None:

@@ -40,7 +40,7 @@ class Lifted:
         Args:
             function: Function of one client.
             dims: Client axis of each argument, as vmap takes it.
-            how: Way in which clients step (see `Plan`).
+            how: Way in which steps are computed (see `Plan`).
             in_place: Whether the arguments may be overwritten.
             alone: Whether the chunk is always one client; then vmap is not needed.
         """

@@ -145,7 +145,7 @@ def _half(parts: _Parts, level: float) -> float:
 
 
 def _level(mean: float, parts: _Parts) -> float:
-    """Return the p-value: the level at which the half width is the absolute mean."""
+    """Return the p-value: the level at which the interval's half width is |mean|."""
     if mean == 0:
         return 1.0
     least = 1e-100

@@ -1,8 +1,8 @@
 """Which clients are asked in a round, which answer, and how many steps each takes.
 
-All of this is a function of (seed, round, client). So a resumed run, another execution
-plan or other clients in the round change nothing. The cost grows with the clients in
-question, not with all clients.
+All of this is a function of (seed, round, client). So the result does not depend on
+resuming, on the execution plan or on the other clients in the round. The cost grows
+with the number of clients concerned, not with that of all clients.
 """
 
 import csv

@@ -1,9 +1,9 @@
-"""Several federations whose clients step together, as one matrix.
+"""Train several federations together, as rows of one matrix.
 
 Their clients do the same work with the same model and personalizer. The shared models,
-the adversaries, the labels, the server's rules and the seeds may differ. The clients of
-all federations are rows of one matrix. Each row is stepped with the broadcast of its
-own federation.
+the adversaries, the labels, the server's rules and the seeds may differ. Each client of
+each federation is one row of the matrix. A row is trained from the broadcast of its own
+federation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ _SENT = Broadcast(0, 0, None, 0)  # type: ignore[arg-type]
 
 
 class Stack:
-    """Several federations whose clients step together."""
+    """Several federations whose clients are trained together."""
 
     def __init__(self, federations: Sequence[Federation]) -> None:
         """Stack federations with the same number of clients, model and personalizer."""
@@ -46,7 +46,7 @@ class Stack:
 
     @torch.no_grad()
     def launch(self) -> None:
-        """Begin a round of each federation: step all clients.
+        """Begin a round of each federation: train all clients.
 
         On a GPU this is queued in a separate CUDA stream, and nothing waits for it
         here. No federation changes before `land`.
@@ -65,7 +65,7 @@ class Stack:
 
     @torch.no_grad()
     def land(self) -> list[Record]:
-        """Finish the round that `launch` began, with one wait for all federations."""
+        """Finish the round that `launch` began; wait once for all federations."""
         with self._aside():
             ready = [(f.serving, f.receive(a, m, r)) for f, a, m, r in self._flying]
             results = served(ready)

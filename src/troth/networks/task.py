@@ -77,7 +77,7 @@ class Objective(nn.Module):
         self.drops = [m for m in self.parts if isinstance(m, Dropout) and m.p > 0]
 
     def mode(self, training: bool) -> None:
-        """Set training or prediction mode in every layer, as others may change it."""
+        """Set the mode of every layer again, because other code may change it."""
         if any(part.training != training for part in self.parts):
             self.net.train(training)
 

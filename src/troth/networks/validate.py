@@ -1,6 +1,6 @@
 """Find the obstacles to lifting a network over clients by vmap.
 
-A network with obstacles is trained all the same, one client at a time. An obstacle says
+A network with obstacles is trained nevertheless, one client at a time. An obstacle says
 which plans of the engine remain.
 """
 
@@ -58,7 +58,7 @@ def remaining(obstacles: Iterable[Obstacle]) -> tuple[str, ...]:
 
 
 def sentence(obstacles: Iterable[Obstacle]) -> str:
-    """Say which layers keep clients from stepping together, or slow them down."""
+    """Say which layers prevent computing many clients at once, or make it slow."""
     every = list(obstacles)
     barring = [o for o in every if "vmap" not in o.plans]
     listed = "; ".join(map(str, barring or every))
@@ -213,7 +213,7 @@ def _place(name: str, part: nn.Module) -> str:
 def _tried(part: nn.Module, call: _Call) -> tuple[str, tuple[str, ...]] | None:
     """Lift a module over two clients, in training and in prediction.
 
-    Return why this fails or is slow, and the plans that remain.
+    Return the reason why this fails or is slow, and the plans that remain.
     """
     leaves, form = tree_flatten(call)
     given = {str(i): t for i, t in enumerate(leaves) if isinstance(t, Tensor)}

@@ -204,7 +204,7 @@ def pac_curve(
     trials: int = 20,
     seed: int = 0,
 ) -> Curve:
-    """Simulate local PAC* learning (Definition 1): max_h ‖θ*_h − θ†_h‖ by examples.
+    """Simulate local PAC* learning (Definition 1): max_h ‖θ*_h − θ†_h‖ over examples.
 
     Theorems 2 (linear) and 3 (logistic): whatever the other users' data, the distance
     between learned models θ* and preferred models θ† goes to 0 in probability as honest

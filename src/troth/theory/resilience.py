@@ -1,4 +1,4 @@
-r"""The limit of resilience to malicious participants, for any algorithm and in a run.
+r"""Limits of resilience to malicious participants: for any algorithm, and in one run.
 
 References: farhadkhani2022equivalence.
 """

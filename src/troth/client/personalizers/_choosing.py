@@ -207,7 +207,7 @@ def tried(
 ) -> list[Weights]:
     """List all pairs (w1, w2) to try, sorted by w1·w2 and then by w1.
 
-    A weight "auto" stands for all candidates.
+    For a weight "auto", all candidates are tried.
     """
     if "auto" in (w1, w2) and not candidates:
         raise Refusal(

@@ -48,13 +48,13 @@ def apfl(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         alpha: Mixing weight α from 0 to 1, or its initial value if `adaptive`. A fixed
             1 is exactly `local`; a fixed 0 is exactly the shared model.
         adaptive: Whether every client learns its own α. At the first step of a round, α
             ← α − η⟨v − w, ∇F_k(v̄)⟩, clipped to [0, 1]. This is a plain step with the
-            learning rate and the gradient of v. If the result is NaN, α stays. The file
-            clients.csv has a column `alpha`.
+            learning rate and the gradient of v. If the result is NaN, α is not changed.
+            The file clients.csv has a column `alpha`.
         mix: Shared model that v is mixed with in training: the "moving" w_k or the
             "shared" wᵗ. w_k is the solver's copy before the current step (the published
             method). wᵗ is the shared model that the round began with (FMTL's D.1).

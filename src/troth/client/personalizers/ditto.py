@@ -38,7 +38,7 @@ def ditto(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         regularizer: Distance that is penalized.
         lam: Weight λ ≥ 0 of the regularizer, or "auto". 0 is exactly `local`; λ → ∞ is
             the shared model. At 0 the penalty is not computed, so a diverged w does no

@@ -28,7 +28,7 @@ def ditto_finetune(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         regularizer: Distance that is penalized.
         budget: Length of the training; None is 50 epochs, as for `finetune`.
         lam: Weight λ ≥ 0 of the regularizer. 0 is `finetune`; λ → ∞ is the shared

@@ -31,8 +31,8 @@ def fedbn(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer of b_k, or those of `[train]`. The
-            moments are kept between rounds.
+        descent: Learning rate and optimizer of b_k, from `[personalizer]` or else from
+            `[train]`. The moments are kept between rounds.
         solving: Optimizer of φ, from `[train]`. Its moments start anew every round.
         work: Length of a client's training in a round.
         budget: Length of the training of b_k, if `personalizer.steps` or `.epochs` is

@@ -37,8 +37,8 @@ def fedper(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer of h_k, or those of `[train]`. The
-            moments are kept between rounds.
+        descent: Learning rate and optimizer of h_k, from `[personalizer]` or else from
+            `[train]`. The moments are kept between rounds.
         solving: Optimizer of φ, from `[train]`. Its moments start anew every round.
         work: Length of a client's training in a round.
         budget: Length of the training of h_k, if `personalizer.steps` or `.epochs` is

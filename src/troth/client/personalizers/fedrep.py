@@ -37,8 +37,8 @@ def fedrep(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer of the head, or those of `[train]`. The
-            moments are kept between rounds.
+        descent: Learning rate and optimizer of the head, from `[personalizer]` or from
+            `[train]`. The moments are kept between rounds.
         solving: Optimizer of φ, from `[train]`. Its moments start anew every round.
         work: Length of the training of φ in a round, by `train.steps` or `.epochs`.
         budget: Length of the training of the head before φ, by `personalizer.steps` or

@@ -43,7 +43,7 @@ def group_dro(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         budget: Length of the training; None is 50 epochs.
         groups: Groups of the training examples.
         step: Step size η_q ≥ 0 of the group weights. 0 keeps them equal, which is

@@ -50,7 +50,7 @@ def l2sgd(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         budget: Length of the training in a round, if `[personalizer]` sets it.
         work: Length of the training in a round, if `[personalizer]` sets none.
         share: Share of all clients that is in a cohort.

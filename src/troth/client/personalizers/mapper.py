@@ -59,8 +59,8 @@ def mapper(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer of v, or those of `[train]`. The
-            moments are kept between rounds.
+        descent: Learning rate and optimizer of v, from `[personalizer]` or else from
+            `[train]`. The moments are kept between rounds.
         solving: Learning rate and optimizer of w_k, from `[train]`. The moments start
             anew in every round.
         budget: Length of the training in a round, if `[personalizer]` sets it.

@@ -34,15 +34,15 @@ def mixture(
         min (1/n) Σ_i λF_i(θ_i) + (1 − λ)‖θ_i − θ̄‖²
 
     Every step is θ_i ← θ_i − η(λ∇F_i(θ_i) + 2(1 − λ)(θ_i − θ̄)) (Eq. 5), where θ̄ is
-    the shared model of the round, held fixed. Then the server computes the mean anew.
+    the shared model of the round, held fixed. Then the server computes the new mean.
 
     The meaning of λ = 1 depends on `start`. With "own", no θ_i is overwritten, and θ_i
     is exactly that of `local`. With "mean", every round begins at θ̄, and the shared
     model is exactly that of `fedavg`. θ_i is then this model after the client's steps
     of its last round. The paper calls λ = 1 local and λ = 0 federated (3.3, 4.4). But
     its Figures 5 and 10 show λ = 1 as "standard federated training", which is "mean".
-    At λ = 0, the objective does not depend on the data at all: all models stay where
-    they began.
+    At λ = 0, the objective does not depend on the data at all: all models keep their
+    initial values.
 
     The server learns every client's personal model: the update is θ_i − θ̄. One
     malicious update moves θ̄, towards which all models are pulled. The pull is weaker
@@ -53,7 +53,7 @@ def mixture(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         budget: Length of the training in a round, if `[personalizer]` sets it.
         work: Length of the training in a round, if `[personalizer]` sets none.
         share: Share of all clients that is in a cohort.

@@ -53,8 +53,8 @@ def pfedme(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer of θ, or those of `[train]`. The
-            moments start anew with every problem.
+        descent: Learning rate and optimizer of θ, from `[personalizer]` or else from
+            `[train]`. The moments start anew with every problem.
         solving: Learning rate and optimizer of w_k, from `[train]`.
         budget: Number of steps of w_k in a round, if `[personalizer]` sets it.
         work: Length of the training in a round, if `[personalizer]` sets none.
@@ -62,9 +62,10 @@ def pfedme(
             every client to itself, and w where it is. The authors' scripts on MNIST
             have 15 with personalizer.lr = 0.1 and train.lr = 0.005.
         inner: Largest number of steps towards θ, at least 1.
-        tol: Length of the gradient in θ at or below which θ stays (the paper's ν is its
-            square). 0 takes all steps, as the authors' code does. All gradients are
-            computed in any case, because clients step together.
+        tol: Length of the gradient in θ up to which θ counts as solved and is not
+            changed (the paper's ν is its square). 0 takes all steps, as the authors'
+            code does. All gradients are computed in any case, because clients step
+            together.
 
     Departs: only the clients of the cohort work. In the paper all clients do, and the
     server receives the models of some. Weight decay acts on both θ and w_k, and `tol`
@@ -100,7 +101,7 @@ def pfedme(
             pull = numerics.off_tail(theta - w, tail)
             g = _pull.plus(task.grad(theta, batch), pull, lam)
             moved, moments = descent.step(theta, g, moments, scale)
-            if tol > 0:  # a θ that once stays will stay: its gradient is the same
+            if tol > 0:  # a solved θ is not changed later: its gradient is the same
                 near = torch.linalg.vector_norm(g[:head]) <= tol
                 moved = torch.where(near, theta, moved)
             theta = moved

@@ -30,7 +30,7 @@ def skl(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         budget: Length of the training; None is 50 epochs.
         lam: Weight λ ≥ 0 of the penalty; 0 is `finetune`.
         keep: Model that is kept: the "last", or a candidate chosen by the client's

@@ -66,7 +66,7 @@ def transfer(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         budget: Length of the training; None is 50 epochs, as for `finetune`.
         adversarial: Maker of adversarial examples against w*.
         w1: Weight w₁ ≥ 0 of R_adv, or "auto". 0: no penalty. w₁ → ∞: v predicts like w*
@@ -171,7 +171,7 @@ def _right(task: Task, v: Tensor, valid: Batch) -> Tensor:
 
 
 def _tell(tried: list[Weights]) -> Callable[[Carry], Tensor]:
-    """Return a function of the state: the weights that the client chose, else NaN."""
+    """Return a function from a client's state to its chosen weights; NaN if none."""
     nothing = torch.full((2,), torch.nan, dtype=torch.float64)
     each = [torch.tensor(pair, dtype=torch.float64) for pair in tried]
     return lambda state: pick([nothing, *each], state[1])

@@ -36,7 +36,7 @@ def upweight(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         budget: Length of the training; None is 50 epochs.
         groups: Groups of the training examples.
         keep: Model that is kept: the "last", or a candidate chosen by the client's

@@ -52,8 +52,8 @@ def from_file(
 
     - `x` [m, …]: inputs of the data set's shape, in its units, and bytes if it has
       bytes. (Gray images may be [m, height, width] bytes.)
-    - `y`: labels 0 … C−1 of the data set (not all need occur), rows of 0 and 1, or
-      targets.
+    - `y`: labels 0 … C−1 of the data set (not all classes need to occur), rows of 0 and
+      1, or targets.
 
     The file may hold further arrays:
 
@@ -64,9 +64,9 @@ def from_file(
       size even if the data set has bytes. All clients' inputs are then stored as floats
       (four times the memory), and no value changes.
 
-    Threat model: that of the author of the file. The client controls its own training
-    data and nothing else. If the client's loss is a mean, a weight other than 1 is more
-    power than control of the data gives.
+    Threat model: the author of the file chooses it. The client controls its own
+    training data and nothing else. If the client's loss is a mean, a weight other than
+    1 needs more than control of the data: the client must change its loss.
 
     Args:
         x: [k, …] examples to replace.

@@ -21,25 +21,25 @@ _FEWER = {"blanchard": 2, "byzfl": 1}
 
 
 def ordered(messages: Messages, ties: Ties = "id") -> Tensor:
-    """Return the indices [n] of the updates in the order that breaks ties."""
+    """Return the indices [n] of the updates, sorted; the first one wins a tie."""
     if ties == "first":
         return torch.arange(len(messages.client), device=messages.client.device)
     return messages.client.argsort(stable=True)
 
 
 def distances(messages: Messages, order: Tensor) -> Tensor:
-    """Return squared distances [n, n] between the updates in this order, on the CPU."""
+    """Return squared distances [n, n] between the ordered updates, on the CPU."""
     between = numerics.square_distances(messages.update)
     return between[order][:, order].cpu().double()
 
 
 def taken(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Tensor:
-    """Average the updates at these places of an order; note that they were chosen."""
+    """Average the updates at some positions of `order`, and record them as chosen."""
     return numerics.average(messages.update[chosen(messages, order, places, note)])
 
 
 def chosen(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Tensor:
-    """Return the indices of the updates at these places; note that they were chosen."""
+    """Return the indices of updates at some positions, and record them as chosen."""
     rows = order[places.sort().values.to(order.device)]
     mask = torch.zeros_like(messages.client, dtype=torch.bool)
     mask[rows] = True
@@ -58,7 +58,7 @@ def krum(
 
 
 def nearest(between: Tensor) -> tuple[Tensor, Tensor]:
-    """Sort each update's distances to all updates, with its own last.
+    """Sort each update's distances to all updates, with that to itself last.
 
     Returns the sorted distances [n, n], and the index of the other update of each
     distance [n, n].

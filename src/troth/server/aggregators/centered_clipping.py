@@ -42,7 +42,7 @@ def centered_clipping(
     Args:
         messages: One update per client.
         memory: Result of the last round; empty at first.
-        note: Receives a mask of the clipped updates.
+        note: Callback that receives a mask of the clipped updates.
         tau: Clipping radius τ > 0 around v. Large values give the mean.
         iterations: Number of clipping steps per round. With more steps, v comes nearer
             to the updates.

@@ -41,7 +41,7 @@ def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Ten
 
     Args:
         messages: One update per client.
-        note: Receives the weights.
+        note: Callback that receives the weights.
         eps: Largest distance of a weight from 1/n, in [0, 1]. 0 gives the mean of the
             unit updates. From 1 − 1/n on, all mixtures are allowed, and the result is
             the shortest vector of their convex hull.

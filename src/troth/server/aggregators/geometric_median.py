@@ -46,7 +46,8 @@ def geometric_median(
 
     Args:
         messages: One update per client.
-        note: Receives the weights. The result is the weighted mean of the updates.
+        note: Callback that receives the weights. The result is the weighted mean of the
+            updates.
         nu: Smoothing ν > 0 of the distances. Small values approach the geometric
             median, large values the mean.
         tolerance: Length of the gradient, above 0, at which the iteration stops.

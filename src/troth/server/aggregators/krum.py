@@ -32,7 +32,7 @@ def krum(
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the chosen update.
+        note: Callback that receives a mask of the chosen update.
         f: Number of malicious updates to withstand. Even with 0, a single update is
             chosen. "auto": the number of malicious clients expected in a cohort,
             rounded down.

@@ -28,7 +28,7 @@ def multi_krum(
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the chosen updates.
+        note: Callback that receives a mask of the chosen updates.
         f: Number of malicious updates to withstand. With f = 0 and m = 0 the result is
             the mean. "auto": the number of malicious clients expected in a cohort,
             rounded down.
