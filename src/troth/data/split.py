@@ -1,4 +1,7 @@
-"""The split of each client's examples into training, validation and test."""
+"""The split of each client's examples into training, validation and test.
+
+A slot is one example of one client. An example that two clients hold has two slots.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple

@@ -59,8 +59,9 @@ def colored(
             client's colors.
         base: Data set of gray pictures: mnist, coil20, digits, fashion_mnist …
         base_options: Options of the base data set, such as {side = 64} for coil20.
-        pool: Part of the base data that is used: "train" (60,000 of MNIST), as in our
-            protocol, or "all". If no part is marked as training, all data are used.
+        pool: Part of the base data that is used: "train" (60,000 of MNIST), as in
+            experiments/shortcuts, or "all". If no part is marked as training, all data
+            are used.
         maps: Map from classes to colors: a separate map for each "client", or one
             "fixed" map. "fixed" gives class c color c, for the comparison with central
             training.

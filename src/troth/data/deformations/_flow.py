@@ -31,11 +31,11 @@ def flow(
 ) -> Tensor:
     """Resample images along an affine flow: I_T(x, p + ν) (Eq. 3).
 
-    The pixel at p gets the value that lies at p + ν(p), where ν(p) = (ar + bs + c, dr +
-    es + f) at p = (r, s), with r down the rows and s along the columns. The image is
-    resampled only once, however the parameters were computed. Bytes become float32 on
-    the same scale. Coordinates are computed in float32 at least, even if the image has
-    a lower precision.
+    The pixel at p gets the value at p + ν(p), where ν(p) = (ar + bs + c,
+    dr + es + f) at p = (r, s), with r down the rows and s along the columns. The image
+    is resampled only once, however the parameters were computed. Bytes become float32
+    on the same scale. Coordinates are computed in float32 at least, even if the image
+    has a lower precision.
 
     Args:
         x: [b, channels, h, w] images.
