@@ -83,7 +83,7 @@ def names(kind: str) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _members(places: tuple[str, ...], changed: tuple[int, ...]) -> tuple[str, ...]:
-    """List the members in some folders; a new value of `changed` ends the cache."""
+    """List the members in some folders; cached until `changed` has another value."""
     found = (m.name for m in pkgutil.iter_modules(places))
     return tuple(sorted(n for n in found if not n.startswith("_")))
 
