@@ -1,4 +1,4 @@
-"""Compute a proven radius from counts of votes.
+"""Bounds on probabilities from counts of votes, and the radii that they prove.
 
 References: cohen2019certified, alfarra2022certified, clopper1934use.
 """
@@ -17,8 +17,16 @@ Law = Literal["normal", "uniform"]
 def lower(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
     """Compute the one-sided lower bound of Clopper and Pearson on a probability.
 
-    For `count` successes in n independent trials, it exceeds the true probability with
-    probability at most α, whatever the true one is. Without a success it is 0.
+    The bound exceeds the true probability of a success with probability at most α. It
+    is 0 without a success.
+
+    Args:
+        count: successes.
+        n: independent trials.
+        alpha: probability α that the bound is wrong.
+
+    >>> lower(100, 100, 0.001).round(4)
+    np.float64(0.9333)
     """
     s = np.asarray(count, dtype=np.float64)
     some = np.maximum(s, 1)
@@ -26,7 +34,7 @@ def lower(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
 
 
 def upper(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
-    """Compute the one-sided upper bound, from the lower bound on failures."""
+    """Compute the one-sided upper bound: 1 minus the lower bound on failures."""
     return 1.0 - lower(np.asarray(n) - np.asarray(count), n, alpha)
 
 
@@ -37,9 +45,12 @@ def radius(p: ArrayLike, sigma: float, law: Law) -> np.ndarray:
     ℓ2 norm for normal noise; σ(p_A − p_B) = σ(2p − 1) in the ℓ1 norm for uniform noise.
 
     Args:
-        p: Lower bounds of the top class's probability; up to ½, the radius is 0.
-        sigma: Size σ of the noise.
-        law: Distribution of the noise.
+        p: lower bounds; at ½ and below the radius is 0.
+        sigma: size σ of the noise.
+        law: distribution of the noise.
+
+    >>> radius(0.975, 0.5, "normal").round(3), radius(0.75, 0.5, "uniform")
+    (np.float64(0.98), np.float64(0.25))
     """
     p = np.asarray(p, dtype=np.float64)
     found = special.ndtri(p) if law == "normal" else 2 * p - 1
@@ -47,5 +58,5 @@ def radius(p: ArrayLike, sigma: float, law: Law) -> np.ndarray:
 
 
 def down(value: float, digits: int = 3) -> str:
-    """Format a radius, rounded down, so that it is never larger than was proven."""
+    """Format a radius, rounded down, so that it is not above what was proven."""
     return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR))

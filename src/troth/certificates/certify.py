@@ -23,7 +23,7 @@ from troth.certificates.smoothing import Smoothing
 from troth.lookup import nearest
 from troth.types import Refusal
 
-_TOGETHER = 16  # inputs that a GPU processes together, so that it is never idle
+_TOGETHER = 16  # inputs that a GPU samples together, so that it does not wait
 
 
 def certify(
@@ -38,36 +38,32 @@ def certify(
 ) -> Certificates:
     """Certify the predictions of a smoothed classifier (CERTIFY of Cohen et al.).
 
-    n0 noisy samples of an input choose its class. n other samples give a lower bound
-    p_A on the probability of that class (one-sided, by Clopper and Pearson), and p_B =
-    1 − p_A. The radius is that of Eq. 2 (`pixel`) or Corollary 1 (deformations). If p_A
-    does not exceed ½, the classifier abstains.
+    n0 samples choose the class. n others bound its probability from below (one-sided,
+    by Clopper and Pearson), p_B = 1 − p_A, and the radius is that of Eq. 2 (`pixel`) or
+    Corollary 1 (deformations). Where the bound does not exceed ½ the classifier
+    abstains.
 
     Args:
-        classify: Function or module from inputs [b, …] in float32 to scores [b,
-            classes]. The scores of an input must not depend on the other inputs, so a
-            module must be in `eval` mode.
-        x: [m, …] inputs for `classify`; images are [m, channels, height, width]. They
-            are moved to the device of a module. A function receives them on the device
-            where they are.
-        ids: [m] numbers that seed the noise of each input, so that its certificate does
-            not depend on the other inputs. None: 0 … m − 1.
-        parameters: Parameters of the classifier, whose hash is recorded. None: those of
-            `classify` if it is a module; otherwise no hash is recorded.
-        compile: Whether to compile noise and classifier as one function. None: yes if
+        classify: inputs [b, …] in float32 → scores [b, classes]. The scores of an input
+            must depend on that input alone; a module must be in `eval` mode.
+        x: [m, …] inputs of `classify`; images are [m, channels, height, width]. They
+            are moved to the device of a module; a function gets them on their own.
+        ids: [m] numbers from which the noise of each input is drawn, so that its
+            certificate does not depend on the other inputs; None: 0 … m − 1.
+        parameters: parameters of the classifier, for their hash in the record; None:
+            those of `classify` if it is a module, else none.
+        compile: whether to compile noise and classifier as one function; None: if
             `classify` is a module on a CUDA device.
-        watch: Function called after every input, with the number of finished inputs and
-            the number of all inputs.
-        **settings: Settings of `Smoothing`: transform,
-            sigma, n0, n, alpha, seed, samples …
+        watch: function that is called after every input with the number of inputs done
+            and the number of all inputs.
+        **settings: settings of `Smoothing`: transform, sigma, n0, n, alpha, seed …
 
     Returns:
         One certificate per input, and the record of all settings.
 
-    Guarantee: with probability at least 1 − α over the noise, the smoothed classifier
-    gives the same label to every input nearer than `radius`. For a deformation, this
-    holds for all parameters nearer than `radius`. The guarantee is for each input by
-    itself.
+    Guarantee: for each input, with probability at least 1 − α over the noise, the
+    smoothed classifier gives the same label to all inputs nearer than `radius` (for a
+    deformation: to the input deformed by all parameters nearer to 0).
 
     Departs: the authors' network adds noise of .01 to all inputs, also when it is
     certified; here it adds none. If the bound is exactly ½, the classifier abstains.
@@ -75,8 +71,8 @@ def certify(
     floating-point arithmetic.
 
     Raises:
-        Refusal: If the settings prove nothing, if a deformation is applied to inputs
-            other than images, or if the scores have no class axis.
+        Refusal: settings are invalid, inputs of a deformation are not images, or the
+            scores have no class axis.
 
     >>> import numpy as np, torch, troth
     >>> def classify(x):  # 1 where the mean is positive
@@ -110,7 +106,7 @@ def certify(
 
 
 def record(tiles: Tiles, parameters: str) -> dict[str, Any]:
-    """Return everything that the certificates depend on."""
+    """Return everything that certificates depend on, by name."""
     where = {"device": tiles.device.type, "compiled": tiles.compiled}
     return tiles.smoothing.record() | where | {"parameters": parameters}
 
@@ -118,7 +114,7 @@ def record(tiles: Tiles, parameters: str) -> dict[str, Any]:
 def each(
     tiles: Tiles, x: Tensor, numbers: Sequence[int], together: int = 0
 ) -> Iterator[Certificate]:
-    """Yield the certificates of inputs [m, …], in order; `numbers` seed the noise.
+    """Yield the certificates of inputs [m, …], in their order.
 
     Args:
         tiles: the classifier under noise.
@@ -135,7 +131,7 @@ def each(
 
 
 def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certificate]:
-    """Draw samples of some inputs in stages, until each certificate is decided."""
+    """Sample some inputs until the question of each is settled."""
     s, chosen = tiles.smoothing, _chosen(tiles, x, numbers)
 
     def draw(on: np.ndarray, first: int, last: int) -> np.ndarray:
@@ -172,7 +168,7 @@ def _chosen(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> np.ndarray:
 def _counted(
     tiles: Tiles, x: Tensor, number: int, label: int, first: int, last: int
 ) -> Tensor:
-    """Count the samples first … last − 1 that vote for a label, asynchronously."""
+    """Count the votes for a label among samples first … last − 1, on the device."""
     size = tiles.sizes[BOUNDING]
     total = torch.zeros((), dtype=torch.long, device=tiles.device)
     for tile in range(first // size, -(-last // size)):

@@ -1,4 +1,4 @@
-"""Certificates on disk: one row per certificate, appended as soon as it is computed."""
+"""Certificates on disk: a table to which one row per certificate is appended."""
 
 import csv
 import io
@@ -19,10 +19,10 @@ class Row(NamedTuple):
 
     model: str  # personal, shared or local
     client: int
-    example: int  # row of the example in the data set
-    y: int  # true class of the example
+    example: int  # row of the data set
+    y: int  # true class
     certificate: Certificate
-    parameters: str  # hash of the certified model's parameters
+    parameters: str  # SHA-256 of the model's parameters
 
 
 _HEAD = (*Row._fields[:4], *Certificate._fields)
@@ -31,11 +31,15 @@ _KINDS: tuple[Any, ...] = (int, float, float, int, int, "True".__eq__)
 
 
 class Ledger:
-    """A file of certificates; those of one setting are read, and new ones are appended.
+    """Read the certificates with some settings from a file, and append more.
 
-    Rows of other settings are kept. If a process was killed while it wrote a line, the
-    incomplete line is removed, and its certificate is computed again. Refuse a file
-    that cannot be written, has other columns, or is in use.
+    Rows with other settings are kept. If the process was killed while it wrote a line,
+    the incomplete line is removed, and its certificate is computed again. A file that
+    cannot be written, has other columns or is in use is refused.
+
+    Args:
+        folder: folder of the file, which is made if it does not exist.
+        settings: settings of the certificates: columns and their values.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -77,7 +81,7 @@ class Ledger:
         ]
 
     def add(self, row: Row, device: str, compiled: bool) -> None:
-        """Write a certificate to disk immediately, so that no crash loses it."""
+        """Append a certificate and flush, so that it is kept if the process dies."""
         settings = self._settings.values()
         self._write((*row[:4], *row.certificate, *settings, device, compiled, row[5]))
         self.rows.append(row)
@@ -89,7 +93,7 @@ class Ledger:
         self._file.flush()
 
     def close(self) -> None:
-        """Release the file, and remove it if it has no certificate."""
+        """Close the file; remove it if it has no certificates."""
         self._file.flush()
         os.fsync(self._file.fileno())
         if self._empty and not self.rows:

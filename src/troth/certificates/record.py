@@ -15,18 +15,18 @@ Parameters = nn.Module | Tensor | Mapping[str, Tensor]
 
 
 class Certificate(NamedTuple):
-    """What is proven about one input."""
+    """Certificate of one input."""
 
-    label: int  # class that the smoothed classifier returns; −1: it abstains
-    radius: float  # all inputs within it have the same class
-    p_lower: float  # lower bound on the probability of that class under noise
-    votes: int  # votes for the class that was chosen
-    used: int  # samples drawn to bound its probability
-    settled: bool  # whether the samples decided what was asked
+    label: int  # class that the smoothed classifier predicts; −1: it abstains
+    radius: float  # all inputs nearer than this get the same label
+    p_lower: float  # lower bound on the probability of the class under noise
+    votes: int  # votes for the class
+    used: int  # samples that the bound is computed from
+    settled: bool  # whether the question of adaptive sampling is answered
 
 
 class Certificates(NamedTuple):
-    """Certificates of some inputs, one value per input, and all settings.
+    """Certificates of some inputs, one value per input, and their settings.
 
     For each input separately, with probability at least 1 − α over the noise: the
     smoothed classifier predicts `label` for all inputs (or parameters of a deformation)
@@ -46,7 +46,7 @@ class Certificates(NamedTuple):
         return certified(self.label, self.radius, radii)
 
     def accuracy(self, y: ArrayLike, radii: ArrayLike) -> np.ndarray:
-        """Return the share of inputs correct and certified at each radius: [radii]."""
+        """Return the share that is correct and certified at each radius: [radii]."""
         right = self.label == np.asarray(y)
         return np.asarray((self.certified(radii) & right[:, None]).mean(axis=0))
 
@@ -67,8 +67,8 @@ def collect(found: list[Certificate], record: dict[str, Any]) -> Certificates:
 def certified(label: np.ndarray, radius: np.ndarray, radii: ArrayLike) -> np.ndarray:
     """Return whether each input is certified at each radius: [m, radii].
 
-    At radius 0, all inputs with a proven class are certified. An input on which the
-    classifier abstains is not certified at any radius.
+    At radius 0, all inputs with a proven class are certified. An input for which the
+    classifier abstains is certified at no radius.
     """
     wanted = np.asarray(radii, dtype=np.float64)
     return np.asarray((radius[:, None] >= wanted) & (label[:, None] >= 0))
@@ -88,7 +88,7 @@ def fingerprint(parameters: Parameters) -> str:
 
 
 def matching(recorded: str, found: str, whose: str) -> None:
-    """Refuse parameters whose hash differs from the recorded one."""
+    """Refuse a hash that differs from the recorded one."""
     if not recorded:
         raise Refusal(
             "these certificates do not record the hash of the model's parameters; "

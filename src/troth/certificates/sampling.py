@@ -1,8 +1,8 @@
-"""Count the votes of a classifier on noisy copies of one input, tile by tile.
+"""Votes of a classifier on noisy copies of one input.
 
-A tile is a fixed number of samples of one input that go through the classifier
-together. Its noise is a function of (seed, input, sample), and its shape is constant.
-So its votes do not depend on the number of inputs that are certified at once, or on
+A tile is a fixed number of samples of one input that are classified together. The noise
+of a sample is a function of (seed, input, sample), and all tiles have the same shape.
+So the votes do not depend on the number of inputs certified at once, or on
 interruptions.
 """
 
@@ -31,8 +31,12 @@ are counted."""
 class Tiles:
     """A classifier under noise.
 
-    `compile_` says whether to compile noise and classifier as one function. None: yes
-    if the classifier is a module on a CUDA device and a compiler is available.
+    Args:
+        classify: inputs [b, …] → scores [b, classes].
+        smoothing: settings of noise and samples.
+        device: device on which inputs are classified.
+        compile_: whether to compile noise and classifier as one function; None: if the
+            classifier is a module on a CUDA device and a compiler works.
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class Tiles:
         there = torch.full((), int(key), device=self.device)
         samples = torch.arange(tile * size, (tile + 1) * size, device=self.device)
         with torch.no_grad(), precision.products("float32", self.device):
-            if purpose == CHOOSING:  # another shape, used too rarely to compile for it
+            if purpose == CHOOSING:  # another shape, with too few samples to compile
                 return self._plain(x, there, samples)
             return self._voted(x, there, samples)
 
@@ -77,7 +81,7 @@ class Tiles:
         except Exception:
             if not (self.compiled and self._optional):
                 raise
-            # no compiler, or a classifier that cannot be compiled
+            # there is no compiler, or it does not support the classifier
             run, self.compiled = self._plain, False
             found = run(x, key, samples)
         self._run = run

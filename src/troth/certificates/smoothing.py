@@ -1,4 +1,4 @@
-"""Settings of certificates, such as the noise, its size and the failure probability.
+"""Settings of certificates: the noise, its size, and the failure probability.
 
 References: alfarra2022deformrs.
 """
@@ -27,45 +27,42 @@ Precision = Literal["float32", "bfloat16"]
 Perturb = Callable[[Tensor, Tensor], Tensor]
 """One input and keys [b] → the input changed in b ways, [b, …]."""
 
-_WIDE = 3.0  # largest default radius, in units of σ
-_MANY = 10
+_WIDE = 3.0  # largest radius requested by default, in units of σ
+_MANY = 10  # radii requested by default
 _ROUNDING = 1e-12  # of probabilities
-_READING = ("interpolation", "padding", "frame")  # settings of deformations only
+_READING = ("interpolation", "padding", "frame")  # how a deformation reads pixels
 _NUMBERS = {"rotation": 1, "translation": 2, "affine": 6}  # parameters
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """Settings of certificates, such as the noise and the failure probability.
+    """The noise, its amount, and the failure probability.
 
     Args:
-        transform: What the noise changes. "pixel": N(0, σ²) is added to every number of
-            the input; the radius is an ℓ2 distance of inputs (Eq. 2). The others move
-            pixels by random parameters, and the radius is a distance of parameters
-            (Corollary 1). "rotation": an angle, uniform on (−σ, σ). "translation": two
-            shifts N(0, σ²). "affine": six parameters N(0, σ²).
-        sigma: Size σ of the noise: on the scale of the inputs ("pixel"), in radians
-            ("rotation") or in `units` ("translation").
-        n0: Samples of an input from which its class is chosen.
-        n: Samples of an input that bound the probability of its class. "adaptive" draws
-            at most this many.
-        alpha: Largest allowed probability that a certificate is wrong.
-        seed: Seed of all noise.
-        samples: "fixed" draws all n samples. "adaptive" stops as soon as the samples
-            decide which `radii` are proven, or give the radius up to `tolerance`.
-        radii: For "adaptive": radii for which to decide whether they are proven. None:
-            ten radii, evenly over [0, 3σ] (over [0, σ] for rotation), or none if there
-            is a tolerance.
-        tolerance: For "adaptive": stop when the radius is this near to the one that n
-            samples would prove, as a share of that radius. 0: not used.
-        precision: Precision of the classifier: "float32" or "bfloat16".
-        interpolation: How a deformation computes a value between pixels.
-        padding: Values outside the image.
-        frame: Position of the coordinates −1 and 1 (`troth.data.deformations.affine`).
-        units: Unit of σ and of the radius of a translation: "normalised" (1 is half the
-            image's width or height, as in the paper) or "pixels".
-        tile: Samples of one input that go through the classifier together. The paper's
-            n is a multiple of 1,000.
+        transform: noise. `pixel`: N(0, σ²), added to every number of the input; the
+            radius is an ℓ2 norm (Eq. 2). The others resample an image with random
+            parameters, and the radius is a norm of parameters (Corollary 1).
+            `rotation`: an angle, uniform on (−σ, σ). `translation`: two shifts,
+            N(0, σ²). `affine`: six parameters, N(0, σ²).
+        sigma: size σ of the noise: on the scale of the inputs, in radians for
+            `rotation`, in `units` for `translation`.
+        n0: samples that choose the class.
+        n: samples that bound its probability; the most that `adaptive` draws.
+        alpha: probability, at most, that a certificate is wrong.
+        seed: seed of all noise.
+        samples: `fixed` draws n samples. `adaptive` stops as soon as its question,
+            `radii` or `tolerance`, is answered.
+        radii: question of `adaptive`: which of these radii are proven? None: ten radii,
+            evenly over [0, 3σ] (over [0, σ] for rotation), unless `tolerance` is set.
+        tolerance: question of `adaptive`: what is the radius, up to this share of the
+            radius that n samples would prove? 0: not asked.
+        precision: precision of the classifier.
+        interpolation: method to read a value between pixels.
+        padding: filling outside the image.
+        frame: position of the coordinates −1 and 1 (`troth.data.deformations.affine`).
+        units: unit of σ and the radius of a translation: half images
+            (`normalised`), as in the paper, or pixels.
+        tile: samples of one input that are classified together.
     """
 
     transform: Transform = "pixel"
@@ -104,7 +101,7 @@ class Smoothing:
 
     @property
     def asked(self) -> stopping.Question:
-        """What adaptive samples must decide."""
+        """Question of adaptive sampling; fixed sampling has none."""
         if not self.adaptive:
             return stopping.Question()
         if self.radii is None and not self.tolerance:
@@ -129,13 +126,12 @@ class Smoothing:
     def bound(self, p: np.ndarray, numbers: int) -> np.ndarray:
         """Return bounds on probabilities under exact noise, from those of the samples.
 
-        Subtract a bound on the difference between the computed noise and exact noise
-        that is rounded to the lattice.
+        Subtract what the computed noise may differ from rounded exact noise.
         """
         return np.maximum(p - numbers * lattice.ERROR, 0.0)
 
     def radius(self, p: np.ndarray, numbers: int) -> np.ndarray:
-        """Return the radii that are proven by lower bounds p from samples.
+        """Return the radii that bounds p from samples prove.
 
         Subtract how far rounding to the lattice may move two inputs apart, h√d.
         """
@@ -144,7 +140,7 @@ class Smoothing:
         return np.asarray(np.maximum(real - apart, 0.0))
 
     def needed(self, numbers: int) -> tuple[float, ...]:
-        """Return the bounds p that prove the radii to be decided."""
+        """Return bounds p that prove the radii of the question."""
         apart = lattice.step(self.sigma) * math.sqrt(numbers)
         far = (np.array(self.asked.radii) + apart) / self.sigma
         real = special.ndtr(far) if self.law == "normal" else (1 + far) / 2
@@ -204,7 +200,7 @@ def _deformed(
     parameters = draw(keys)
     if frame is not None:
         down, along = pixels_per_unit(x.shape[-2], x.shape[-1], frame)
-        u, v = parameters.unbind(1)  # a single pixel cannot be moved
+        u, v = parameters.unbind(1)  # at least .5: an axis may have a single pixel
         parameters = torch.stack([u / max(down, 0.5), v / max(along, 0.5)], dim=1)
     out = deform(x.expand(len(keys), *x.shape), parameters.to(x))
     return out.contiguous(memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""Audit a run: find clients whose models rely on other features than the shared one.
+"""Audit a run: find clients' models that rely on other features than the shared model.
 
 References: wang2021robust.
 """
@@ -35,7 +35,7 @@ Row = dict[str, float]
 
 
 class Setting(NamedTuple):
-    """Models and settings that are the same for all clients."""
+    """Values that are the same for all clients."""
 
     built: Built
     task: Task
@@ -60,7 +60,7 @@ def batches(a: Setting, split: Split, client: int) -> Iterator[Batch]:
 
 
 def row(a: Setting, client: int, v: Tensor) -> Row:
-    """Measure a client's own model v; the verdicts are computed later."""
+    """Return the columns of a client with its own model v, without verdicts."""
     parts = [look(a.task, a.adversarial, a.w, v, b) for b in batches(a, a.on, client)]
     if not parts:
         return {"examples": 0}
@@ -99,7 +99,7 @@ def _interval(count: float, m: int, alpha: float) -> tuple[float, float]:
 
 
 def _apart(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, float]:
-    """Return an interval of the difference of two shares, which may be dependent."""
+    """Return an interval of the difference of two shares, also dependent ones."""
     one, two = (_interval(count, m, ALPHA / 2) for count, m in (a, b))
     return one[0] - two[1], one[1] - two[0]
 
@@ -141,7 +141,7 @@ def _disparity(a: Setting, client: int, v: Tensor) -> Row:
 
 
 def _bound(a: Setting, client: int, v: Tensor) -> Row:
-    """Estimate the bound of Theorem 3, on colored data."""
+    """Estimate the bound of Theorem 3 on colored data."""
     if not a.eps:
         return {}
     given = a.task, a.built.facts["scale"], a.eps, a.w, v
@@ -192,29 +192,28 @@ def audit(
     minus that of w. If it is positive, v relies on other features than w, for example
     on spurious ones.
 
-    Each interval has 95 % confidence for one client, with any number of examples
+    Each interval holds with 95 % confidence for one client, for any number of examples
     (Clopper and Pearson; approximate for several labels per example). `suspect` is 1 if
-    the interval of `change` is above `limit`, 0 if it is below, and empty if it
-    contains `limit`. If conflicting examples are known (a test set of that name, or
-    test examples of group 1), `biased` is the same verdict for `disparity`, Acc_B −
-    Acc_BC.
+    the interval of `change` is above `limit`, 0 if it is below, and empty if undecided.
+    Conflicting examples are known if there is a test set of that name, or if test
+    examples belong to group 1. Then `biased` is the same for `disparity`,
+    Acc_B − Acc_BC.
 
-    On `colored` data, `bound` and its terms estimate the bound of Theorem 3
-    (`transferability.bound`), and `loss_disparity` is the quantity that it bounds. For
-    other data it is not known which features are spurious.
+    On `colored` data, `bound` and its terms estimate Theorem 3
+    (`transferability.bound`), which bounds `loss_disparity`. For other data it is not
+    known which features are spurious.
 
     Args:
-        run: A finished run with personal models, whose data are available.
-        on: Data from which x_adv is made: "test", or "valid" to leave the test data
-            unused.
+        run: A finished run with saved personal models, whose data can be loaded.
+        on: Data from which x_adv is made: "test" or "valid".
         clients: "all": benign clients that took part; "5": the first five of these;
             "3,8": clients 3 and 8; "3,": client 3 only.
-        limit: Change or disparity above which a client is suspect; 0: any above 0.
-        out: Folder to write to; None: the run's own.
+        limit: Largest change or disparity that is not suspect.
+        out: Folder to write to; None: that of the run.
         data_dir: Folder to search for data sets first.
         device: auto, cpu, cuda, cuda:N or mps.
         watch: Called after every client.
-        **options: Options of `[adversarial]` that replace the run's own: eps, norm,
+        **options: Options of `[adversarial]` that replace those of the run: eps, norm,
             iterations …
 
     Returns:
@@ -303,7 +302,7 @@ def _ready(run: Run, built: Built, part: Part, on: On) -> Setting:
 
 
 def _conflicting(built: Built) -> Split | None:
-    """Return the test examples that contradict the shortcut, if they are known."""
+    """Return the test examples in which the shortcut misleads, if they are known."""
     data, test = built.data, built.data.test
     if CONFLICTING in data.tests:
         return data.tests[CONFLICTING]
@@ -317,7 +316,7 @@ def _conflicting(built: Built) -> Split | None:
 
 
 def _check_data(a: Setting, chosen: list[int], on: On) -> None:
-    """Refuse data without examples, or with examples out of bounds."""
+    """Refuse clients without examples, and examples that are out of range."""
     total = 0
     for k in chosen:
         for batch in batches(a, a.on, k):
@@ -342,8 +341,8 @@ def _verdicts(table: dict[str, np.ndarray], limit: float) -> dict[str, np.ndarra
     return found
 
 
-def _written(place: Path, table: dict[str, np.ndarray], beside: dict[str, Any]) -> Path:
-    """Write the table, and the settings with which it was computed."""
+def _written(place: Path, table: dict[str, np.ndarray], facts: dict[str, Any]) -> Path:
+    """Write the table, and its settings as JSON."""
     with files.refused(place / FILE, "give another folder with --out"):
         place.mkdir(parents=True, exist_ok=True)
         files.write_csv(place / FILE, {n: c.tolist() for n, c in table.items()})
@@ -352,7 +351,7 @@ def _written(place: Path, table: dict[str, np.ndarray], beside: dict[str, Any]) 
 
 
 def _rough(a: Setting, table: dict[str, np.ndarray], limit: float) -> list[str]:
-    """Return cautions: reasons why the numbers mean less than they seem to."""
+    """Return reasons to interpret the numbers with care."""
     texts = []
     e, left = a.built.experiment, float(np.nanmean(table["shared_adv_accuracy"]))
     if left > 0.5:

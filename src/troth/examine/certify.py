@@ -25,7 +25,7 @@ MODELS = ("personal", "shared", "local")
 
 
 def find_clients(run: Run, which: str) -> list[int]:
-    """Return the clients selected by "all", a count or a list of ids."""
+    """Return the clients that "all", a count or a list of ids selects."""
     good = np.flatnonzero(judged(run.clients)).tolist()
     if which == "all":
         return good
@@ -51,7 +51,7 @@ def find_clients(run: Run, which: str) -> list[int]:
 
 
 def check(run: Run, s: Smoothing) -> None:
-    """Refuse runs whose models do not predict a single class, or do not take images."""
+    """Refuse runs whose models do not predict one class, or whose data do not fit."""
     e, facts = run.experiment, run.experiment.resolved
     if not run.finished:
         raise Refusal(
@@ -124,12 +124,12 @@ def _local(run: Run, local: Run | None) -> Run:
 
 
 class Progress(NamedTuple):
-    """Progress of the certification, reported after every certificate."""
+    """Progress after a certificate."""
 
-    done: int  # certificates
-    total: int
-    made: int  # made by this call; the others existed before
-    used: int  # samples drawn for these
+    done: int  # certificates that exist
+    total: int  # certificates to make
+    made: int  # certificates made by this call; the others existed before
+    used: int  # samples drawn by this call
     what: str  # model and client
 
 
@@ -175,7 +175,7 @@ class Classifier(nn.Module):
 
 
 def parameters(run: Run) -> Tensor:
-    """Return the parameters of the shared model; refuse them if they are not finite."""
+    """Return the parameters of the shared model; refuse a model that is not finite."""
     w = flat.flatten(run.network())
     if not bool(w.isfinite().all()):
         raise Refusal(
@@ -186,7 +186,11 @@ def parameters(run: Run) -> Tensor:
 
 
 class Source:
-    """The models of one run, in one module that is compiled once for all clients."""
+    """The models of one run.
+
+    One module gets the parameters of one client after the other, so that it is compiled
+    only once.
+    """
 
     def __init__(self, run: Run, smoothing: Smoothing, device: torch.device) -> None:
         self._run, facts = run, run.experiment.resolved
@@ -234,18 +238,16 @@ def certify(
     """Certify the models of a run's clients on the clients' own test examples.
 
     Inputs are scaled to 0 … 1, so σ and radii of `pixel` are on that scale. An example
-    has the same noise under every model. Certificates that exist already are not
-    computed again. Curves are written to the folder of `certificates.csv`
-    (`Found.files`).
+    gets the same noise under every model. Certificates that exist already are not made
+    again. Curves are written to the folder of `certificates.csv` (`Found.files`).
 
     Args:
         run: A finished run.
-        smoothing: Settings: noise, samples and failure probability.
-        models: Some of `personal`, `shared`, `local`; None: those that the run has.
+        smoothing: Noise, number of samples and failure probability.
+        models: Some of `personal`, `shared`, `local`; None: all that the run has.
         clients: "all": benign clients that took part; "5": the first five of these;
             "3,8": clients 3 and 8; "3,": client 3 only.
-        examples: Number of test examples per client, drawn at random; all if a client
-            has fewer.
+        examples: Test examples per client, drawn once; all if a client has fewer.
         local: Run on the same data with personalizer `local`, for the local models.
         out: Folder to write to; None: that of the run.
         data_dir: Folder to search for data sets first.
@@ -304,8 +306,8 @@ def _work(
     device: torch.device,
     watch: Callable[[Progress], None] | None,
 ) -> int:
-    """Compute the missing certificates; return their number."""
-    there = {row[:3]: row.parameters for row in ledger.rows}
+    """Make the missing certificates; return how many."""
+    known = {row[:3]: row.parameters for row in ledger.rows}
     total = sum(len(rows) for _, _, rows in tasks)
     done = sum((model, k, r) in known for model, k, rows in tasks for r in rows)
     made, used, opened = 0, 0, dict[Path, Source]()
@@ -349,7 +351,7 @@ def _curves(rows: list[Row], model: str, s: Smoothing) -> curves.Curves:
 
 
 def _drawn(test: np.ndarray, client: int, count: int, seed: int) -> np.ndarray:
-    """Draw test examples of a client; a smaller count gives the first of these."""
+    """Draw test examples of a client; a smaller count gives the first of them."""
     key = seeding.key(seed, "certify examples", 0, client).numpy()[None]
     some = np.arange(min(count, len(test)))
     return np.asarray(test[seeding.permute(key, some, np.array([len(test)]))])

@@ -17,7 +17,7 @@ SPURIOUS = 3  # d_s of colored images: red, green and blue
 
 
 class Seen(NamedTuple):
-    """Measurements of a shared model w and a personal model v on examples, [b] each."""
+    """Results of a shared model w and a personal model v on examples, [b] each."""
 
     right: Tensor  # v on x
     shared_right: Tensor  # w on x
@@ -57,8 +57,15 @@ def look(
     """Compare two models on adversarial examples of the first (Appendix C).
 
     ℓ_trans = (ℓ(w, x_adv) − ℓ(w, x)) − (ℓ(v, x_adv) − ℓ(v, x)) is how much more the
-    adversarial examples harm w than v. θ is the angle between the gradients of both
-    losses with respect to x, and γ = ‖∇ℓ(w)‖ / ‖∇ℓ(v)‖.
+    loss of w increases than that of v. θ is the angle between the gradients of both
+    losses in x, and γ = ‖∇ℓ(w)‖ / ‖∇ℓ(v)‖.
+
+    Args:
+        task: Task of the clients.
+        adversarial: Method that makes adversarial examples.
+        w: Shared model.
+        v: Personal model.
+        batch: Examples of a client.
     """
     x, y = batch.x.to(w.dtype), batch.y
     worst = adversarial.worst(w, batch)
@@ -92,8 +99,12 @@ def angle(a: Tensor, b: Tensor) -> Tensor:
 def confidence(outputs: Tensor, y: Tensor) -> Tensor:
     """Return the probability that a model gives its prediction for each example, [b].
 
-    A single output is a margin between two classes. The shape of y shows whether an
-    example may have several labels.
+    If examples have several labels, this is the mean over labels. A single output is
+    the margin between two classes.
+
+    Args:
+        outputs: Outputs of the model, [b, outputs].
+        y: Labels, whose shape says whether there are several per example.
     """
     if outputs.shape[1] == 1 or (y.dim() == 2 and not labels.soft(y)):
         return outputs.abs().sigmoid().mean(dim=1)
@@ -105,15 +116,21 @@ def terms(
 ) -> Terms:
     """Return the terms of Theorem 3 for colored images.
 
-    Recoloring an image adds a multiple of e_c ⊗ gray for each channel c, where gray is
-    the gray image. These three directions are its spurious features x_s (d_s = 3), and
-    all directions orthogonal to them are robust features. Every channel of a colored
-    image is a multiple of gray, so gray is computed as the sum of the channels. sin θ_g
-    is the length of the gradient's part along the three directions, divided by the
-    gradient's length.
+    Recoloring an image adds a multiple of e_c ⊗ gray for each channel c. These three
+    directions are its spurious features x_s (d_s = 3); everything orthogonal to them is
+    robust. Every channel is a multiple of gray, so the sum of the channels has the
+    direction of gray. sin θ_g is the share of the gradient's length along them.
 
-    δ = ε·∇ℓ/‖∇ℓ‖ as in the proof. It has length ε in the ℓ2 norm, also if PGD uses
-    another norm. `scale` is the value of x that is scaled to 1.
+    As in the proof, δ = ε·∇ℓ/‖∇ℓ‖, whose ℓ2 norm is ε, independent of the adversarial
+    method.
+
+    Args:
+        task: Task of the clients.
+        scale: Value of x that is 1 on the scale of ε.
+        eps: ε.
+        w: Shared model.
+        v: Personal model.
+        batch: Examples of a client.
     """
     x, y = batch.x.to(w.dtype), batch.y
     _, loss_w, g_w = task.climb(w, x, y)
@@ -138,11 +155,15 @@ def terms(
 def bound(t: Terms, eps: float) -> Bound:
     """Estimate the upper bound of Theorem 3 on L(f_p, D_bc) − L(f_p, D_b).
 
-    This is an estimate of an upper bound on L(f_p, D_bc) − L(f_p, D_b). λ is the
-    largest curvature found along δ, not the global maximum. The formula is the printed
-    one, although the proof has ⟨∇, 1⟩ instead of the change Δ (Eq. 5). If the shared
-    model is very certain of a single example, γ_min is small, and the bound is so large
-    that it says nothing.
+    The bound is √d_s·(((sin θ_g + √2)/γ_min − 1)·E‖∇ℓ(f_g)‖ + E ℓ_trans/ε + λ·ε). This
+    is an estimate, because λ is the largest curvature found along δ, not the global
+    one. The formula is as printed, although its proof uses ⟨∇, 1⟩ in place of the
+    change Δ (Eq. 5). A single example of which the shared model is very certain makes
+    γ_min small, and then the bound is too large to be useful.
+
+    Args:
+        t: Terms of the examples of a client.
+        eps: ε.
     """
     gradient, l_trans = float(t.gradient.mean()), float(t.l_trans.mean())
     sine = float(t.spurious.mean()) / gradient if gradient else 0.0
@@ -156,5 +177,5 @@ def bound(t: Terms, eps: float) -> Bound:
 
 
 def _positive(size: Tensor) -> Tensor:
-    """Return lengths as divisors, with 1 instead of 0."""
+    """Replace lengths of 0 by 1, to divide by them."""
     return torch.where(size > 0, size, torch.ones_like(size))

@@ -1,16 +1,15 @@
-"""The attack chain: a gradient attack → a model attack → a few poisoned examples.
+"""Turn a gradient attack into a model attack, and this into a few poisoned examples.
 
-These are plain functions of vectors, and no federation is trained here. A gradient
-attack on personalized federated learning (`counter_gradient`) ends in a message that a
-malicious user sends again and again. `model_attack` turns this message into a model θ♠
-whose honest gradient it is. Other functions turn θ♠ into data from which a user learns
-it: one example of a linear regression (`single_example`), or examples near the
-indifference subspace of a linear classifier (`data_attack`), which may be the last
-layer of a deep network (`embeddings`). The derivations are in
-`docs/explanation/derivations/poison.md`.
+The functions here know no federation. The attack `counter_gradient` sends gradients to
+a server of personalized federated learning. `model_attack` computes a model whose
+honest messages have the same effect. The other functions make data from which this
+model is learned: one example of a linear regression (`single_example`), or examples
+near the indifference subspace of a linear classifier (`data_attack`), which may be the
+last layer of a deep network (`embeddings`). `docs/explanation/derivations/poison.md`
+has the derivations.
 
-λ is that of this library: R = λ·½‖ρ − θ‖² for `l2sq`. The paper has λ‖ρ − θ‖², so its λ
-is half of the λ here. For `l2` and `smooth_l2`, both are the same.
+λ is that of this library: R = λ·½‖ρ − θ‖² for `l2sq`. So the paper's λ, of λ‖ρ − θ‖²,
+is half of λ here. For `l2` and `smooth_l2` both are the same.
 """
 
 from troth.poison._given import Examples as Examples

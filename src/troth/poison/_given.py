@@ -1,4 +1,4 @@
-"""Check the arguments of the chain's functions, and convert them to float64 arrays."""
+"""Check arguments, and convert arrays to float64."""
 
 import math
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class Examples(NamedTuple):
 
 
 def array(name: str, values: ArrayLike | Tensor, ndim: int) -> np.ndarray:
-    """Return values as a finite float64 array with this number of axes."""
+    """Convert values to a finite float64 array with `ndim` axes."""
     if isinstance(values, Tensor):
         values = values.detach().to("cpu", torch.float64).numpy()
     found = np.asarray(values, np.float64)
@@ -38,7 +38,7 @@ def array(name: str, values: ArrayLike | Tensor, ndim: int) -> np.ndarray:
 
 
 def same_size(name: str, values: np.ndarray, other: str, size: int) -> None:
-    """Refuse a vector, or a matrix of vectors, whose size is not that of the model."""
+    """Refuse a vector, or a matrix of rows, of another size than the model."""
     if values.shape[-1] != size:
         raise Refusal(
             f"{name} has {values.shape[-1]} parameters and {other} has {size}; both "
@@ -53,10 +53,8 @@ def above_zero(name: str, value: float, why: str) -> None:
 
 
 def strength(lam: float) -> None:
-    """Refuse λ ≤ 0, where the shared model does not depend on the users' models."""
-    above_zero(
-        "lam", lam, "without a pull no local model moves the shared one: set lam = 1"
-    )
+    """Refuse λ ≤ 0, with which the shared model does not depend on local models."""
+    above_zero("lam", lam, "with 0, no local model moves the shared model: set lam = 1")
 
 
 def at_least_zero(name: str, value: float) -> None:

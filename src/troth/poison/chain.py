@@ -1,4 +1,4 @@
-r"""From a gradient attack to a few poisoned examples, with one training run per stage.
+"""Attack a federation by gradients, by a model and by data, one run per stage.
 
 References: farhadkhani2022equivalence.
 """
@@ -27,37 +27,51 @@ ATTACK = "counter_gradient"
 
 
 class Options(NamedTuple):
-    """Options of the chain."""
+    """Options of the attack.
 
-    target: str = "shift_labels"  # a corruption of labels, or a file with a model
-    stage: Stage = "data"  # the last stage to run
+    Args:
+        target: a corruption of labels, or a file with a model as a vector.
+        stage: the last stage: gradient, model or data.
+        examples: poisoned examples of each attacker.
+        inputs: inputs of these examples: free, box or clip (`poison.data_attack`).
+        labels: labels of these examples: soft, sampled or repeated.
+        width: free inputs are drawn from [−width, width] before projection.
+        noise: standard deviation of inputs along each normal of V.
+        weight: weight of a poisoned example in the loss. "auto": enough to hold the
+            attacker's model.
+        start: in the stage "data", first model of the attackers: the shared one, or the
+            model that the examples teach.
+        epochs: epochs of training the target.
+        lr: learning rate of training the target.
+    """
+
+    target: str = "shift_labels"
+    stage: Stage = "data"
     examples: int = 2000
     inputs: Literal["free", "box", "clip"] = "free"
     labels: Literal["soft", "sampled", "repeated"] = "soft"
-    width: float = 1.0  # free inputs: drawn from ±width, then moved to V
+    width: float = 1.0
     noise: float = 0.1
-    weight: float | Literal["auto"] = "auto"  # of a poisoned example; auto: just enough
-    start: Literal["shared", "model"] = (
-        "shared"  # first own model of the attackers, stage data
-    )
-    epochs: int = 100  # of the training of the target
+    weight: float | Literal["auto"] = "auto"
+    start: Literal["shared", "model"] = "shared"
+    epochs: int = 100
     lr: float = 0.02
 
 
 class Reached(NamedTuple):
-    """What one stage achieved: how near the shared model ρ came to the target θ†."""
+    """The result of one stage."""
 
     stage: str
     start: float  # ‖ρ − θ†‖ before the first round
-    distance: float  # the same after the last round
+    distance: float  # ‖ρ − θ†‖ after the last round
     accuracy: float  # of ρ on all test data, by true labels
-    aimed: float  # the same by the labels that the attacker wants
+    aimed: float  # of ρ on all test data, by the labels that the attacker wants
     personal: float  # mean accuracy of the benign clients' own models
-    examples: int = 0  # number of poisoned examples
-    share: float = 0.0  # of the poisoned examples, among all training examples
-    largest: float = 0.0  # norm of a poisoned input
-    weight: float = 0.0  # number of ordinary examples that a poisoned one counts as
-    needed: float = 0.0  # lower bound on this number, for any attack of this kind
+    examples: int = 0  # poisoned examples
+    share: float = 0.0  # of all training examples
+    largest: float = 0.0  # largest norm of a poisoned input
+    weight: float = 0.0  # weight of a poisoned example
+    needed: float = 0.0  # lower bound of the total weight that any examples need
 
 
 class _Chain(NamedTuple):
@@ -82,21 +96,22 @@ def chain(
 ) -> list[Reached]:
     """Attack a coupled federation by gradients, then by a model, then by data.
 
-    This follows Section 4 of the paper. `counter_gradient` moves ρ. The same effect on
-    ρ comes from one fixed model (Lemma 3), and from examples that teach this model
-    (Theorem 5 and Appendix L). Every stage is a separate run that starts from the same
-    initial model. If the chain was stopped, a call with the same folder continues it.
+    Section 4 of the paper: the attack `counter_gradient` moves ρ to a place where one
+    frozen model would also move it (Lemma 3), and so would examples that teach this
+    model (Theorem 5 and Appendix L). Each stage is a separate run, and all begin with
+    the same model. If the function was stopped, call it again with the same folder, and
+    it continues.
 
     Args:
-        sections: An experiment with personalizer `coupled` and an adversary.
-        out: Folder for `target.npy`, `model.npy`, `poison.npz`, one run per stage, and
-            the returned table as `stages.csv` and as JSON.
-        options: Options of the chain.
-        data_dir: Folder of the data sets.
-        watch: Progress callback of the runs.
+        sections: an experiment with personalizer `coupled` and an adversary.
+        out: folder for `target.npy`, `model.npy`, `poison.npz`, one run per stage, and
+            the results as `stages.csv` and `stages.json`.
+        options: options of the attack.
+        data_dir: folder to search for data sets first.
+        watch: function that is called after every round.
 
     Returns:
-        One row for the federation without an attack, then one per stage.
+        The result without an attack, and of every stage.
     """
     _check(sections, options)
     settings = {"sections": sections, "options": options._asdict()}
@@ -132,12 +147,12 @@ def chain(
 
 
 def told(out: Path, found: list[Reached]) -> dict[str, Any]:
-    """Return what every stage achieved, as dictionaries for JSON."""
+    """Return the results of all stages as a tree for JSON."""
     return {"folder": str(out), "stages": [row._asdict() for row in found]}
 
 
 def _check(sections: dict[str, Any], options: Options) -> None:
-    """Refuse an experiment that the chain cannot attack, before any computation."""
+    """Refuse experiments that cannot be attacked, before any work."""
     e = reader.from_dict(sections)
     if e.personalizer.name != "coupled" or not e.adversary.present():
         raise Refusal(
@@ -151,7 +166,7 @@ def _check(sections: dict[str, Any], options: Options) -> None:
 
 
 def _linear(built: Built, stage: str) -> None:
-    """Refuse, before any training, a federation for which there is no data stage."""
+    """Refuse a federation for which poisoned examples cannot be made."""
     name, classes = built.experiment.model.name, built.facts["classes"]
     if not classes:
         raise Refusal(
@@ -167,7 +182,7 @@ def _linear(built: Built, stage: str) -> None:
 
 
 class _Made(NamedTuple):
-    """An attack as changes to the experiment, and statistics of its examples."""
+    """An attack as changes of the experiment, and a summary of its examples."""
 
     changes: dict[str, Any]
     summary: tuple[int, float, float] = (0, 0.0, 0.0)
@@ -176,7 +191,7 @@ class _Made(NamedTuple):
 
 
 def _gradient(c: _Chain) -> _Made:
-    """Return the counter-gradient attack, with the experiment's options for it."""
+    """Return the attack `counter_gradient`, with the experiment's options for it."""
     own = c.sections.get("attack", {})
     own = own if isinstance(own, dict) and own.get("name") == ATTACK else {}
     attack = {**own, "name": ATTACK, "target": str(c.out / "target.npy")}
@@ -184,7 +199,7 @@ def _gradient(c: _Chain) -> _Made:
 
 
 def _model(c: _Chain) -> _Made:
-    """Return the model attack: a fixed model that sends its honest gradient."""
+    """Return the attack of a model that never changes and sends honest updates."""
     frozen = craft.crafted(c.built, *_ended(c, "gradient"))
     np.save(c.out / "model.npy", frozen.numpy())
     attack = {"name": "frozen_model", "target": str(c.out / "model.npy")}
@@ -192,7 +207,7 @@ def _model(c: _Chain) -> _Made:
 
 
 def _data(c: _Chain) -> _Made:
-    """Return the data attack: examples from which the fixed model is learned."""
+    """Return the corruption by examples that teach this model."""
     o = c.options
     made = {k: getattr(o, k) for k in ("inputs", "labels", "noise", "width")}
     weight = None if o.weight == "auto" else o.weight
@@ -208,7 +223,7 @@ def _data(c: _Chain) -> _Made:
 
 
 def _reached(c: _Chain, stage: str, made: _Made) -> Reached:
-    """Run the federation with this attack, and return what it achieved."""
+    """Run the federation with this attack, and return the result."""
     path, tree = c.out / stage, {**c.sections, **made.changes}
     if not path.exists():
         api.run(tree, out=path, data_dir=c.data_dir, watch=c.watch)
@@ -224,7 +239,7 @@ def _reached(c: _Chain, stage: str, made: _Made) -> Reached:
 
 
 def _ended(c: _Chain, stage: str) -> tuple[Tensor, list[Tensor]]:
-    """Return ρ and the benign clients' own models after the last round of a stage."""
+    """Return ρ and the benign clients' models after the last round of a stage."""
     run = Run(c.out / stage)
     rho = flat.flatten(run.network()).double()
     honest = np.flatnonzero(~c.built.hostile)

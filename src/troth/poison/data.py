@@ -1,4 +1,4 @@
-r"""Turn a model attack on a linear classifier into poisoned examples, and save them.
+"""Turn a model attack into poisoned examples of a linear classifier, and save them.
 
 References: farhadkhani2022equivalence.
 """
@@ -26,7 +26,14 @@ from troth.types import Refusal
 
 
 def probabilities(head: Head, x: np.ndarray) -> np.ndarray:
-    """Return softmax(Wx + b) [m, classes]; for a single margin z, (1 − σ(z), σ(z))."""
+    """Return the probabilities of the classes, [m, classes].
+
+    They are the softmax of Wx + b; for a single margin z, (1 − σ(z), σ(z)).
+
+    Args:
+        head: linear classifier (W, b).
+        x: [m, d] inputs.
+    """
     weight, bias = checked(head)
     if x.ndim != 2 or x.shape[1] != weight.shape[1]:
         raise Refusal(
@@ -50,14 +57,17 @@ def labelled(
     """Return inputs with the labels that a model gives them (Appendices L.1 and L.2).
 
     Args:
-        head: Model θ♠ that gives the labels.
+        head: model θ♠.
         x: [m, d] inputs.
-        seed: Seed of the sampled labels.
-        labels: "soft": the probabilities, as in the authors' code. "sampled": one label
-            per input, drawn from them. "repeated": `repeats` copies of every input,
-            whose labels come as near as possible to the probabilities.
-        repeats: Copies of every input for "repeated". The share of a label then differs
-            from its probability by less than 1/repeats.
+        seed: seed of sampled labels.
+        labels: "soft": the probabilities of the model, as in the authors' code.
+            "sampled": one label per input, drawn from the probabilities. "repeated":
+            every input `repeats` times, each label as often as its probability says.
+        repeats: copies of each input for "repeated". The share of a label differs from
+            its probability by less than 1/repeats.
+
+    Returns:
+        The examples.
     """
     p = probabilities(head, x)
     if labels == "soft":
@@ -73,10 +83,13 @@ def labelled(
 
 
 def whole_numbers(p: np.ndarray, repeats: int) -> np.ndarray:
-    """Return counts [m, classes] that sum to `repeats`, nearest to repeats·p.
+    """Round repeats·p to counts that sum to `repeats`, [m, classes].
 
-    They are rounded down, and those with the largest remainders get one more. So every
-    count differs from repeats·p by less than 1.
+    Counts are rounded down, and those with the largest remainders get one more. So each
+    differs from repeats·p by less than 1.
+
+    >>> whole_numbers(np.array([[0.5, 0.3, 0.2]]), 4).tolist()
+    [[2, 1, 1]]
     """
     if repeats < 1:
         raise Refusal(f"repeats = {repeats} must be at least 1")
@@ -99,32 +112,36 @@ def data_attack(
     width: float = 50.0,
     noise: float = 0.01,
 ) -> Examples:
-    """Make examples from which a linear classifier learns θ♠ (Section 5.3, Appendix L).
+    """Make examples that teach θ♠ to a linear classifier (Section 5.3, Appendix L).
 
-    The inputs are near the indifference subspace V of θ♠, on which all classes are
-    equally likely. Their labels are those that θ♠ gives. To attack the last layer of a
-    deep network, do the same on its inputs, the embeddings (Appendix J).
+    The inputs are near the indifference subspace V of θ♠, on which all its classes are
+    equally likely, and have the labels that θ♠ gives them. On embeddings, this works
+    for the last layer of a deep network (Appendix J).
 
     Args:
-        head: Model θ♠ = (W, b). If W has a single row, it gives the margin of a binary
-            classifier.
-        examples: Number of inputs. If it is below the number of features, some
+        head: model θ♠ = (W, b); a single row of W is the margin of a binary classifier.
+        examples: number of inputs. If it is smaller than the number of features, some
             directions of θ♠ are not learned.
-        seed: Seed of all draws.
-        inputs: "free": any values (`indifferent_inputs`). "box": every feature is in
-            [0, 1] (`boxed_inputs`). "clip": free inputs, clipped to [0, 1] as in the
-            authors' code (`clipped_inputs`).
+        seed: seed of all random numbers.
+        inputs: "free": `indifferent_inputs`. "box": `boxed_inputs`, with every feature
+            in [0, 1]. "clip": `clipped_inputs`, the authors' way to such features.
         labels: "soft", "sampled" or "repeated": see `labelled`.
-        repeats: Copies of every input for labels = "repeated". The number of examples
-            is then `repeats` times as large.
-        width: Free inputs are drawn from [−width, width] before they are moved to V.
-        noise: Standard deviation of the distance from V, in each normal direction. With
-            0, the scale of θ♠ cannot be learned.
+        repeats: copies of each input for "repeated", which multiply the number of
+            examples.
+        width: "free" inputs are drawn from [−width, width] before projection.
+        noise: standard deviation of inputs along each normal of V. With 0, the scale of
+            θ♠ cannot be learned.
+
+    Returns:
+        The examples.
 
     Raises:
-        Refusal: If V is empty, if no input in V is found, or if only one example is
-            requested. One example determines only one direction of θ♠, which suffices
-            only for a regression.
+        Refusal: V is empty, or inputs in the box do not reach it, or `examples` is 1,
+            which is enough for a regression only.
+
+    >>> head = Head(np.array([[2.0, 0.0]]), np.array([-1.0]))  # undecided at x_0 = ½
+    >>> data_attack(head, 3, seed=0, noise=0.0).x[:, 0].round(6).tolist()
+    [0.5, 0.5, 0.5]
     """
     some(examples)
     if examples == 1:
@@ -146,29 +163,27 @@ def data_attack(
 def weight_needed(
     head: Head, target: Head, x: ArrayLike, *, lam: float, tolerance: float = 0.1
 ) -> float:
-    """Return the weight of examples at which the attacker's own model stays near θ♠.
+    """Return the weight of each example with which the attacker's model stays near θ♠.
 
-    An example of weight α counts as α copies of it (Appendix L.2). At the returned α,
-    the pull towards the shared model ρ = θ† moves the attacker's model θ_s away from θ♠
-    by `tolerance` times ‖θ♠ − θ†‖. To first order, it moves by λ(αH + λ)⁻¹(θ♠ − θ†),
-    where H = Σ_i Λ_i ⊗ x_i x_iᵀ is the curvature of the cross-entropy at θ♠.
-
-    Here Λ_i = diag(p) − ppᵀ is replaced by the mean of its k − 1 eigenvalues that are
-    not 0, which is Σ_a p_a(1 − p_a)/(k − 1). This is exact on V, where all p_a are 1/k,
-    and for two classes. Elsewhere it is an approximation. The part of the parameters
-    that is equal for all classes is left out, because no label depends on it.
+    A weight of α has the effect of α copies (Appendix L.2). The shared model at ρ = θ†
+    pulls the attacker's model away from θ♠. With the returned weight, it moves by
+    `tolerance` of ‖θ♠ − θ†‖. To first order, it moves by λ(αH + λ)⁻¹(θ♠ − θ†), where
+    H = Σ_i Λ_i ⊗ x_i x_iᵀ is the Hessian of the cross-entropy at θ♠. Here,
+    Λ_i = diag(p) − ppᵀ is replaced by its mean eigenvalue other than 0,
+    Σ_a p_a(1 − p_a)/(k − 1). This is exact on V, where all p_a are 1/k, and for two
+    classes; otherwise it is an estimate. The mean of the classes' rows has no effect on
+    labels, and is left out.
 
     Args:
         head: model θ♠.
         target: target θ† of the shared model.
         x: [m, d] inputs with soft labels.
         lam: λ of `l2sq`; the paper's λ is half of it.
-        tolerance: Allowed distance from θ♠, as a share between 0 and 1 of ‖θ♠ − θ†‖.
-            Towards 0, the weight goes to infinity.
+        tolerance: share of the distance, between 0 and 1. As it goes to 0, the weight
+            goes to infinity.
 
     Returns:
-        The weight α > 0. It is ∞ if the inputs leave more than `tolerance` of θ♠ − θ†
-        undetermined.
+        Weight α > 0; infinite if the inputs do not determine enough directions of θ♠.
     """
     strength(lam)
     if not 0 < tolerance < 1:
@@ -183,7 +198,7 @@ def weight_needed(
     p = probabilities(crafted, rows[:, :-1])
     curved = (p * (1 - p)).sum(axis=1) / max(1, len(crafted.bias) - 1)
     if len(crafted.bias) == 1:
-        curved /= 2  # one margin: p(1 − p), which the sum contains twice
+        curved /= 2  # one margin: p(1 − p) is counted twice
     size, turn = np.linalg.eigh((rows * curved[:, None]).T @ rows)
     size[size <= 1e-13 * size[-1] * len(size)] = 0
     apart = np.column_stack([c - t for c, t in zip(crafted, wanted, strict=True)])
@@ -196,31 +211,32 @@ def weight_needed(
 
 
 def examples_needed(head: Head, target: Head, *, lam: float, nu: float = 0.0) -> float:
-    """Return a lower bound on the number of examples that keep the attacker at θ♠.
+    """Return a lower bound on the number of examples that hold a model at θ♠.
 
-    No attacker's model stays at θ♠ with fewer examples, whatever their inputs and
-    labels are. An example of weight α counts as α examples. The bound is (λ⟨θ♠ − θ†,
-    θ♠⟩ + 2ν‖θ♠‖²)/κ with κ = W((k − 1)/e), where W is Lambert's function: κ is .2785
-    for two classes and 1.12 for ten. The numerator is the inner product of θ♠ with the
-    pull to the shared model and to 0, and one example balances at most κ of it. The
-    proof is in docs/explanation/derivations/poison.md. Inputs near V with the labels of
-    θ♠ itself need a larger weight: `weight_needed`.
+    It holds for all examples, however they are made; an example with weight α counts as
+    α examples. The bound is (λ⟨θ♠ − θ†, θ♠⟩ + 2ν‖θ♠‖²)/κ with κ = W((k − 1)/e), where W
+    is Lambert's function: κ is .2785 for two classes and 1.12 for ten. The reason: the
+    inner product of θ♠ with the gradient of the examples must equal that with the pull
+    to the shared model, and one example contributes at most κ
+    (docs/explanation/derivations/poison.md). Inputs near V with the labels of θ♠ need
+    more: `weight_needed`.
 
     Args:
-        head: θ♠.
-        target: Model θ† to which the attacker moves the shared model.
+        head: model θ♠.
+        target: target θ† of the shared model.
         lam: λ of `l2sq`; the paper's λ is half of it.
         nu: weight decay ν of ν‖θ‖².
 
     Returns:
-        The number of examples, if the loss is a sum over examples. 0: none is needed.
+        Number of examples, for a loss that is summed over examples; 0 if θ♠ stays
+        without examples.
     """
     strength(lam)
     at_least_zero("nu", nu)
     crafted, wanted = checked(head), checked(target)
     own = np.column_stack(tuple(crafted))
     pull = lam * (own - np.column_stack(tuple(wanted))) + 2 * nu * own
-    if len(own) > 1:  # no label depends on what all classes have in common
+    if len(own) > 1:  # the mean of the classes' rows has no effect on labels
         own, pull = own - own.mean(axis=0), pull - pull.mean(axis=0)
     most = float(special.lambertw((max(2, len(own)) - 1) / math.e).real)
     return max(0.0, float((own * pull).sum()) / most)
@@ -243,7 +259,7 @@ def _solve(size: np.ndarray, part: np.ndarray, limit: float) -> float:
 
 
 class Summary(NamedTuple):
-    """Statistics of poisoned examples that a defender may notice."""
+    """How conspicuous poisoned examples are."""
 
     number: int
     share: float  # of all examples, including the poisoned ones
@@ -251,10 +267,10 @@ class Summary(NamedTuple):
 
 
 def summary(x: np.ndarray, others: int) -> Summary:
-    """Return number, share and largest norm of the poisoned inputs x [m, …].
+    """Return number, share and largest norm of poisoned inputs.
 
-    The share is relative to all examples: the poisoned ones and `others`, the number of
-    the honest users' examples.
+    Departs: the paper divides 2,000 poisoned examples by the 60,000 honest ones: 3.3 %.
+    Here the share is that of all 62,000 examples (3.2 %).
 
     Args:
         x: [m, …] poisoned inputs.
@@ -277,18 +293,19 @@ def save(
 ) -> Summary:
     """Write poisoned examples to an .npz file, for the corruption `from_file`.
 
-    The file has arrays x, y, p (if labels are soft), scale, number, share and
+    The file has arrays x, y, p (for soft labels), scale, number, share and
     largest_norm. It is written atomically.
 
     Args:
-        path: Name of the file, used as it is, with or without .npz. An existing file is
-            replaced.
-        x: [m, …] inputs, of the same shape as the data set's own.
-        y: [m] labels or targets. Not needed if p is given: then y is the most probable
-            label.
+        path: path of the file, with or without .npz. An existing file is replaced.
+        x: [m, …] inputs of the same shape as the examples of the data set.
+        y: [m] labels, or targets of a regression; None: the most likely label by p.
         p: [m, classes] soft labels.
-        others: Number of examples of all honest users together.
-        scale: Value of x that is scaled to 1. 0 means 255 for bytes and 1 otherwise.
+        others: number of the honest users' examples.
+        scale: value of x that is 1 on the scale of the data; 0: 255 for bytes, else 1.
+
+    Returns:
+        Number, share and largest norm.
     """
     at_least_zero("scale", scale)
     x, y, p = _checked(np.asarray(x), y, p)

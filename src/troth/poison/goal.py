@@ -1,4 +1,4 @@
-"""The shared model that an attacker wants, and how near the attack came to it."""
+"""The target of an attacker, and how near the shared model came to it."""
 
 import inspect
 from typing import NamedTuple
@@ -14,23 +14,29 @@ from troth.types import Batch, Refusal
 
 
 class Goal(NamedTuple):
-    """The model that an attacker wants, and its source."""
+    """The target model."""
 
     target: Tensor  # [d], float64
     name: str  # a corruption of labels, or the file of the model
 
 
 def named(name: str) -> bool:
-    """Return whether the source is a corruption of labels; otherwise it is a file."""
+    """Return whether the name is a corruption of labels, and not a file."""
     return name in lookup.names("corruption")
 
 
 def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
-    """Return the target θ†: from a file, or trained on all data with changed labels.
+    """Return the target θ†: from a file, or trained on data with changed labels.
 
-    `name` is a corruption of labels, or a file that `attacks/counter_gradient` reads.
-    In the authors' setting (Section 5.3), the target is trained with Adam on all
-    training data at once, with labels y + 1.
+    The training data are those of all clients, and each step of Adam uses all of them.
+    The target of the authors has labels y + 1 (Section 5.3).
+
+    Args:
+        built: the federation.
+        name: a corruption of labels, or a file that the attack `counter_gradient`
+            reads.
+        epochs: steps of training.
+        lr: learning rate.
     """
     task, w = built.federation.engine.task, built.federation.broadcast.w
     if not named(name):
@@ -53,7 +59,7 @@ def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
 
 
 def wanted(built: Built, name: str, y: Tensor) -> Tensor:
-    """Return the labels that the attacker wants."""
+    """Return the labels that the attacker wants in place of y."""
     function, given = lookup.find("corruption", name), {"x": y[:, None], "y": y}
     asked = set(inspect.signature(function).parameters)
     if asked - set(lookup.options(function)) - {"x", "y", "classes"}:
@@ -68,9 +74,9 @@ def wanted(built: Built, name: str, y: Tensor) -> Tensor:
 
 
 def judged(built: Built, goal: Goal, rho: Tensor) -> tuple[float, float]:
-    """Return the accuracy of ρ on all test data: by true labels, and by wanted labels.
+    """Return the accuracy of ρ on all test data, by true and by wanted labels.
 
-    If the target is from a file, the wanted labels are the target's predictions.
+    If the target came from a file, the wanted labels are its predictions.
     """
     engine, test = built.federation.engine, built.data.test
     task = engine.task

@@ -1,7 +1,7 @@
 """Make inputs for which a linear classifier finds all classes equally likely.
 
-They are free vectors, images with every pixel in a box, or embeddings of a deep
-network, whose last layer is a linear classifier.
+Inputs may have any values, be limited to a box, or be embeddings of a deep network,
+whose last layer is a linear classifier.
 
 References: farhadkhani2022equivalence.
 """
@@ -20,29 +20,32 @@ from troth.networks.last_layer import last
 from troth.poison._given import above_zero, array, at_least_zero, same_size, some
 from troth.types import Refusal
 
-ROWS = 1024  # examples drawn at once; each such tile has its own random draws
+ROWS = 1024  # examples made at once, each block with separate random numbers
 
 
 class Head(NamedTuple):
-    """A linear classifier with logits Wx + b; a single row is a binary margin."""
+    """A linear classifier with logits Wx + b, such as the last layer of a network.
+
+    A single row is the margin of two classes.
+    """
 
     weight: np.ndarray  # [k, d]
     bias: np.ndarray  # [k]
 
     @property
     def classes(self) -> int:
-        """The number of classes; a single margin distinguishes two."""
+        """Number of classes; two for a single margin."""
         return max(2, len(self.bias))
 
 
 class Subspace(NamedTuple):
-    """The affine subspace V = {x : normals·x = offset}."""
+    """Subspace V = {x : normals·x = offset}."""
 
     normals: np.ndarray  # [r, d] orthonormal rows; r ≤ classes − 1
     offset: np.ndarray  # [r]
 
     def project(self, x: np.ndarray) -> np.ndarray:
-        """Return the nearest points of V; project twice to remove rounding errors."""
+        """Return the nearest points of V; a second projection reduces rounding."""
         for _ in range(2):
             x = x - (x @ self.normals.T - self.offset) @ self.normals
         return x
@@ -51,10 +54,16 @@ class Subspace(NamedTuple):
 def head_of(
     theta: ArrayLike | Tensor, outputs: int, features: int, *, bias: bool = True
 ) -> Head:
-    """Split a flat model of `models/linear` into (W, b): first the rows of W, then b.
+    """Convert the flat parameters of the model `linear` to (W, b).
 
-    `outputs` is the number of classes, or 1 for a margin. Without `bias`, b is 0. A
-    vector of another size is refused.
+    Args:
+        theta: [d] parameters: the rows of W, then b.
+        outputs: number of classes, or 1 for a margin.
+        features: number of features.
+        bias: whether the model has b; if not, b is 0.
+
+    >>> head_of([1.0, 2.0, 3.0], 1, 2)
+    Head(weight=array([[1., 2.]]), bias=array([3.]))
     """
     flat = array("the model", theta, 1)
     d = outputs * (features + bias)
@@ -71,7 +80,10 @@ def head_of(
 def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
     """Return the same classifier for inputs before the normalization (x − mean)/std.
 
-    `mean` and `std` > 0 are one number per feature, or one for all features.
+    Args:
+        head: classifier of normalized inputs.
+        mean: one number per feature, or one for all.
+        std: one number above 0 per feature, or one for all.
     """
     weight, bias = checked(head)
     center, spread = (
@@ -85,7 +97,7 @@ def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
 
 
 def checked(head: Head) -> Head:
-    """Return a head as finite float64 arrays of matching shapes."""
+    """Convert a head to finite float64 arrays, and check their shapes."""
     weight, bias = array("the weight", head[0], 2), array("the bias", head[1], 1)
     same_size("the bias", bias, "the weight, by its rows,", len(weight))
     if not weight.size:
@@ -99,11 +111,13 @@ def checked(head: Head) -> Head:
 def indifference(head: Head) -> Subspace:
     """Return the subspace V on which all classes are equally likely (Appendix L.1).
 
-    V is the set of x with (W_a − W_0)x = b_0 − b_a for all classes a. For a binary
-    classifier with a single row, it is Wx = −b.
+    V is the set of x with (W_a − W_0)x = b_0 − b_a for all classes a; for a single
+    margin, Wx = −b. Its normals come from the singular value decomposition of the
+    differences. The paper uses Gram–Schmidt, which loses orthogonality if the rows are
+    nearly dependent.
 
-    Departs: the normals come from a singular value decomposition of the differences.
-    The paper uses Gram–Schmidt, which loses orthogonality if rows are nearly dependent.
+    Args:
+        head: classifier (W, b).
 
     Raises:
         Refusal: V is empty.
@@ -141,21 +155,24 @@ def indifferent_inputs(
     high: float = 50.0,
     noise: float = 0.01,
 ) -> np.ndarray:
-    """Return inputs near V [count, d]: drawn in a box, projected on V, plus noise.
+    """Draw inputs from a box, project them on V, and add noise normal to V.
 
-    The noise N(0, noise²) along each of the orthonormal normals of V shows a learner
-    the scale of θ♠ and the sides of its boundaries. The classes stay almost equally
-    likely. A longer list begins with the examples of a shorter one.
+    From the noise, N(0, noise²) along each normal of V, a learner sees the scale of θ♠
+    and on which side of a boundary each class is. All classes remain nearly equally
+    likely. A longer list begins with the same examples.
 
     Args:
-        head: Model θ♠.
-        count: Number of inputs.
-        seed: Seed of all draws.
-        low: Lower bound of the box before projection; −50 in the authors' code.
-        high: Upper bound of the box. In a wide box, few examples determine the
+        head: model θ♠.
+        count: number of inputs.
+        seed: seed of all random numbers.
+        low: lower limit of the box; −50 in the authors' code.
+        high: upper limit of the box. With a wide box, fewer examples determine the
             directions along V.
-        noise: Standard deviation of the noise. With 0, inputs are in V, where the scale
+        noise: standard deviation of the noise. With 0, inputs are on V, and the scale
             of θ♠ cannot be learned.
+
+    Returns:
+        Inputs, [count, d].
     """
     space = indifference(head)
 
@@ -173,7 +190,7 @@ def drawn(
     noise: float,
     place: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Draw inputs uniformly, and move each tile by `place(inputs, noise [m, r])`."""
+    """Draw uniform inputs, and move them: place(inputs [m, d], noise [m, r])."""
     some(count)
     at_least_zero("noise", noise)
     low, high = box
@@ -192,19 +209,27 @@ def drawn(
     return x
 
 
-_HALVINGS = 30  # largest number of draws in a step
+_HALVINGS = 30  # of a step, at most
 
 
 def clipped_inputs(
     head: Head, count: int, seed: int, *, noise: float = 0.01
 ) -> np.ndarray:
-    """Follow the authors' recipe (L.3, Fig. 20): divide by the largest value and clip.
+    """Make inputs with features in [0, 1] as the authors do (Appendix L.3, Fig. 20).
 
-    Inputs are drawn uniformly from [0, 1]^d, projected on V, and moved by `noise` along
-    each normal of V. All are divided by the largest value of all inputs. Negative
-    values are then set to 0. Most inputs are off V after this. Their labels, computed
-    after clipping, are nearly certain. So the attack needs many of them, with a large
-    weight.
+    Inputs are drawn from [0, 1]^d, projected on V, and get `noise` along each normal of
+    V. Then all are divided by their largest value, and negative values are set to 0.
+    Most inputs are then not near V, and a class is nearly certain. So many examples or
+    large weights are needed.
+
+    Args:
+        head: model θ♠.
+        count: number of inputs.
+        seed: seed of all random numbers.
+        noise: standard deviation of the noise.
+
+    Returns:
+        Inputs, [count, d].
     """
     x = indifferent_inputs(head, count, seed, low=0.0, high=1.0, noise=noise)
     largest = float(x.max())
@@ -228,33 +253,35 @@ def boxed_inputs(
     tolerance: float = 1e-10,
     steps: int = 100,
 ) -> np.ndarray:
-    """Return inputs [count, d] in the box and near V: uniform draws, moved to V.
+    """Make inputs that are near V and have all features in [low, high].
 
-    Each draw is projected on {x : normals·x = offset + ξ} ∩ [low, high]^d, with its own
-    noise ξ ~ N(0, noise²). So it is exactly in the box, and its distances from V are
-    exactly ξ. Its classes are almost equally likely, and a learner learns about as much
-    from it as from an input without a box.
+    Each input is drawn from the box, and projected on the intersection of the box with
+    {x : normals·x = offset + ξ}, where ξ ~ N(0, noise²) is its noise. So it is exactly
+    in the box, and its distance from V along the normals is exactly ξ. All classes are
+    nearly equally likely, and examples teach about as much as without a box.
 
-    If draws were projected on V ∩ box only, some features would be at the same bound in
-    every example. Their weights could then not be distinguished from the bias. So each
-    draw is projected into a box of its own, which is the given box contracted towards
-    the draw, as `rim` says. The whole box is used only if V does not meet that smaller
-    box.
+    In a projection on the box alone, some features would be at the same limit in all
+    examples, and their weights could not be distinguished from the bias. So each input
+    has a smaller box: every limit is moved towards the drawn value by the share `rim`
+    of their distance. The whole box is used only if the smaller one does not meet V.
 
     Args:
-        head: Model θ♠.
-        count: Number of inputs.
-        seed: Seed of all draws.
-        low: Smallest value of a feature.
-        high: Largest value of a feature.
-        noise: Standard deviation of the distance from V, in each normal direction.
-        rim: How far the box is contracted, from 0 (not at all) to below 1 (at 1, only
-            the draw itself would be left).
-        tolerance: Largest allowed error of an input's position along the normals.
-        steps: Largest number of steps of the projection.
+        head: model θ♠.
+        count: number of inputs.
+        seed: seed of all random numbers.
+        low: lower limit of the features.
+        high: upper limit of the features.
+        noise: standard deviation along each normal of V.
+        rim: share by which the box is made smaller, at least 0 and below 1; 0 projects
+            on the whole box.
+        tolerance: largest error of an input along the normals.
+        steps: Newton steps of the projection, at most.
+
+    Returns:
+        Inputs, [count, d].
 
     Raises:
-        Refusal: Some examples could not be moved to V ∩ [low, high]^d.
+        Refusal: for some inputs, no point of the box was found that is near V.
 
     Departs: Appendix L.3 clips after the projection (`clipped_inputs`), which moves
         inputs away from V.
@@ -295,20 +322,20 @@ def _into_box(
     steps: int,
     tolerance: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Project rows on {normals·z = offset} ∩ box; return the result and its distances.
+    """Project rows on {normals·z = offset} ∩ box; return the result and its error.
 
-    The projection is clip(x − normalsᵀμ), with the μ that solves the r equations.
-    Dykstra's alternating projections take the steps μ += normals·z − offset, which is
-    gradient ascent on the dual (`docs/explanation/derivations/poison.md`). Here
-    Newton's method maximizes the dual. Its Hessian is over the features that are not at
-    their bounds. A little of Dykstra's step is added where there are too few of these,
-    and a step is halved if the dual does not grow.
+    The projection is clip(x − normalsᵀμ), where μ solves the r equations. Dykstra's
+    alternating projections make the steps μ += normals·z − offset, which are gradient
+    ascent on the dual problem (`docs/explanation/derivations/poison.md`). Here, Newton
+    steps are made on it. The Hessian is that of the features that are not at their
+    limits. It is damped, in case there are too few of these. A step is halved until the
+    dual grows.
     """
     normals, r = space.normals, len(space.normals)
     products = (normals[:, None] * normals).reshape(r * r, x.shape[1]).T
     mu = np.zeros_like(offset)
     at = _placed(x, normals, offset, box, mu)
-    # the largest cost in the box: a larger dual proves that no point exists
+    # the largest possible primal: if the dual exceeds it, the intersection is empty
     most = (1 + 1e-9) * 0.5 * (np.maximum(x - box[0], box[1] - x) ** 2).sum(axis=1)
     for _ in range(steps):
         far = np.linalg.norm(at.gap, axis=1)
@@ -337,8 +364,8 @@ def _into_box(
 
 class _Placed(NamedTuple):
     near: np.ndarray  # [m, d] in the box
-    gap: np.ndarray  # [m, r] errors along the normals: the gradient of the dual
-    dual: np.ndarray  # [m] ½‖near − x‖² + μ·gap, which the right μ maximizes
+    gap: np.ndarray  # [m, r] error along the normals: gradient of the dual
+    dual: np.ndarray  # [m] ½‖near − x‖² + μ·gap, which the solution μ maximizes
 
 
 def _placed(
@@ -348,7 +375,7 @@ def _placed(
     box: tuple[np.ndarray, np.ndarray],
     mu: np.ndarray,
 ) -> _Placed:
-    """Return the points for given multipliers, with their errors and dual values."""
+    """Return the points that multipliers μ lead to."""
     near = (x - mu @ normals).clip(*box)
     gap = near @ normals.T - offset
     return _Placed(near, gap, 0.5 * ((near - x) ** 2).sum(1) + (mu * gap).sum(1))
@@ -359,21 +386,20 @@ def embeddings(
 ) -> tuple[np.ndarray, Head]:
     """Return inputs of the last linear layer, and that layer (Section 4.2, Appendix J).
 
-    The layers before it are not changed, so the chain runs on embeddings as on images:
-    `data_attack(head, …)` makes poisoned embeddings. The network is run in evaluation
-    mode (no dropout, running statistics), and its own mode is restored.
+    If the layers before the last are fixed, the attack can be made on embeddings:
+    `data_attack(head, …)` makes poisoned ones. The network is evaluated in `eval` mode
+    (no dropout, running statistics), and then returned to its previous mode.
 
     Args:
-        net: Network that ends in `nn.Linear`.
+        net: network whose last layer is nn.Linear.
         x: [m, …] inputs of the network.
-        batch: Number of examples that go through the network at once.
+        batch: examples that are evaluated at once.
 
     Returns:
-        Embeddings [m, e] and the layer (W, b), in float64; b = 0 if the layer has no
-        bias.
+        Embeddings [m, e] and the layer (W, b), in float64; b is 0 if there is none.
 
-    Departs: an embedding is not an image. To send it as data, an attacker needs an
-    input that has this embedding, as Appendix J also says.
+    Departs: an embedding is not an image. To use a poisoned embedding, an attacker
+    needs an input that has it, as Appendix J says too.
     """
     if batch < 1 or not len(x):
         raise Refusal(

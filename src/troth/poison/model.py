@@ -13,8 +13,8 @@ from torch import Tensor
 from troth.poison._given import above_zero, array, at_least_zero, same_size, strength
 from troth.types import Refusal
 
-_SLACK = 1e-5  # tolerance of the filter `plausible`, outside the ball
-_AWAY = 1.0  # distance from rho for l2, whose gradient is the same at all distances
+_SLACK = 1e-5  # relative tolerance of the filter `plausible` for the radius of the ball
+_AWAY = 1.0  # distance from rho for `l2`, whose pull is the same from every distance
 
 
 def model_attack(
@@ -27,41 +27,46 @@ def model_attack(
     delta: float = 1.0,
     epsilon: float = 1e-6,
 ) -> Tensor:
-    """Return the fixed model θ♠ whose honest gradient at ρ is that of an attack's end.
+    """Return a fixed model θ♠ whose honest gradient at ρ is that of an attack.
 
-    It solves ∇_ρ R(ρ, θ♠) = g for θ♠ (Proposition 4; Lemma 3 and Appendix B.3). So the
-    loss, with θ♠ as the attacker's model, has its minimum at the ρ where the attack
-    ended.
+    θ♠ solves ∇_ρ R(ρ, θ♠) = g (Proposition 4; Lemma 3 and Appendix B.3). If the
+    attacker has the model θ♠, the total loss has its minimum where the attack ended.
 
-    - `l2sq`: θ♠ = ρ − g/λ for R = λ·½‖ρ − θ‖², and ρ − g/(2λ) for the paper's λ‖ρ −
-      θ‖².
-    - `smooth_l2`: with r = ‖g‖/λ < 1, θ♠ is at distance δr/√(1 − r²) from ρ, in the
-      direction of −g. For r = 1, on the boundary of the ball of gradients, no model has
-      gradient g. A model at distance `boundary_distance`, about δ√(λ/(2ε)), has a
-      gradient within ε of it.
-    - `l2`: at every θ ≠ ρ the gradient has length λ. For ‖g‖ = λ, every θ♠ in the
-      direction of −g has gradient g; here its distance from ρ is 1. For ‖g‖ < λ, θ♠ =
-      ρ: g is a subgradient of R there, and the other users' gradients, which sum to −g,
-      cannot move ρ away.
+    - `l2sq`: θ♠ = ρ − g/λ for R = λ·½‖ρ − θ‖², and ρ − g/(2λ) for the paper's R =
+      λ‖ρ − θ‖².
+    - `smooth_l2`: let r = ‖g‖/λ. If r < 1, θ♠ is at distance δr/√(1 − r²) from ρ, in
+      the direction −g. If r = 1 (the boundary of the ball of gradients), no model has
+      the gradient g. Then θ♠ is at `boundary_distance`, about δ√(λ/(2ε)), and its
+      gradient differs from g by ε.
+    - `l2`: every model except ρ has a gradient of length λ. If ‖g‖ = λ, every θ♠ in the
+      direction −g has the gradient g, and the one at distance 1 is returned. If
+      ‖g‖ < λ, θ♠ = ρ, where g is a subgradient of R. The gradients of the other
+      clients sum to −g, so they do not move ρ.
 
     Args:
-        rho: [d] shared model ρ where the attack ended; θ† if it reached its target.
-        gradient: [d] g∞, the gradient with respect to ρ that the attacker sent there
-            (not its negative).
-        lam: λ of the regularizer. Towards 0, θ♠ goes to infinity.
-        regularizer: The regularizer R.
-        square: Which λ of `l2sq`: "half" for this library's λ·½‖·‖², "whole" for the
-            paper's λ‖·‖². The others are λ‖·‖ in both.
-        delta: δ of `smooth_l2`; 1 in the paper.
-        epsilon: A g within ε of the boundary counts as on it. With 0, g itself is
-            required, which `smooth_l2` refuses on the boundary.
+        rho: [d] shared model ρ where the attack ended: θ† if it reached its target.
+        gradient: [d] gradient g on ρ that the attacker sent there (the negative of its
+            update).
+        lam: weight λ of the regularizer. As λ → 0, θ♠ goes to infinity.
+        regularizer: regularizer R.
+        square: definition of `l2sq`: "half" is this library's λ·½‖·‖², "whole" is the
+            paper's λ‖·‖². Ignored for the others.
+        delta: width δ of `smooth_l2`; 1 in the paper.
+        epsilon: gradients nearer than ε to the boundary are treated as on it. With 0,
+            `smooth_l2` refuses gradients on the boundary.
 
-    Guarantee: ‖∇_ρ R(ρ, θ♠) − g‖ ≤ ε + 1e-5·λ. It is 0 up to rounding for `l2sq`, and
-    for g farther than ε inside the ball.
+    Returns:
+        θ♠, [d].
 
-    Departs: Section 5.2 has θ† − g/2 in the text, which is Proposition 4 for λ = 1. The
-    paper says that the gradients of `l2` fill the ball. They are only its sphere; the
-    inner points are subgradients at θ = ρ.
+    Guarantee: ‖∇_ρ R(ρ, θ♠) − g‖ ≤ ε + 1e-5·λ. For `l2sq`, and for g further than ε
+    inside the ball, it is 0 up to rounding.
+
+    Departs: the text of Section 5.2 has θ† − g/2, which is Proposition 4 for λ = 1. The
+    paper says that the gradients of `l2` are a ball. They are only its sphere; the
+    other points of the ball are subgradients at θ = ρ.
+
+    >>> model_attack(torch.tensor([0.0]), torch.tensor([-3.0]), lam=2.0)
+    tensor([1.5000])
     """
     where, g = array("rho", rho, 1), array("gradient", gradient, 1)
     same_size("gradient", g, "rho", len(where))
@@ -79,7 +84,7 @@ def model_attack(
 def _distance(
     size: float, lam: float, regularizer: str, delta: float, epsilon: float
 ) -> float:
-    """Return the distance from ρ of the model whose gradient has this length."""
+    """Return the distance from ρ at which a model has a gradient of this size."""
     if size > lam * (1 + _SLACK):
         raise Refusal(
             f"the gradient has norm {size:.6g}, but with {regularizer} no model has a "
@@ -96,11 +101,18 @@ def _distance(
 
 
 def boundary_distance(lam: float, *, delta: float = 1.0, epsilon: float) -> float:
-    """Return the distance from ρ of a model with a gradient within ε of the boundary.
+    """Return the distance from ρ at which a model's gradient has length λ − ε.
 
-    With `smooth_l2`, a model at distance D from ρ has a gradient of length λD/√(δ² +
-    D²). This is λ − ε at D = δc/√(1 − c²) with c = 1 − ε/λ, which is about δ√(λ/(2ε)).
-    ε = 0 would need D = ∞ and is refused. For ε of λ or more, D is 0.
+    With `smooth_l2`, the gradient of a model at distance D has length λD/√(δ² + D²).
+    It is λ − ε at D = δc/√(1 − c²) with c = 1 − ε/λ, which is about δ√(λ/(2ε)).
+
+    Args:
+        lam: weight λ of the regularizer.
+        delta: width δ of `smooth_l2`.
+        epsilon: ε > 0. For λ or more, the distance is 0.
+
+    >>> round(boundary_distance(1.0, epsilon=0.01), 2)
+    7.02
     """
     strength(lam)
     above_zero("delta", delta, "for 0, set regularizer = 'l2'")
@@ -109,5 +121,5 @@ def boundary_distance(lam: float, *, delta: float = 1.0, epsilon: float) -> floa
 
 
 def _inverse(ratio: float, delta: float) -> float:
-    """Return the distance at which the gradient of `smooth_l2` has length share·λ."""
+    """Return the distance at which the gradient of smooth_l2 has this share of λ."""
     return delta * ratio / math.sqrt((1 - ratio) * (1 + ratio))

@@ -23,7 +23,7 @@ from troth.types import Refusal
 
 
 class Optimum(NamedTuple):
-    """The models that minimize the loss of a whole federation."""
+    """Models that minimize the loss of a whole federation."""
 
     rho: np.ndarray  # [d] the shared model
     theta: np.ndarray  # [N, d] the users' local models
@@ -40,32 +40,39 @@ def single_example(
 ) -> Examples:
     """Return the one example that moves the optimal ρ to θ† (Theorem 5, Appendix K).
 
-    The loss of every user is ν‖θ‖² + Σ½(θᵀq − a)² + λ·½‖ρ − θ‖². Its gradient with
-    respect to ρ is 0 at ρ = θ† if the attacker's model is θ♠ = θ† + g/λ. The gradient
-    with respect to the attacker's model is 0 at θ♠ if its example (q, a) fulfills 2νθ♠
-    + (qᵀθ♠ − a)q + λ(θ♠ − θ†) = 0. Because λ(θ♠ − θ†) = g, this means (qᵀθ♠ − a)q = −r
-    with r = g + 2νθ♠. A solution, for any c > 0, is
+    The loss of every user is ν‖θ‖² + Σ½(θᵀq − a)² + λ·½‖ρ − θ‖². The gradient on ρ is 0
+    at θ† if the attacker's model is θ♠ = θ† + g/λ. The gradient on the attacker's model
+    is 0 at θ♠ if its only example (q, a) fulfills
+    2νθ♠ + (qᵀθ♠ − a)q + λ(θ♠ − θ†) = 0. Since λ(θ♠ − θ†) = g, a solution is, with
+    r = g + 2νθ♠ and any c > 0,
 
-        q = c·r,   a = qᵀθ♠ + 1/c.
+        q = c·r,   a = qᵀθ♠ + 1/c,
 
-    The loss is strictly convex if ν > 0 or the pooled queries span R^d. Then this
-    stationary point is its only minimum. Every step is in
-    `docs/explanation/derivations/poison.md`.
+    because then (qᵀθ♠ − a)q = −r. If ν > 0 or the pooled queries span R^d, the loss is
+    strictly convex, so this stationary point is its only minimum.
+    `docs/explanation/derivations/poison.md` has every step.
 
     Args:
         target: [d] target θ† of the shared model.
-        pull: [d] g, the sum of the honest users' gradients with respect to ρ at ρ = θ†
-            (`honest_pull`). It is −g∞ of a gradient attack that has reached its target.
+        pull: [d] g, the sum of honest gradients on ρ at ρ = θ† (`honest_pull`). A
+            gradient attack that has reached its target sends the gradient −g.
         lam: λ of `l2sq`; the paper's λ is half of it.
         nu: ν ≥ 0, weight decay of every user, also of the attacker.
-        bias: Whether the last parameter is an intercept. Then the query has no such
+        bias: whether the last parameter is an intercept. Then the query lacks this
             coordinate, and c = 1/r_last is the only choice.
-        norm: Norm of the query. 0 takes the norm of r (c = 1), as in the paper: it is
-            Θ(N), with an answer of Θ(N²). With a fixed norm, the answer is Θ(N).
+        norm: norm of the query. With 0, c = 1 as in the paper: for N users the query
+            has norm Θ(N), and the answer is Θ(N²). With a fixed norm, the answer is
+            Θ(N).
 
-    Departs: Appendix K prints (q, a) = (g, gᵀθ♠ − 1). With it, the gradient at θ♠ is +g
-    instead of −g, and ν is missing: ρ* then misses θ†, also for ν = 0. Here the sign is
-    corrected and the term 2νθ♠ is added. The factor c is not in the paper.
+    Returns:
+        One example: query q and answer a.
+
+    Departs: Appendix K prints (q, a) = (g, gᵀθ♠ − 1). The gradient of its loss at θ♠ is
+    +g, but −g is needed, and ν is left out. So ρ* misses θ†, also for ν = 0. Here, the
+    sign and the term 2νθ♠ are corrected. c is an addition.
+
+    >>> single_example([1.0], [2.0], lam=2.0).x.tolist()
+    [[2.0]]
     """
     goal, g = array("target", target, 1), array("pull", pull, 1)
     same_size("target", goal, "the honest pull", len(g))
@@ -77,7 +84,7 @@ def single_example(
     size = float(np.linalg.norm(r))
     if bias:
         return _with_intercept(r, model)
-    if size == 0:  # the honest users alone already reach the target
+    if size == 0:  # the honest users reach the target by themselves
         return Examples(np.zeros((1, len(g))), np.zeros(1))
     c = norm / size if norm else 1.0
     q = c * r
@@ -85,7 +92,7 @@ def single_example(
 
 
 def _with_intercept(r: np.ndarray, model: np.ndarray) -> Examples:
-    """Return the query as (q, 1); the residual is then the intercept's entry of r."""
+    """Return the example with query (q, 1), whose residual is the last entry of r."""
     if abs(r[-1]) <= 1e-12 * np.linalg.norm(r):
         raise Refusal(
             f"the honest users' pull on the intercept is {r[-1]:.3g}, but one example "
@@ -97,16 +104,19 @@ def _with_intercept(r: np.ndarray, model: np.ndarray) -> Examples:
 
 
 def spread(examples: Examples, *, norm: float = 1.0) -> Examples:
-    """Replace an example (q, a) by k² copies of (q/k, a/k), with equal loss (Sec. 5.3).
+    """Replace an example by k² copies of (q/k, a/k) with the same loss (Section 5.3).
 
-    The losses of the copies add up to the loss of (q, a): k²·½(θᵀq/k − a/k)² = ½(θᵀq −
-    a)². The q of `single_example` has norm Θ(N), so Θ(N²) copies have answers of Θ(N).
-    This holds if a user's loss is a sum over examples, not a mean, and for models
-    without an intercept.
+    The losses of the copies sum to that of (q, a): k²·½(θᵀq/k − a/k)² = ½(θᵀq − a)².
+    For the example of `single_example`, whose query has norm Θ(N), they are Θ(N²)
+    examples with answers of Θ(N). This needs users who sum the loss over their examples
+    (not average it), and a model without an intercept.
 
     Args:
-        examples: Examples to replace, each by itself.
-        norm: Largest allowed norm of a query. A single copy is used if q is not longer.
+        examples: examples, each of which is replaced.
+        norm: largest norm of a query.
+
+    Returns:
+        The copies of all examples.
     """
     above_zero("norm", norm, "queries of norm 0 have no effect")
     parts = np.ceil(np.linalg.norm(examples.x, axis=1) / norm).clip(min=1)
@@ -123,10 +133,10 @@ def honest_pull(
     lam: float,
     nu: float = 0.0,
 ) -> np.ndarray:
-    """Return g, the sum of honest gradients with respect to ρ, at ρ = θ† (Eq. 175).
+    """Return g, the sum of honest users' gradients on ρ at ρ = θ† (Eq. 175).
 
-    Every user's model is optimal for ρ = θ†. It is (S + λ)⁻¹(b + λθ†), and its gradient
-    is λ(S + λ)⁻¹(Sθ† − b), with S = QᵀQ + 2ν and b = Qᵀa.
+    Each user's model is optimal for ρ = θ†: (S + λ)⁻¹(b + λθ†) with S = QᵀQ + 2ν and
+    b = Qᵀa. Its gradient is λ(S + λ)⁻¹(Sθ† − b).
 
     Args:
         queries: [m_n, d] of each honest user.
@@ -139,7 +149,7 @@ def honest_pull(
         g, [d].
 
     Raises:
-        Refusal: ν = 0 and the pooled queries do not span R^d. Then ρ* is not unique.
+        Refusal: ν = 0 and the pooled queries do not span R^d, so that ρ* is not unique.
     """
     goal = array("target", target, 1)
     users = _users(queries, answers, lam, nu)
@@ -169,9 +179,8 @@ def coupled_optimum(
     """Minimize Σ_n [ν‖θ_n‖² + Σ½(θ_nᵀq − a)² + λ·½‖ρ − θ_n‖²] (Eqs. 1 and 5).
 
     This is one linear least-squares problem in (ρ, θ_1 … θ_N), with (N + 1)·d unknowns.
-    It is used to check what an attack achieves. The users include the attacker, with
-    its poisoned examples. If there are several minima, the one of least norm is
-    returned.
+    Use it to check an attack: include the attacker, with its poisoned examples. If the
+    minimum is not unique, the solution of smallest norm is returned.
 
     Args:
         queries: [m_n, d] of each user.
@@ -187,8 +196,8 @@ def coupled_optimum(
     pull, decay = math.sqrt(lam) * np.eye(d), math.sqrt(2 * nu) * np.eye(d)
     rows, sides = [], []
     for k, user in enumerate(users):
-        # A triangular factor turns many examples into d + 1 rows. Products of data with
-        # themselves would lose half of the digits of a large query.
+        # QR reduces many examples to d + 1 rows, without the products of data that
+        # would lose half the digits of large queries
         fit = np.linalg.qr(np.column_stack([user.x, user.y])).R
         block = np.zeros((len(fit) + 2 * d, n + 1, d))
         block[:, k + 1] = np.vstack([fit[:, :-1], decay, -pull])
@@ -203,7 +212,7 @@ def coupled_optimum(
 def _users(
     queries: Sequence[ArrayLike], answers: Sequence[ArrayLike], lam: float, nu: float
 ) -> list[Examples]:
-    """Return the checked queries and answers of every user."""
+    """Check every user's examples, and convert them to arrays."""
     strength(lam)
     at_least_zero("nu", nu)
     if not len(queries) or len(queries) != len(answers):
