@@ -186,7 +186,7 @@ class Serving:
         finite = broadcast.w.new_zeros(0, dtype=torch.bool)
         if len(sent.client):
             if hostile is not None:
-                with contextlib.suppress(Refusal):  # else clients send honest updates
+                with contextlib.suppress(Refusal):  # refused: updates stay honest
                     sent = self.attacked(seen, sent, hostile, round_)
             if self._all_finite is not None:
                 finite = self._all_finite(seen, sent)
