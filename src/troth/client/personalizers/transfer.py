@@ -171,7 +171,7 @@ def _right(task: Task, v: Tensor, valid: Batch) -> Tensor:
 
 
 def _tell(tried: list[Weights]) -> Callable[[Carry], Tensor]:
-    """Return a function of the state: the weights that the client chose, else NaN."""
+    """Return a function from a client's state to its chosen weights; NaN if none."""
     nothing = torch.full((2,), torch.nan, dtype=torch.float64)
     each = [torch.tensor(pair, dtype=torch.float64) for pair in tried]
     return lambda state: pick([nothing, *each], state[1])
