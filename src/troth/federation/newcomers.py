@@ -64,7 +64,7 @@ def rounds(e: Experiment, members: int) -> int:
     """Return the number of rounds for which a newcomer trains.
 
     This is `evaluate.newcomer_rounds`. If it is 0, a newcomer trains in as many rounds
-    as the average member is asked in, rounds · cohort / members, but in at least 1.
+    as an average member is sampled in: rounds · cohort / members, and at least 1.
     """
     asked = e.train.rounds * (e.train.cohort or members) / members
     return e.evaluate.newcomer_rounds or max(1, round(asked))
@@ -88,7 +88,7 @@ def join(
     broadcast: Broadcast,
     ids: np.ndarray,
     run: int,  # rounds of the run; newcomers draw with later round numbers
-    factors: list[float],  # on every learning rate, one per newcomer round
+    factors: list[float],  # factor on every learning rate, one per newcomer round
 ) -> Tensor:
     """Train newcomers on their data from the last broadcast; return their states."""
     start = engine.start(broadcast.w)

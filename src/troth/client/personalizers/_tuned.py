@@ -29,8 +29,8 @@ Keep = Literal["last", "best", "accurate"]
 """Model that is kept: the last, or a candidate chosen by the client's validation data.
 
 "best" is the candidate with the lowest loss. "accurate" is the one with the highest
-accuracy and, of equal accuracies, the one with the lowest loss. Of candidates that are
-still equal, the latest is kept. The shared model is a candidate that loses every tie.
+accuracy; ties go to the lowest loss. Remaining ties go to the latest candidate. The
+shared model is a candidate too, and loses every tie.
 """
 
 Select = Literal["epoch", "step"]
@@ -138,7 +138,7 @@ def measure(task: Task, keep: str) -> Measure | None:
 
 
 def way(task: Task, descent: Descent, keep: str, select: Select) -> Way:
-    """Return the training that follows `descent` and keeps one model, as by `keep`."""
+    """Return the training along `descent` that keeps the model chosen by `keep`."""
     if keep == "last" and select != "epoch":
         raise Refusal(
             f"select = '{select}' does nothing with keep = 'last', which chooses among "

@@ -96,7 +96,7 @@ def _shares(lam: Tensor) -> Tensor:
 
 
 def _rise(loss: Tensor, row: Tensor, known: int, lr: float) -> Tensor:
-    """Return lr·(loss − largest loss) per known client; the mean if absent."""
+    """Return lr·(loss − largest loss) per known client; absent clients get the mean."""
     below = (loss - loss.max()).clamp(min=-torch.finfo(torch.float64).max)
     rise = (
         lr * below

@@ -48,9 +48,8 @@ def counter_gradient(
 
     Theorem 4: with regularizer `l2sq`, personalizer `coupled` solved exactly,
     aggregator `sum` (or `mean`), server `sgd`, convex losses and η ≤ 1/(3L), ρ reaches
-    the target. With another server step or aggregator, or after a round in which no
-    malicious client was asked, the attack uses its last estimate of ĝ, and no theorem
-    covers it.
+    the target. With another server step or aggregator, or after a round without any
+    malicious client, the attack uses its last estimate of ĝ, and no theorem covers it.
 
     Departs: the authors' code does not infer the others' gradients of the round before,
     because Eq. 6 does not hold for its Adam server. It reads them, like knows =
@@ -104,7 +103,7 @@ def counter_gradient(
         >>> counter_gradient(*given, target=file, over="sum")[0].update.tolist()
         [[1.0], [5.0]]
     """
-    eta = 1.0 if eta == "auto" else eta  # that of a server that adds the whole step
+    eta = 1.0 if eta == "auto" else eta  # the rate of a server that adds the whole step
     radius = math.inf if radius == "auto" else radius
     lam = 1.0 if lam == "auto" and aim == "shared" else lam
     lam = coupled("counter_gradient's lam", lam)

@@ -14,7 +14,7 @@ from troth.types import Messages
 def mimic(
     messages: Messages, hostile: Tensor, memory: Tensor, *, client: int = -1
 ) -> tuple[Messages, Tensor]:
-    """Copy one benign update from all malicious clients, so that it counts f + 1 times.
+    """Send copies of one benign update from all f malicious clients.
 
     No copy is an outlier, but the data of the other clients lose weight. By default the
     adversary copies the update with the largest component along z, the direction in
