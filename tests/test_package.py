@@ -57,10 +57,10 @@ def test_workflows_try_the_versions_that_are_promised():
     assert pythons == named
     assert all(v in SpecifierSet(project["requires-python"]) for v in pythons)
     needs = {r.name: r.specifier for r in map(Requirement, project["dependencies"])}
-    oldest, newest = jobs["torch"]["strategy"]["matrix"]["torch"]
-    parts = [int(v.removesuffix(".*").split(".")[1]) for v in (oldest, newest)]
+    tried = jobs["torch"]["strategy"]["matrix"]["torch"]
+    parts = [int(v.removesuffix(".*").split(".")[1]) for v in tried]
     allowed = [m for m in range(100) if f"2.{m}.0" in needs["torch"]]
-    assert parts == [allowed[0], allowed[-1]]
+    assert parts == allowed
 
 
 @pytest.mark.slow("builds the package and trains from a fresh environment")

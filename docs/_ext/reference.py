@@ -250,6 +250,10 @@ def python() -> dict[str, str]:
         directive = f".. automodule:: {name}\n   :members:\n"
         if name == "troth.types":  # what is in `troth` has its place there
             directive += f"   :exclude-members: {', '.join(troth.__all__)}\n"
+        if name == "troth.sklearn":  # scikit-learn writes these
+            methods = ("fit", "predict", "predict_proba", "score")
+            made = ", ".join(f"set_{method}_request" for method in methods)
+            directive += f"   :exclude-members: {made}\n"
         pages[f"python/{name}"] = f"{heading(name)}\n{directive}"
     return pages
 

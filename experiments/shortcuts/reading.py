@@ -49,15 +49,6 @@ def over(rows: list[Row], whose: str = "personal") -> np.ndarray:
     return np.array([both(row, whose) for row in rows])
 
 
-def paired(rows: list[Row], others: list[Row]) -> np.ndarray:
-    """[runs, 2] what the rows have more than the others in the same seed.
-
-    Seeds of personalization are averaged where the others have none.
-    """
-    base = {row["seed"]: both(row) for row in others}
-    return np.array([np.subtract(both(row), base[row["seed"]]) for row in rows])
-
-
 def auroc(rows: list[Row], column: str) -> tuple[float, int, int]:
     """Of "disparity above the limit" from a column; and how many are above and not."""
     wanted, score = [], []

@@ -5,7 +5,6 @@
     python experiments/shortcuts/run.py --part 0/4     # every fourth
 
 Needs the shared models of train.py. A finished run is kept in the table of results.
-`bent` begins with what `hostile` has trained.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from problems import (
     clients,
     marked,
     ours,
-    saved,
     started,
 )
 from tune import FINETUNE, group_dro
@@ -102,50 +100,38 @@ def diversity() -> Iterator[Cell]:
 
 
 def hostile() -> Iterator[Cell]:
-    """A fifth of the clients hostile, ten a round; then personal models from that w.
+    """Shared models with a fifth of the clients malicious, ten clients per round.
 
-    `local` takes as many steps as all of them, from a start of its own.
+    `local` takes as many steps as personalization, from a random start.
     """
     found = choice().get(NET)
-    every = methods(NET, found)
-    if not every:
+    if not found:
         return
     base = merged(PROBLEMS[NET], ours(NET))
     wide: Changes = {"train": {"cohort": 10}, "engine": {"chunk": 10}}
     pairs = [("none", "mean")]
     pairs += [(threat, rule) for threat in ("A1", "A3") for rule in RULES]
     for threat, rule in pairs:
-        name = {"name": f"hostile, {threat}, {rule}"}
-        own = {**THREATS[threat], **RULES[rule], **name}
-        yield Cell(
-            "hostile", f"{threat}, {rule}, global", merged(merged(base, wide), own)
-        )
+        own = {**THREATS[threat], **RULES[rule], "name": f"hostile, {threat}, {rule}"}
+        changes = merged(merged(base, wide), own)
+        yield Cell("hostile", f"{threat}, {rule}, global", changes)
     once = {"rounds": 1, "cohort": 0, "epochs": 0}
     once |= dict(zip(("lr", "steps"), found["rate"], strict=True))
     alone = {**THREATS["A1"], "train": once, "personalizer": "local", "name": ""}
     alone["engine"] = {"chunk": 50}
     yield Cell("hostile", "A1, mean, local", merged(base, alone))
-    for threat, rule in pairs:
-        name = {"name": f"hostile, {threat}, {rule}"}
-        quiet = {"adversary": THREATS[threat].get("adversary", {})}  # w stays as it is
-        bent = merged(base, {**quiet, **name})
-        for label in ("finetune", "transfer"):
-            changes = again(bent, every[label], rate=found["rate"])
-            yield Cell("bent", f"{threat}, {rule}, {label}", changes)
 
 
 def cells() -> Iterator[Cell]:
-    """Every run; hostile ones first, for they take longest."""
+    """Yield every run, the longest first."""
     yield from hostile()
     yield from table()
     yield from diversity()
 
 
 def look(run: Run) -> Changes:
-    """Clients on conflicting examples; what an audit says of them; and keeps w."""
-    e = run.experiment
-    named = e.name.startswith("hostile") and e.train.lr > 0
-    said = saved(run) if named else clients(run)
+    """Return the clients on conflicting examples, and what an audit says of them."""
+    e, said = run.experiment, clients(run)
     if not e.output.personal:
         return said
     found = troth.audit(run).table

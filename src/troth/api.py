@@ -60,8 +60,9 @@ def run(
 ) -> list[Run]:
     """Train an experiment: a single run, or all runs of its grid.
 
-    On a GPU, some runs of a grid train together as one matrix: runs that differ only in
-    the seed, the malicious clients and their behavior, and the server's sections.
+    On a GPU, similar runs of a grid train together: the clients of all runs are stacked
+    into one batch. Such runs differ only in the seed, the malicious clients, their
+    behavior, and the sections of the server.
 
     Args:
         experiment: A TOML file, a dictionary of its sections, or `None` for the
@@ -166,7 +167,7 @@ def _each(
     for k, one in enumerate(planned, 1):
         place, e = root / one.label, one.experiment
         seen = train.numbered(watch, k, len(planned))
-        # The sections that decide how fast clients train.
+        # The sections that determine how fast clients train.
         parts = e.data, e.partition, e.model, e.train, e.personalizer.name, e.engine
         if (place / files.EXPERIMENT).exists():
             train.resume(place, watch=seen)

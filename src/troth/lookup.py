@@ -1,4 +1,4 @@
-"""Find a member by its file name: `aggregators/krum.py` holds the member `krum`.
+"""Find a member (a method) by its file name: `krum` is in `aggregators/krum.py`.
 
 A member is a plain function. Its keyword-only parameters are its options in the TOML.
 Its other parameters are passed by the caller, by name. A member of another package is
@@ -85,7 +85,7 @@ def names(kind: str) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _members(places: tuple[str, ...], changed: tuple[int, ...]) -> tuple[str, ...]:
-    """List the members in some folders; a new value of `changed` ends the cache."""
+    """List the members in some folders; cached until `changed` has another value."""
     found = (m.name for m in pkgutil.iter_modules(places))
     return tuple(sorted(n for n in found if not n.startswith("_")))
 
@@ -108,7 +108,7 @@ def give(word: str, digest: str, member: Callable[..., Any]) -> Given:
     """Make a member from memory known by a name.
 
     Args:
-        word: what the member is, such as the name of a class.
+        word: Kind of object, such as the name of its class.
         digest: hexadecimal digest of all that determines what the member returns.
         member: function that follows the rules for members.
     """
@@ -132,7 +132,9 @@ def like(
     function.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     function.__doc__ = inspect.getdoc(other)
     function.__annotations__ = {}
-    with contextlib.suppress(NameError, TypeError):  # names that are not at hand
+    with contextlib.suppress(
+        NameError, TypeError
+    ):  # names that cannot be resolved here
         typed = other.__init__ if inspect.isclass(other) else other
         function.__annotations__ = dict(hints(typed))
     return function
@@ -220,7 +222,7 @@ def _readable(function: Callable[..., Any]) -> bool:
 
 
 def _remembered(ask: Callable[[Callable[..., Any]], T]) -> Callable[..., T]:
-    """Cache what is known of a function, as long as the function exists."""
+    """Cache the results for a function, as long as the function exists."""
     known: WeakKeyDictionary[Callable[..., Any], T] = WeakKeyDictionary()
 
     @functools.wraps(ask)

@@ -171,13 +171,13 @@ def test_inputs_may_be_arrays_bytes_or_none_at_all():
     ("x", "settings", "words"),
     [
         (torch.zeros(3), {}, r"x has shape \[3\]"),
-        (torch.zeros(2, 4) * math.nan, {}, "NaN or infinite in 2 of 2 inputs"),
+        (torch.zeros(2, 4) * math.nan, {}, "NaN or infinite values in 2 of 2 inputs"),
         (torch.ones(2, 4) * 1e12, {}, r"up to 1e\+12, and noise of sigma = 0.5 is"),
         (torch.zeros(2, 4, dtype=torch.complex64), {}, "real numbers"),
         (torch.zeros(2, 4), {"transform": "rotation"}, r"deforms images.*shape \[4\]"),
-        (torch.zeros(2, 4), {"ids": [1]}, "1 ids do not go with 2 inputs"),
+        (torch.zeros(2, 4), {"ids": [1]}, "there are 1 ids for 2 inputs"),
         (torch.zeros(2, 4), {"ids": [1, 2.5]}, "ids must be whole numbers"),
-        (torch.zeros(2, 4), {"ids": [1, 2**70]}, "of 64 bits"),
+        (torch.zeros(2, 4), {"ids": [1, 2**70]}, "at most 64 bits"),
         (torch.zeros(2, 4), {"radii": "wide"}, "radii = 'wide' must be a list"),
         (torch.zeros(2, 4), {"sgima": 1.0}, "no setting 'sgima'.*did you mean 'sigma'"),
     ],
@@ -209,8 +209,8 @@ def lies_on(lattice):
 def test_no_two_certificates_contradict_each_other(digits):
     """Inputs .75 apart, both on every lattice of 2⁻⁴ and finer.
 
-    Noise in floating point gave them the labels 0 and 1 on 2⁻²⁸, with radii 1.14 and
-    1.60: sums of numbers near 2⁻⁴ lose digits that sums near 0 have.
+    Noise in floating point gave them the labels 0 and 1 on 2⁻²⁸, with radii 1.07 and
+    1.23: sums of numbers near 2⁻⁴ lose digits that sums near 0 have.
     """
     x = torch.stack([torch.zeros(1, 12, 12), torch.full((1, 12, 12), 2.0**-4)])
     c = troth.certify(lies_on(2.0**-digits), x, sigma=0.5, n=1000)

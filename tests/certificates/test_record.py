@@ -56,14 +56,16 @@ def test_certificates_are_of_one_model():
     assert c.record["transform"] == "pixel" and c.record["compiled"] is False
     with torch.no_grad():
         net.bias[0] += 1
-    with pytest.raises(Refusal, match=r"speak of parameters .*certify it anew"):
+    with pytest.raises(Refusal, match=r"for parameters .*certify it again"):
         c.check(net)
 
 
 def test_a_plain_function_says_what_it_speaks_of_if_told():
     w = torch.ones(4, 3)
     c = troth.certify(lambda x: x @ w, torch.zeros(2, 4), n=50)
-    with pytest.raises(Refusal, match="do not say which parameters"):
+    with pytest.raises(
+        Refusal, match="do not record the hash of the model's parameters"
+    ):
         c.check(w)
     told = troth.certify(lambda x: x @ w, torch.zeros(2, 4), n=50, parameters={"w": w})
     told.check({"w": w})

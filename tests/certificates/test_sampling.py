@@ -84,7 +84,7 @@ def test_scores_that_are_no_numbers_vote_for_nobody():
         (lambda x: linear(x)[:7], r"shape \[7, 4\] for 50 inputs"),
         (lambda x: linear(x).argmax(1), r"shape \[50\]"),
         (lambda x: linear(x).long(), "floating-point"),
-        (lambda x: linear(x).numpy(), "gave a ndarray"),
+        (lambda x: linear(x).numpy(), "returned a ndarray"),
     ],
 )
 def test_outputs_without_classes_are_refused(classify, words):

@@ -64,7 +64,7 @@ def test_again_it_only_reads_and_other_settings_need_another_folder(found, place
     before = (place / "gradient" / "summary.json").stat().st_mtime_ns
     assert chain.chain(TREE, place, OPTIONS) == found
     assert (place / "gradient" / "summary.json").stat().st_mtime_ns == before
-    with pytest.raises(Refusal, match="holds a chain with other settings"):
+    with pytest.raises(Refusal, match="has an attack chain with other settings"):
         chain.chain(TREE, place, OPTIONS._replace(examples=7))
 
 
@@ -95,7 +95,7 @@ def test_an_attacker_that_starts_from_its_model_needs_no_weight(tmp_path):
         ({}, {"stage": "all"}, "stage = 'all' is not one of 'gradient'"),
         ({}, {"examples": 0}, "examples = 0 must be at least 1"),
         ({}, {"weight": "much"}, "weight = 'much'"),
-        ({}, {"examples": 1}, "1 poisoned example bends a linear regression"),
+        ({}, {"examples": 1}, "1 poisoned example is enough for a linear regression"),
         ({"model": {"name": "mlp", "widths": [4]}}, {}, "made for linear models"),
         ({"data": "linear_regression", "partition": "natural"}, {}, "a regression"),
     ],

@@ -202,10 +202,15 @@ FOUR = np.ones((4, 6))
     ("call", "given", "options", "words"),
     [
         (labelled, (HEAD, X, 0), {"labels": "repeated", "repeats": 0}, "repeats = 0"),
-        (labelled, (HEAD, np.ones((3, 4)), 0), {}, "the model takes 2 features"),
+        (labelled, (HEAD, np.ones((3, 4)), 0), {}, r"the model needs \[m, 2\]"),
         (probabilities, (INFINITE, X), {}, "NaN or infinite"),
-        (data_attack, (SIX, 1, 0), {}, "1 poisoned example bends a linear regression"),
-        (data_attack, (SIX, -4, 0), {}, "-4 poisoned examples were asked for"),
+        (
+            data_attack,
+            (SIX, 1, 0),
+            {},
+            "1 poisoned example is enough for a linear regression",
+        ),
+        (data_attack, (SIX, -4, 0), {}, "the number of poisoned examples is -4"),
         (data_attack, (SIX, 10, 0), {"width": 0}, "width|box from"),
         (weight_needed, (SIX, SIX, FOUR), {"lam": 0}, "lam = 0 must be"),
         (weight_needed, (SIX, SIX, FOUR), {"lam": 1, "tolerance": 1}, "tolerance = 1"),
@@ -299,9 +304,9 @@ def test_what_was_there_stays_when_it_fails(tmp_path):
     save(place, x, y)
     before = place.read_bytes()
     for where, inputs, words in (
-        (place, x * np.nan, "x is float64, or holds NaN"),
+        (place, x * np.nan, "x has type float64 or NaN"),
         (tmp_path / "no" / "bad.npz", x, "cannot be written .* folder that exists"),
-        ("/", x, "'/' names no file"),
+        ("/", x, "'/' is not a file name"),
         (tmp_path, x, "cannot be written"),
     ):
         with pytest.raises(Refusal, match=words):
@@ -313,15 +318,25 @@ def test_what_was_there_stays_when_it_fails(tmp_path):
 @pytest.mark.parametrize(
     ("x", "y", "p", "words"),
     [
-        (np.ones((2, 2)), None, None, "neither labels y nor soft labels p"),
-        (np.ones((2, 2)), np.zeros(3), None, r"shape \(2, 2\) and there are \[3\]"),
-        (np.ones(2), np.zeros(2), None, "as x"),
+        (np.ones((2, 2)), None, None, "y and p are both missing"),
+        (
+            np.ones((2, 2)),
+            np.zeros(3),
+            None,
+            r"shape \(2, 2\), and the numbers of labels are \[3\]",
+        ),
+        (np.ones(2), np.zeros(2), None, "give x as"),
         (np.ones((2, 2)), None, np.ones((2, 2)), "row 0 adds up to 2"),
         (np.ones((2, 2)), None, np.array([[2.0, -1]] * 2), "negative"),
         (np.ones((2, 2)), None, np.ones(2), "two axes"),
-        (np.ones((2, 2)), np.zeros(2), np.eye(2), "1 labels are not the most likely"),
-        (np.full((2, 2), np.inf), np.zeros(2), None, "x is float64, or holds NaN"),
-        (np.ones((2, 2)), np.array(["a", "b"]), None, "y is <U1"),
+        (
+            np.ones((2, 2)),
+            np.zeros(2),
+            np.eye(2),
+            "1 labels in y are not the most likely",
+        ),
+        (np.full((2, 2), np.inf), np.zeros(2), None, "x has type float64 or NaN"),
+        (np.ones((2, 2)), np.array(["a", "b"]), None, "y has type <U1"),
     ],
 )
 def test_refusals_files(tmp_path, x, y, p, words):

@@ -53,10 +53,10 @@ def test_out_of_a_file_its_own_answers_are_wanted(built, tmp_path):
 @pytest.mark.parametrize(
     ("name", "epochs", "lr", "words"),
     [
-        ("shift_labels", 0, 0.1, "at least one epoch"),
-        ("shift_labels", 5, 0.0, "above 0; it is 5 and 0.0"),
-        ("random_labels", 5, 0.1, "makes one label of another"),
-        ("noise_features", 5, 0.1, "makes one label of another"),
+        ("shift_labels", 0, 0.1, "trained for 0 epochs"),
+        ("shift_labels", 5, 0.0, "5 epochs with learning rate 0.0"),
+        ("random_labels", 5, 0.1, "is not a rule that changes labels alone"),
+        ("noise_features", 5, 0.1, "is not a rule that changes labels alone"),
         ("nowhere.npy", 5, 0.1, "there is no target 'nowhere.npy'"),
     ],
 )

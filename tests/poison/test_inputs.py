@@ -123,7 +123,7 @@ def test_classes_that_agree_leave_fewer_directions():
     ],
 )
 def test_an_empty_one_is_refused(head):
-    with pytest.raises(Refusal, match="no input makes all . classes equally likely"):
+    with pytest.raises(Refusal, match="for no input are all . classes equally likely"):
         indifference(head)
 
 
@@ -270,18 +270,23 @@ SOFT = nn.Sequential(network(), nn.Softmax(dim=1))
 @pytest.mark.parametrize(
     ("call", "given", "options", "words"),
     [
-        (indifferent_inputs, (FOUR, 0, 0), {}, "0 poisoned examples were asked for"),
+        (indifferent_inputs, (FOUR, 0, 0), {}, "the number of poisoned examples is 0"),
         (indifferent_inputs, (FOUR, 5, 0), {"noise": -0.1}, "noise = -0.1 must be"),
         (indifferent_inputs, (FOUR, 5, 0), {"low": 1, "high": 1}, "from 1 to 1 is"),
-        (indifference, (Head(np.full((2, 2), np.nan), np.zeros(2)),), {}, "4 values"),
+        (
+            indifference,
+            (Head(np.full((2, 2), np.nan), np.zeros(2)),),
+            {},
+            "4 NaN or infinite values",
+        ),
         (indifference, (Head(np.ones((3, 2)), np.zeros(2)),), {}, "bias has 2"),
         (indifference, (Head(np.ones(3), np.zeros(3)),), {}, "array with 2"),
         (indifference, (Head(np.ones((0, 3)), np.zeros(0)),), {}, "at least one row"),
-        (head_of, (np.zeros(15), 4, 3), {}, "has 15 parameters, and a linear"),
-        (before, (FOUR, np.zeros(4), 0.0), {}, "std holds 0.0"),
+        (head_of, (np.zeros(15), 4, 3), {}, "has 15 parameters, but a linear"),
+        (before, (FOUR, np.zeros(4), 0.0), {}, "std has the value 0.0"),
         (clipped_inputs, (ONE, 4, 0), {}, "largest value of 4 projected inputs is -"),
         (boxed_inputs, (MIDDLE, 5, 0), {"tolerance": 0}, "tolerance = 0 must be"),
-        (boxed_inputs, (MIDDLE, 5, 0), {"rim": 1.0}, "rim = 1.0 is a share"),
+        (boxed_inputs, (MIDDLE, 5, 0), {"rim": 1.0}, "rim = 1.0 must be a share"),
         (
             boxed_inputs,
             (AWAY, 70, 0),
@@ -289,7 +294,7 @@ SOFT = nn.Sequential(network(), nn.Softmax(dim=1))
             "2 was not reached: 70 .* 0.707 away",
         ),
         (boxed_inputs, (CORNER, 400, 0), {"noise": 0.1}, "of 400 .* use less noise"),
-        (boxed_inputs, (CORNER, 10**6, 0), {"noise": 0.1}, "of 1024 examples tried"),
+        (boxed_inputs, (CORNER, 10**6, 0), {"noise": 0.1}, "of 1024 inputs are up to"),
         (embeddings, (SOFT, X), {}, "Sequential does not end in a linear layer"),
         (embeddings, (network(), X[:0]), {}, "there are 0 examples"),
     ],

@@ -142,9 +142,12 @@ SMOOTH = {"regularizer": "smooth_l2"}
     [
         ({"lam": 0.0}, "lam = 0.0 must be a finite number above 0"),
         ({"gradient": torch.ones(4)}, "gradient has 4 parameters and rho has 3"),
-        ({"gradient": torch.tensor([1.0, math.nan, 0])}, "1 values that are NaN"),
-        ({"regularizer": "l2"}, "norm 1.73205, and no model reports more than lam"),
-        (SMOOTH, "project it on that ball"),
+        ({"gradient": torch.tensor([1.0, math.nan, 0])}, "1 NaN or infinite values"),
+        (
+            {"regularizer": "l2"},
+            "norm 1.73205, but with l2 no model has a gradient longer",
+        ),
+        (SMOOTH, "shorten it to this length"),
         (SMOOTH | {"epsilon": 0.0, "lam": math.sqrt(3)}, "above 0; the boundary"),
         (SMOOTH | {"lam": 9.0, "delta": 0.0}, "delta = 0.0"),
     ],

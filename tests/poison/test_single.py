@@ -208,7 +208,7 @@ def test_refusals(call, given, options, words):
 
 def test_data_that_do_not_fix_the_model_are_refused_unless_it_decays():
     flat = [np.array([[1.0, 0.0]])], [np.array([1.0])]
-    with pytest.raises(Refusal, match="rank 1 of 2 and nu = 0"):
+    with pytest.raises(Refusal, match="rank 1 of 2, and with nu = 0"):
         honest_pull(*flat, np.ones(2), lam=1.0)
     target = np.array([3.0, -4.0])
     g = honest_pull(*flat, target, lam=1.0, nu=0.1)

@@ -23,7 +23,7 @@ from troth.certificates.smoothing import Smoothing
 from troth.lookup import nearest
 from troth.types import Refusal
 
-_TOGETHER = 16  # inputs whose looks a GPU works on together, lest it stand still
+_TOGETHER = 16  # inputs that a GPU samples together, so that it does not wait
 
 
 def certify(
@@ -44,32 +44,35 @@ def certify(
     abstains.
 
     Args:
-        classify: inputs [b, …] in float32 → scores [b, classes]; a module must be in
-            `eval` mode, and its scores of an input depend on that input alone.
-        x: [m, …] inputs as `classify` takes them; images are [m, channels, height,
-            width]. They move to the device of a module; a function gets them where they
-            are.
-        ids: [m] numbers that key each input's noise, so that its certificate does not
-            depend on the others; None: 0 … m − 1.
-        parameters: what the certificates are about, for their hash; None: those of
-            `classify` if it is a module, else none are recorded.
-        compile: compile noise and classifier as one function; None: if `classify` is a
-            module on a CUDA device.
-        watch: called after every input with the numbers done and in all.
-        **settings: of `Smoothing`: transform, sigma, n0, n, alpha, seed, samples …
+        classify: inputs [b, …] in float32 → scores [b, classes]. The scores of an input
+            must depend on that input alone; a module must be in `eval` mode.
+        x: [m, …] inputs of `classify`; images are [m, channels, height, width]. They
+            are moved to the device of a module; a function gets them on their own.
+        ids: [m] numbers from which the noise of each input is drawn, so that its
+            certificate does not depend on the other inputs; None: 0 … m − 1.
+        parameters: parameters of the classifier, for their hash in the record; None:
+            those of `classify` if it is a module, else none.
+        compile: whether to compile noise and classifier as one function; None: if
+            `classify` is a module on a CUDA device.
+        watch: function that is called after every input with the number of inputs done
+            and the number of all inputs.
+        **settings: settings of `Smoothing`: transform, sigma, n0, n, alpha, seed …
 
     Returns:
-        One certificate per input, and all settings.
+        One certificate per input, and the record of all settings.
 
-    Guarantee: for each input, with probability at least 1 − α over the noise, every
-    input nearer than `radius` (every parameter, for a deformation) has the label.
+    Guarantee: for each input, with probability at least 1 − α over the noise, the
+    smoothed classifier gives the same label to all inputs nearer than `radius` (for a
+    deformation: to the input deformed by all parameters nearer to 0).
 
     Departs: the authors' network adds noise of .01 to all inputs, also when it is
-    certified; nothing is added here. A bound of exactly ½ abstains.
+    certified; here it adds none. If the bound is exactly ½, the classifier abstains.
+    Noise and inputs are rounded to a lattice, so that the guarantee holds in
+    floating-point arithmetic.
 
     Raises:
-        Refusal: settings that prove nothing, inputs that are no images for a
-            deformation, or scores without a class axis.
+        Refusal: settings are invalid, inputs of a deformation are not images, or the
+            scores have no class axis.
 
     >>> import numpy as np, torch, troth
     >>> def classify(x):  # 1 where the mean is positive
@@ -92,18 +95,18 @@ def certify(
             "normalization let inputs depend on chance and on each other; call "
             "classify.eval() first"
         )
-    speaks = parameters if parameters is not None else whose
+    hashed = parameters if parameters is not None else whose
     tiles = Tiles(classify, smoothing, images.device, compile)
     done = []
     for found in each(tiles, images, numbers):
         done.append(found)
         if watch is not None:
             watch(len(done), len(images))
-    return collect(done, record(tiles, "" if speaks is None else fingerprint(speaks)))
+    return collect(done, record(tiles, "" if hashed is None else fingerprint(hashed)))
 
 
 def record(tiles: Tiles, parameters: str) -> dict[str, Any]:
-    """Return all that certificates depend on."""
+    """Return everything that certificates depend on, by name."""
     where = {"device": tiles.device.type, "compiled": tiles.compiled}
     return tiles.smoothing.record() | where | {"parameters": parameters}
 
@@ -111,10 +114,14 @@ def record(tiles: Tiles, parameters: str) -> dict[str, Any]:
 def each(
     tiles: Tiles, x: Tensor, numbers: Sequence[int], together: int = 0
 ) -> Iterator[Certificate]:
-    """Yield the certificates of inputs [m, …], in their order, by noise of `numbers`.
+    """Yield the certificates of inputs [m, …], in their order.
 
-    `together` inputs are processed at once, which changes no certificate; 0: as many
-    as keep the device busy.
+    Args:
+        tiles: the classifier under noise.
+        x: inputs.
+        numbers: [m] numbers from which the noise of each input is drawn.
+        together: inputs that are sampled at once, which changes no certificate; 0:
+            enough to keep the device busy.
     """
     waits = tiles.smoothing.adaptive and tiles.device.type != "cpu"
     together = together or (_TOGETHER if waits else 1)
@@ -124,7 +131,7 @@ def each(
 
 
 def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certificate]:
-    """Sample some inputs, check by check, until the question of each is settled."""
+    """Sample some inputs until the question of each is settled."""
     s, chosen = tiles.smoothing, _chosen(tiles, x, numbers)
 
     def draw(on: np.ndarray, first: int, last: int) -> np.ndarray:
@@ -143,7 +150,7 @@ def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certif
 
 
 def _chosen(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> np.ndarray:
-    """Return the class with most of n0 votes; the first of several."""
+    """Return the class with most of n0 votes; with equal votes, the lowest class."""
     size, n0 = tiles.sizes[CHOOSING], tiles.smoothing.n0
     found = []
     for one, number in zip(x, numbers, strict=True):
@@ -161,7 +168,7 @@ def _chosen(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> np.ndarray:
 def _counted(
     tiles: Tiles, x: Tensor, number: int, label: int, first: int, last: int
 ) -> Tensor:
-    """Count which of the samples first … last − 1 vote for a label; do not wait."""
+    """Count the votes for a label among samples first … last − 1, on the device."""
     size = tiles.sizes[BOUNDING]
     total = torch.zeros((), dtype=torch.long, device=tiles.device)
     for tile in range(first // size, -(-last // size)):
@@ -176,8 +183,8 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
     for key in settings:
         if key not in names:
             raise Refusal(
-                f"certify has no setting '{key}'{nearest(key, names)}; there are: "
-                f"{', '.join(names)}"
+                f"certify has no setting '{key}'{nearest(key, names)}; the settings "
+                f"are: {', '.join(names)}"
             )
     if settings.get("radii") is not None:
         try:
@@ -200,16 +207,17 @@ def inputs(x: Tensor | np.ndarray, smoothing: Smoothing) -> Tensor:
         )
     if transform != "pixel" and given.dim() != 4:
         raise Refusal(
-            f"transform = '{transform}' deforms images, and one input here has shape "
-            f"{list(given.shape[1:])}; give [m, channels, height, width], or take "
+            f"transform = '{transform}' deforms images, but an input here has shape "
+            f"{list(given.shape[1:])}; give x as [m, channels, height, width], or set "
             "transform = 'pixel'"
         )
     images = given.detach().to(torch.float32)
     bad = ~images.flatten(1).isfinite().all(dim=1)
     if bool(bad.any()):
         raise Refusal(
-            f"x is NaN or infinite in {int(bad.sum())} of {len(images)} inputs, and "
-            "nothing can be certified of these; leave them out, or fill the gaps"
+            f"x has NaN or infinite values in {int(bad.sum())} of {len(images)} "
+            "inputs, which cannot be certified; leave these inputs out, or replace the "
+            "values"
         )
     most = lattice.largest(smoothing.sigma)
     if transform == "pixel" and bool((images.abs() > most).any()):
@@ -225,9 +233,9 @@ def _numbers(ids: Sequence[int] | np.ndarray | None, m: int) -> list[int]:
     if ids is None:
         return list(range(m))
     if len(ids) != m:
-        raise Refusal(f"{len(ids)} ids do not go with {m} inputs; give one an input")
+        raise Refusal(f"there are {len(ids)} ids for {m} inputs; give one id per input")
     try:
         found = np.array([operator.index(i) for i in ids], np.int64)
     except (TypeError, OverflowError):
-        raise Refusal("ids must be whole numbers of 64 bits, one an input") from None
+        raise Refusal("ids must be whole numbers of at most 64 bits") from None
     return list(map(int, found))

@@ -19,15 +19,15 @@ _POINTS = 101
 
 
 class Curves(NamedTuple):
-    """Certified accuracy at every radius, one row per client, and its summaries."""
+    """Certified accuracy at every radius, one row per client, and statistics of it."""
 
     radii: np.ndarray  # [r]
     clients: np.ndarray  # [n] ids
     examples: np.ndarray  # [n] number of each client's examples
-    accuracy: np.ndarray  # [n, r] share that is right and certified at a radius
+    accuracy: np.ndarray  # [n, r] share of examples right and certified at a radius
     acr: np.ndarray  # [n] mean over all examples of radius·1[right]: area under a curve
-    acr_right: np.ndarray  # [n] mean radius of those that are right; NaN: none is
-    abstained: np.ndarray  # [n] share without a class
+    acr_right: np.ndarray  # [n] mean radius of right examples; NaN if none is right
+    abstained: np.ndarray  # [n] share of examples on which the classifier abstains
     used: np.ndarray  # [n] mean samples of an example
     acr_noise: np.ndarray  # [n] variance of `acr` due to the choice of examples
 
@@ -38,10 +38,11 @@ class Curves(NamedTuple):
         return noise(right, right, self.examples)
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return 95 % intervals of each client's certified accuracy, two of [n, r].
+        """Return lower and upper ends [n, r] of 95 % intervals of certified accuracy.
 
-        They are those of Clopper and Pearson, each for one client and one radius: where
-        the share among all inputs like the client's test examples lies.
+        Each is the Clopper–Pearson interval for one client and one radius. It is about
+        certified accuracy on the distribution from which the client's test examples are
+        drawn.
         """
         m = self.examples[:, None]
         right = np.rint(self.accuracy * m)
@@ -51,8 +52,8 @@ class Curves(NamedTuple):
     def summary(self) -> dict[str, Any]:
         """Return mean, spread and limits over clients, and the curves of each client.
 
-        `std` is the standard deviation over clients. `spread` is that without the part
-        that is due to few test examples. Both measure unfairness.
+        `std` is the standard deviation over clients. `spread` subtracts the part of it
+        that is due to having few test examples. Both measure unfairness.
 
         `acr` is the area under the curves (the paper's figure 5), `acr_right` the mean
         radius of correctly classified examples (its section 4.4). The paper calls both
@@ -88,16 +89,16 @@ class Curves(NamedTuple):
 
 
 def paired(every: Mapping[str, Curves]) -> list[dict[str, Any]]:
-    """Compare how much clients differ under each two models.
+    """Compare, for each pair of models, how much the clients differ.
 
     Args:
         every: the curves of each model, at the same radii.
 
     Returns:
-        For each pair with the same clients: the two `models`, and the difference of
-        their variances over clients, first minus second, with its 95 % interval: of
-        certified accuracy at each radius (`accuracy`), and of the average certified
-        radius (`acr`).
+        One dictionary per pair with the same clients. It has the names of the two
+        `models`, and two differences of variances over clients (first model minus
+        second, with a 95 % interval): that of certified accuracy at each radius
+        (`accuracy`), and that of the average certified radius (`acr`).
     """
     found = []
     for (one, a), (two, b) in combinations(every.items(), 2):
@@ -117,7 +118,7 @@ def curves(
     used: np.ndarray,
     radii: ArrayLike,
 ) -> Curves:
-    """Compute the curves of some certificates: arrays [m] of examples, and radii."""
+    """Compute curves from the certificates of m examples, given as arrays [m]."""
     ids, wanted = np.unique(client), np.asarray(radii, dtype=np.float64)
     right = label == y
     held = certified(label, radius, wanted) & right[:, None]

@@ -1,4 +1,4 @@
-"""Certificates on disk: one row each, appended as they are made."""
+"""Certificates on disk: a table to which one row per certificate is appended."""
 
 import csv
 import io
@@ -19,23 +19,27 @@ class Row(NamedTuple):
 
     model: str  # personal, shared or local
     client: int
-    example: int  # its row in the data set
-    y: int  # its true class
+    example: int  # row of the data set
+    y: int  # true class
     certificate: Certificate
-    parameters: str  # hash of those it speaks of
+    parameters: str  # SHA-256 of the model's parameters
 
 
 _HEAD = (*Row._fields[:4], *Certificate._fields)
 _KINDS: tuple[Any, ...] = (int, float, float, int, int, "True".__eq__)
-"""How the fields of a certificate are read."""
+"""Function that reads each field of a certificate from text."""
 
 
 class Ledger:
-    """A file of certificates, of which those of one setting are read and extended.
+    """Read the certificates with some settings from a file, and append more.
 
-    Rows of other settings stay. A line that was cut off when the process was killed is
-    removed, so that its certificate is made again. Refuse a file that cannot be
-    written, has other columns, or is in use.
+    Rows with other settings are kept. If the process was killed while it wrote a line,
+    the incomplete line is removed, and its certificate is computed again. A file that
+    cannot be written, has other columns or is in use is refused.
+
+    Args:
+        folder: folder of the file, which is made if it does not exist.
+        settings: settings of the certificates: columns and their values.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -77,7 +81,7 @@ class Ledger:
         ]
 
     def add(self, row: Row, device: str, compiled: bool) -> None:
-        """Write a certificate at once, so that it survives the process."""
+        """Append a certificate and flush, so that it is kept if the process dies."""
         settings = self._settings.values()
         self._write((*row[:4], *row.certificate, *settings, device, compiled, row[5]))
         self.rows.append(row)
@@ -89,7 +93,7 @@ class Ledger:
         self._file.flush()
 
     def close(self) -> None:
-        """Release the file; a file without a certificate is removed."""
+        """Close the file; remove it if it has no certificates."""
         self._file.flush()
         os.fsync(self._file.fileno())
         if self._empty and not self.rows:

@@ -1,4 +1,4 @@
-"""Certificates of some inputs, and the hash of the parameters they are about."""
+"""Certificates of some inputs, and the hash of the model's parameters."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,21 +15,22 @@ Parameters = nn.Module | Tensor | Mapping[str, Tensor]
 
 
 class Certificate(NamedTuple):
-    """What is proven of one input."""
+    """Certificate of one input."""
 
-    label: int  # what the smoothed classifier says; −1: it abstains
-    radius: float  # within which it goes on to say so
-    p_lower: float  # lower bound on the probability of that class under noise
-    votes: int  # votes for the class that was chosen
-    used: int  # samples drawn to bound its probability
-    settled: bool  # whether the question was; False: the samples ran out
+    label: int  # class that the smoothed classifier predicts; −1: it abstains
+    radius: float  # all inputs nearer than this get the same label
+    p_lower: float  # lower bound on the probability of the class under noise
+    votes: int  # votes for the class
+    used: int  # samples that the bound is computed from
+    settled: bool  # whether the question of adaptive sampling is answered
 
 
 class Certificates(NamedTuple):
-    """Certificates of some inputs, one value per input, and all that they depend on.
+    """Certificates of some inputs, one value per input, and their settings.
 
-    With probability 1 − α over the noise, for each input by itself: the smoothed
-    classifier returns `label` for every input (or parameter) nearer than `radius`.
+    For each input separately, with probability at least 1 − α over the noise: the
+    smoothed classifier predicts `label` for all inputs (or parameters of a deformation)
+    nearer than `radius`.
     """
 
     label: np.ndarray  # [m] int64; −1 abstains
@@ -50,7 +51,7 @@ class Certificates(NamedTuple):
         return np.asarray((self.certified(radii) & right[:, None]).mean(axis=0))
 
     def check(self, parameters: Parameters) -> None:
-        """Refuse parameters that these certificates are not about, by their hash."""
+        """Refuse parameters whose hash differs from that of the certified ones."""
         matching(self.record["parameters"], fingerprint(parameters), "this model")
 
 
@@ -66,15 +67,15 @@ def collect(found: list[Certificate], record: dict[str, Any]) -> Certificates:
 def certified(label: np.ndarray, radius: np.ndarray, radii: ArrayLike) -> np.ndarray:
     """Return whether each input is certified at each radius: [m, radii].
 
-    At radius 0 all inputs with a proven class are certified; one that abstains never
-    is.
+    At radius 0, all inputs with a proven class are certified. An input for which the
+    classifier abstains is certified at no radius.
     """
     wanted = np.asarray(radii, dtype=np.float64)
     return np.asarray((radius[:, None] >= wanted) & (label[:, None] >= 0))
 
 
 def fingerprint(parameters: Parameters) -> str:
-    """Hash parameters and statistics (SHA-256): names, types, shapes, numbers."""
+    """Compute the SHA-256 of parameters and buffers: names, types, shapes, values."""
     if isinstance(parameters, Tensor):
         parameters = {"": parameters}
     named = parameters.state_dict() if isinstance(parameters, nn.Module) else parameters
@@ -87,15 +88,15 @@ def fingerprint(parameters: Parameters) -> str:
 
 
 def matching(recorded: str, found: str, whose: str) -> None:
-    """Refuse parameters that certificates are not about."""
+    """Refuse a hash that differs from the recorded one."""
     if not recorded:
         raise Refusal(
-            "these certificates do not say which parameters they speak of; certify "
-            "with parameters=, or give a torch.nn.Module as classify"
+            "these certificates do not record the hash of the model's parameters; "
+            "certify with parameters=, or give a torch.nn.Module as classify"
         )
     if recorded != found:
         raise Refusal(
-            f"these certificates speak of parameters {recorded[:12]}…, and {whose} has "
-            f"{found[:12]}…: it was changed since; certify it anew, or put the old "
-            "parameters back"
+            f"these certificates are for parameters with SHA-256 {recorded[:12]}…, "
+            f"but {whose} has {found[:12]}…: it was changed after certification; "
+            "certify it again, or restore the old parameters"
         )

@@ -1,9 +1,9 @@
-"""Votes of a classifier on noisy copies of one input, tile by tile.
+"""Votes of a classifier on noisy copies of one input.
 
-A tile is a fixed number of samples of one input that go through the classifier
-together. Its noise follows from (seed, input, sample) and its shape is constant, so
-that its votes depend on nothing else: not on the number of inputs certified at once,
-nor on interruptions.
+A tile is a fixed number of samples of one input that are classified together. The noise
+of a sample is a function of (seed, input, sample), and all tiles have the same shape.
+So the votes do not depend on the number of inputs certified at once, or on
+interruptions.
 """
 
 from collections.abc import Callable
@@ -21,17 +21,22 @@ Classify = Callable[[Tensor], Tensor]
 """Inputs [b, …] in float32 → scores [b, classes]."""
 
 Votes = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""An input, its key, and numbers of samples [b] → the class of each, [b]."""
+"""An input, its key, and indices of samples [b] → the class of each sample, [b]."""
 
 CHOOSING, BOUNDING = "certify choosing", "certify bounding"
-"""What samples are for: apart, so that the class chosen is independent of the count."""
+"""Purposes of samples, with separate noise: the class must not depend on the votes that
+are counted."""
 
 
 class Tiles:
     """A classifier under noise.
 
-    `compile_` compiles noise and classifier as one function; None: if it is a module on
-    a CUDA device and a compiler works.
+    Args:
+        classify: inputs [b, …] → scores [b, classes].
+        smoothing: settings of noise and samples.
+        device: device on which inputs are classified.
+        compile_: whether to compile noise and classifier as one function; None: if the
+            classifier is a module on a CUDA device and a compiler works.
     """
 
     def __init__(
@@ -53,17 +58,17 @@ class Tiles:
             CHOOSING: min(smoothing.tile, smoothing.n0),
             BOUNDING: min(smoothing.tile, smoothing.n),
         }
-        """Samples of a tile."""
+        """Number of samples of a tile, by purpose."""
 
     def votes(self, x: Tensor, number: int, purpose: str, tile: int) -> Tensor:
-        """Return the classes that a tile votes for, [size]; −1 where scores are NaN."""
+        """Return the class of each sample of a tile, [size]; −1 for NaN scores."""
         size = self.sizes[purpose]
         key = seeding.key(self.smoothing.seed, purpose, 0, number)
-        # filled, not copied there: a copy would wait for all that a GPU has to do
+        # filled on the device: a copy would wait until the GPU has no work left
         there = torch.full((), int(key), device=self.device)
         samples = torch.arange(tile * size, (tile + 1) * size, device=self.device)
         with torch.no_grad(), precision.products("float32", self.device):
-            if purpose == CHOOSING:  # another shape, too few to compile for
+            if purpose == CHOOSING:  # another shape, with too few samples to compile
                 return self._plain(x, there, samples)
             return self._voted(x, there, samples)
 
@@ -76,7 +81,7 @@ class Tiles:
         except Exception:
             if not (self.compiled and self._optional):
                 raise
-            # no compiler here, or a classifier that it cannot read, or refuses
+            # there is no compiler, or it does not support the classifier
             run, self.compiled = self._plain, False
             found = run(x, key, samples)
         self._run = run
@@ -97,20 +102,20 @@ def _votes(classify: Classify, s: Smoothing, kind: str) -> Votes:
 
 
 def _expect_scores(scores: Tensor, b: int) -> None:
-    """Refuse outputs that are not one row of scores per input."""
+    """Refuse outputs that are not scores [b, classes]."""
     if not isinstance(scores, Tensor):
         raise Refusal(
-            f"classify gave a {type(scores).__name__}; it must give a tensor of scores "
-            "[b, classes]"
+            f"classify returned a {type(scores).__name__}; it must return a tensor of "
+            "scores [b, classes]"
         )
     if scores.dim() != 2 or scores.shape[0] != b or scores.shape[1] < 2:
         raise Refusal(
-            f"classify gave scores of shape {list(scores.shape)} for {b} inputs, which "
-            f"has no class axis; it must give [{b}, classes] with 2 classes or more (a "
-            "single score z becomes torch.stack([-z, z], dim=1))"
+            f"classify returned scores of shape {list(scores.shape)} for {b} inputs, "
+            f"which has no class axis; it must return [{b}, classes] with 2 classes or "
+            "more (for a single score z: torch.stack([-z, z], dim=1))"
         )
     if not scores.is_floating_point():
         raise Refusal(
-            f"classify gave scores of type {scores.dtype}; it must give floating-point "
-            "numbers, from which the largest is taken"
+            f"classify returned scores of type {scores.dtype}; they must be "
+            "floating-point numbers, because the largest score is the predicted class"
         )

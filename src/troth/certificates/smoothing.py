@@ -27,8 +27,8 @@ Precision = Literal["float32", "bfloat16"]
 Perturb = Callable[[Tensor, Tensor], Tensor]
 """One input and keys [b] → the input changed in b ways, [b, …]."""
 
-_WIDE = 3.0  # radii that are asked about by default go to so many σ
-_MANY = 10
+_WIDE = 3.0  # largest radius requested by default, in units of σ
+_MANY = 10  # radii requested by default
 _ROUNDING = 1e-12  # of probabilities
 _READING = ("interpolation", "padding", "frame")  # how a deformation reads pixels
 _NUMBERS = {"rotation": 1, "translation": 2, "affine": 6}  # parameters
@@ -39,28 +39,30 @@ class Smoothing:
     """The noise, its amount, and the failure probability.
 
     Args:
-        transform: `pixel`: N(0, σ²) on every number of the input, an ℓ2 radius (Eq. 2).
-            The others move pixels, and their radius is one of parameters (Corollary 1):
-            `rotation`, an angle uniform on (−σ, σ); `translation`, two shifts N(0, σ²);
-            `affine`, six parameters N(0, σ²).
-        sigma: of the noise: on the scale of the inputs, in radians, in `units`.
+        transform: noise. `pixel`: N(0, σ²), added to every number of the input; the
+            radius is an ℓ2 norm (Eq. 2). The others resample an image with random
+            parameters, and the radius is a norm of parameters (Corollary 1).
+            `rotation`: an angle, uniform on (−σ, σ). `translation`: two shifts,
+            N(0, σ²). `affine`: six parameters, N(0, σ²).
+        sigma: size σ of the noise: on the scale of the inputs, in radians for
+            `rotation`, in `units` for `translation`.
         n0: samples that choose the class.
-        n: samples that bound its probability; adaptive draws at most this many.
+        n: samples that bound its probability; the most that `adaptive` draws.
         alpha: probability, at most, that a certificate is wrong.
-        seed: keys all noise.
-        samples: `fixed` draws all n; `adaptive` stops when the question is settled.
-        radii: the question of `adaptive`: which of these are proven? None: ten, evenly
-            over [0, 3σ] (over [0, σ] for rotation), unless there is a tolerance.
-        tolerance: the other question: the radius, to within this share of what n
-            samples would prove; 0: not asked.
-        precision: of the classifier; noise is always float32.
-        interpolation: how a deformation reads a value between pixels.
-        padding: values outside the image.
-        frame: what −1 and 1 are (`troth.data.deformations.affine`).
-        units: of σ and the radius of a translation: half images, as in the paper, or
-            pixels.
-        tile: samples of one input that go through the classifier together; 1,000
-            divides the paper's n.
+        seed: seed of all noise.
+        samples: `fixed` draws n samples. `adaptive` stops as soon as its question,
+            `radii` or `tolerance`, is answered.
+        radii: question of `adaptive`: which of these radii are proven? None: ten radii,
+            evenly over [0, 3σ] (over [0, σ] for rotation), unless `tolerance` is set.
+        tolerance: question of `adaptive`: what is the radius, up to this share of the
+            radius that n samples would prove? 0: not asked.
+        precision: precision of the classifier.
+        interpolation: method to read a value between pixels.
+        padding: filling outside the image.
+        frame: position of the coordinates −1 and 1 (`troth.data.deformations.affine`).
+        units: unit of σ and the radius of a translation: half images
+            (`normalised`), as in the paper, or pixels.
+        tile: samples of one input that are classified together.
     """
 
     transform: Transform = "pixel"
@@ -94,12 +96,12 @@ class Smoothing:
 
     @property
     def adaptive(self) -> bool:
-        """Whether it may stop before n samples."""
+        """Whether sampling may stop before n samples."""
         return self.samples == "adaptive"
 
     @property
     def asked(self) -> stopping.Question:
-        """The question that samples answer."""
+        """Question of adaptive sampling; fixed sampling has none."""
         if not self.adaptive:
             return stopping.Question()
         if self.radii is None and not self.tolerance:
@@ -145,7 +147,7 @@ class Smoothing:
         return tuple((real + numbers * lattice.ERROR + _ROUNDING).tolist())
 
     def record(self) -> dict[str, Any]:
-        """Return all settings by name; those that a transform does not use are ""."""
+        """Return all settings by name; those that the transform does not use are ""."""
         found = asdict(self) | {"question": self.asked.words()}
         found["lattice"] = lattice.step(self.sigma)
         del found["radii"], found["tolerance"]
@@ -156,7 +158,7 @@ class Smoothing:
         return found
 
     def perturb(self) -> Perturb:
-        """Return the transform as a function of one input and of keys."""
+        """Return the function that makes noisy copies of an input, one per key."""
         if self.transform == "pixel":
             return partial(_noisy, sigma=self.sigma)
         name = self.transform
@@ -198,18 +200,18 @@ def _deformed(
     parameters = draw(keys)
     if frame is not None:
         down, along = pixels_per_unit(x.shape[-2], x.shape[-1], frame)
-        u, v = parameters.unbind(1)  # a single pixel has nowhere to go
+        u, v = parameters.unbind(1)  # at least .5: an axis may have a single pixel
         parameters = torch.stack([u / max(down, 0.5), v / max(along, 0.5)], dim=1)
     out = deform(x.expand(len(keys), *x.shape), parameters.to(x))
     return out.contiguous(memory_format=torch.channels_last)
 
 
 def _check(s: Smoothing) -> None:
-    """Refuse settings that prove nothing."""
+    """Refuse settings with which nothing can be proven."""
     if not 0 < s.sigma < math.inf:
         raise Refusal(
-            f"sigma = {s.sigma} must be a finite number above 0: without noise "
-            "nothing is smoothed, and nothing certified"
+            f"sigma = {s.sigma} must be a finite number above 0: certificates need "
+            "noise"
         )
     if not 0 < s.alpha < 1:
         raise Refusal(
@@ -230,12 +232,11 @@ def _check(s: Smoothing) -> None:
         raise Refusal(f"radii = {list(s.radii)} must be finite numbers of at least 0")
     if s.radii is not None and (s.tolerance or not s.radii):
         raise Refusal(
-            "adaptive samples answer one question: give radii, at least one, or a "
-            "tolerance, and not both"
+            "adaptive samples answer one question: give at least one of radii, or a "
+            "tolerance, but not both"
         )
     if not s.adaptive and (s.radii is not None or s.tolerance):
         raise Refusal(
-            "radii and tolerance are questions for adaptive samples; with samples = "
-            "'fixed' every radius can be read off afterwards: leave them out, or set "
-            "samples = 'adaptive'"
+            "radii and tolerance are questions for adaptive samples; fixed samples "
+            "answer them for all radii: leave them out, or set samples = 'adaptive'"
         )

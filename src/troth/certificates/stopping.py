@@ -1,4 +1,4 @@
-"""When votes are checked, and when there are enough of them.
+"""Decide when votes are checked, and when there are enough of them.
 
 The proofs are in docs/explanation/derivations/certify.md.
 """
@@ -13,7 +13,7 @@ from scipy import special
 
 from troth.certificates import bounds, spending
 
-_GROWTH = 1.1  # samples of a check, as a multiple of those of the check before
+_GROWTH = 1.1  # ratio of the numbers of samples of two consecutive checks
 _LAST = 0.35  # share of α that the last check gets; the others share the rest evenly
 _POINTS = 1000  # probabilities that are tested, evenly over Φ⁻¹(p)
 _DOUBT = 0.1  # how likely a radius may be that is given up; no part of the guarantee
@@ -22,7 +22,7 @@ Radius = Callable[[np.ndarray], np.ndarray]
 
 
 class Plan(NamedTuple):
-    """Checks of the votes, which together fail with probability α at most."""
+    """Checks of the votes. The probability that any of them fails is at most α."""
 
     n: np.ndarray  # [k] samples drawn by each check, ascending
     alpha: float
@@ -49,11 +49,11 @@ def plan(
     bound of Clopper and Pearson.
 
     Args:
-        n: samples, at most.
-        alpha: probability, at most, that any bound is wrong.
-        tile: samples drawn together.
-        adaptive: plan several checks, if n is more than a tile.
-        asked: probabilities to add to the grid.
+        n: Largest number of samples.
+        alpha: Largest probability that any bound is wrong.
+        tile: Number of samples that are drawn together.
+        adaptive: Whether to plan several checks, if n is more than a tile.
+        asked: Probabilities to add to the grid.
     """
     if not adaptive or n <= tile:
         return Plan(np.array([n]), alpha, np.zeros(0), np.zeros((1, 0)))
@@ -73,9 +73,9 @@ def plan(
 
 
 class Question(NamedTuple):
-    """What samples are drawn for: which radii are proven, or how far one reaches.
+    """What samples must decide: which radii are proven, or how large the radius is.
 
-    Without either, all samples are drawn.
+    If both fields are empty, all samples are drawn.
     """
 
     radii: tuple[float, ...] = ()  # each is to be proven, or given up
@@ -87,7 +87,7 @@ class Question(NamedTuple):
         return bool(self.radii or self.tolerance)
 
     def settled(self, proven: np.ndarray, reach: np.ndarray) -> np.ndarray:
-        """Return whether further samples would hardly change the answer, [m].
+        """Return for each input whether further samples would hardly change the answer.
 
         No radius beyond `reach` will likely be proven.
         """
@@ -122,14 +122,15 @@ def bound(
     question: Question,
     radius: Radius,
 ) -> Bounded:
-    """Bound the probabilities of m classes from below, each until it is settled.
+    """Compute lower bounds of m probabilities, drawing samples until each is decided.
 
     Args:
-        draw: (indices of inputs, first sample, last sample + 1) → their votes.
-        m: number of inputs.
-        plan: the checks.
-        question: what is to be settled.
-        radius: the radii that bounds prove.
+        draw: Function from (indices of inputs, first sample, last sample + 1) to their
+        votes.
+        m: Number of inputs.
+        plan: The checks.
+        question: What the samples must decide.
+        radius: Function from bounds to the radii that they prove.
     """
     votes, used = np.zeros(m, np.int64), np.zeros(m, np.int64)
     p, settled, before = np.zeros(m), np.zeros(m, bool), 0

@@ -126,7 +126,7 @@ class _Shown:
 
 
 class Watcher(_Shown):
-    """Progress of training, round by round; `name` stands for a missing label."""
+    """Progress of training, round by round; `name` replaces a missing label."""
 
     def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
         super().__init__(intro, quiet)

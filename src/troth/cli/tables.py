@@ -68,7 +68,7 @@ def show(
     as_json: bool,
     quiet: bool = False,
 ) -> None:
-    """Print a table and lines for people and, if `as_json`, `told` as a JSON object.
+    """Print a table and lines and, if `as_json`, the JSON object `told`.
 
     With both `as_json` and `quiet`, only the JSON object is printed.
     """

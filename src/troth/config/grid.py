@@ -122,9 +122,8 @@ def _make_room(
 ) -> None:
     """Remove keys that conflict with a new value and are not changed themselves.
 
-    A new `name` removes the options of the old member that the new member does not
-    have. A new value of `steps` in `train` or `personalizer` removes `epochs`, and the
-    reverse.
+    A new `name` of a method removes those options that only the old method has. A new
+    value of `steps` in `train` or `personalizer` removes `epochs`, and the reverse.
     """
     *above, key = path
     table: Any = tree
@@ -143,7 +142,7 @@ def _make_room(
 
 
 def _options(kind: str, name: Any) -> set[str]:
-    """Return the names of a member's options; none if there is no such member."""
+    """Return the names of a method's options; empty if there is no such method."""
     if not isinstance(name, str):
         return set()
     try:
@@ -281,7 +280,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def label(changed: dict[str, Any]) -> str:
-    """Name a run of a grid briefly, in a form that suits a folder: "lam=0.1,seed=2".
+    """Return a short label for a run of a grid, fit for a folder: "lam=0.1,seed=2".
 
     Different changes get different labels. If characters had to be replaced or cut off,
     six digits of a hash are added.

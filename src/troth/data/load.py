@@ -1,4 +1,4 @@
-"""The data of an experiment, and which client holds which examples."""
+"""Load the data of an experiment, and divide the examples among clients."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,7 +44,7 @@ def _written(path: str) -> tuple[Any, ...]:
 
 
 def _own(e: Experiment) -> bool:
-    """Return whether the data are the user's: a file, a function, or from memory."""
+    """Return whether the data are the user's own: from a file, a function or memory."""
     return bool(_path(e)) or ":" in e.data.name
 
 

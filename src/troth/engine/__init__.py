@@ -1,7 +1,7 @@
-"""Train many clients at once, as rows of one matrix.
+"""Train many clients at once; each client is one row of a matrix.
 
-`plan` measures and chooses how clients step and where their state is stored.
-`local_training` takes a cohort through its phases. `vmap` lifts functions of one client
-over many, traces them (`trace`) and compiles them. `batches` gathers the data, and
-`population` stores client state.
+`plan` measures and chooses how steps are computed and where client state is stored.
+`local_training` runs the training phases of a cohort. `vmap` lifts functions of one
+client over many, traces them (`trace`) and compiles them. `batches` gathers the data,
+and `population` stores client state.
 """

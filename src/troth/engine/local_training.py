@@ -1,10 +1,11 @@
-"""Take clients through a phase, in lifted chunks or one by one on threads.
+"""Run a training phase for many clients, in lifted chunks or one by one on threads.
 
-A phase consists of a client's functions (begin, step per batch, end); the engine owns
-the loop over batches. The plan `vmap` steps a chunk of clients as one matrix, and
-`compiled` compiles this. If computing takes longer than the overhead of calls, clients
-step one by one (`threads`): each thread has a module whose parameters are views of the
-client's model. `loop` is the plain specification that all others are tested against.
+A phase consists of a client's functions (begin, step per batch, end); the engine runs
+the loop over batches. The plan `vmap` computes a step for a chunk of clients at once,
+and the plan `compiled` also compiles this step. If the overhead of calls is small, the
+plan `threads` computes clients one by one: each thread has a module whose parameters
+are views of the client's model. The plan `loop` is the plain implementation, against
+which all others are tested.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,11 +32,11 @@ _EACH = Batch(0, 0, 0, None, 0, 0, 0)  # type: ignore[arg-type]
 
 
 def function(client: Client, task: Task, name: str) -> Liftable:
-    """Return a client function and the client axes of its arguments.
+    """Return a function of one client, and the client axes of its arguments for vmap.
 
     `name` is `predict`, `model`, `tell`, `settle`, or a phase and its part, such as
-    `local.step`. The part `last` is a step that only some clients take. Functions
-    without an argument that differs between clients get `i`, the row's number.
+    `local.step`. The part `last` is a step that only some clients take. Functions whose
+    arguments are the same for all clients also get `i`, the row's number.
     """
     settle = client.settle
     whole: dict[str, Liftable] = {
@@ -54,7 +55,7 @@ def _part(phase: Phase, part: str) -> Liftable:
 
     def prepare(broadcast: Broadcast, valid: Batch) -> Any:
         assert phase.prepare is not None
-        return phase.prepare(broadcast, valid)[:3]  # x, y, weight: the rest stays
+        return phase.prepare(broadcast, valid)[:3]  # only x, y and weight can change
 
     parts: dict[str, Liftable] = {
         "prepare": (prepare, (None, _EACH)),
@@ -77,7 +78,7 @@ def through(
     counts: Tensor,
     batches: Iterable[tuple[int, Batch]],
 ) -> tuple[Reply, Tensor]:
-    """Take some clients through a phase as one matrix; return replies and new states.
+    """Run a phase for a chunk of clients at once; return replies and new states.
 
     Args:
         lift: Function that lifts a client function, given its name.
@@ -97,7 +98,7 @@ def through(
         x, y, weight = lift(f"{name}.prepare").once(broadcast, valid)
         valid = valid._replace(x=x, y=y, weight=weight)
     carry = lift(f"{name}.begin")(index, broadcast, state)
-    if not vmap.captures(broadcast.w):  # a captured step writes into its own copies
+    if not vmap.captures(broadcast.w):  # a captured step writes to copies
         carry = trees.mapped(Tensor.clone, carry)
     ahead = int(counts.min())
     for t, batch in batches:
@@ -136,21 +137,21 @@ def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
 
 
 class Plan(NamedTuple):
-    """How clients step. A plan is measured, recorded and reused by a resumed run."""
+    """How clients are computed. A plan is measured, recorded and reused on resuming."""
 
     how: str  # loop, vmap, compiled or threads
-    chunk: int  # number of clients that step together
+    chunk: int  # number of clients that are computed together
     workers: int = 1  # number of threads, each with its own clients
     threads: int = 0  # number of threads of one torch operation; 0: torch's own choice
 
     @property
     def apart(self) -> bool:
-        """Whether clients step one by one."""
+        """Whether clients are computed one by one."""
         return self.how in ("loop", "threads")
 
 
 class _Work(NamedTuple):
-    """A phase and the clients that are to go through it."""
+    """A phase, and the clients to run it for."""
 
     name: str  # of the phase
     broadcast: Broadcast
@@ -161,7 +162,7 @@ class _Work(NamedTuple):
 
 
 class Engine:
-    """Take any number of clients through a phase, according to a plan."""
+    """Run phases for any number of clients, according to a plan."""
 
     def __init__(
         self,
@@ -189,8 +190,8 @@ class Engine:
     def use(self, plan: Plan) -> None:
         """Follow this plan from now on; on a CPU, keep the traces of other plans.
 
-        On a GPU, traces own memory, so that they are dropped. A plan that the network
-        rules out becomes `loop`.
+        On a GPU, traces own memory, so that they are dropped. If the network does not
+        support the plan, it becomes `loop`.
         """
         if plan.how not in self.ways:
             plan = Plan("loop", 1, threads=plan.threads)
@@ -223,7 +224,7 @@ class Engine:
         round_: int,
         limit: int | np.ndarray | None = None,
     ) -> tuple[Messages, Tensor]:
-        """Take clients through a phase; halve the chunk when memory runs out.
+        """Run a phase for some clients; if memory runs out, retry with half the chunk.
 
         Args:
             name: Name of the phase: `local` or `finish`.
@@ -291,7 +292,7 @@ class Engine:
         return phase, most
 
     def _together(self, work: _Work) -> tuple[Reply, Tensor]:
-        """Step one lifted chunk of clients."""
+        """Run the phase for one lifted chunk of clients."""
         phase: Phase = getattr(self.client, work.name)
         valid = self.valid(phase, work.ids, few_shapes=True)
         drawn = self.drawn(phase, work.ids, work.round_, int(work.counts.max()))
@@ -300,7 +301,7 @@ class Engine:
         return through(self._lift, work.name, phase, self.packing, *given)
 
     def _alone(self, work: _Work, worker: int) -> tuple[Reply, Tensor]:
-        """Step one client with the functions of one thread."""
+        """Run the phase for one client, with the functions of one thread."""
         phase: Phase = getattr(self._clients[worker], work.name)
         broadcast = work.broadcast
         state = trees.first(self.packing.unpack(work.rows))
@@ -314,7 +315,7 @@ class Engine:
         return Reply(*(field[None] for field in reply)), self.packing.pack(state, 1)
 
     def drawn(self, phase: Phase, ids: np.ndarray, round_: int, steps: int) -> Drawn:
-        """Draw the examples that these clients train on in a phase."""
+        """Draw the batches that these clients train on in a phase."""
         alone = self.plan.apart and not phase.by_group  # one client needs no padding
         return self.feed.drawn(ids, steps, round_, phase.by_group, alone)
 
@@ -337,7 +338,7 @@ class Engine:
         alone = "." in name and self.plan.chunk == 1
         key = name, self.plan.how, alone
         if key not in self._lifted:
-            own = name.endswith(".step")  # may overwrite its carry, which is a copy
+            own = name.endswith(".step")  # a step may overwrite its carry, a copy
             function, dims = self.function(name, alone)
             self._lifted[key] = Lifted(function, dims, self.plan.how, own, alone)
         return self._lifted[key]
@@ -352,7 +353,7 @@ class Engine:
 
     @torch.no_grad()
     def settled(self, rows: Tensor, ids: np.ndarray) -> Tensor:
-        """Apply to states [c, width] the choices that clients make when they are read.
+        """Apply the choices that clients make when their states [c, width] are read.
 
         Clients choose by their validation data, for example λ in `ditto`.
         """
@@ -375,7 +376,7 @@ class Engine:
 
     @torch.no_grad()
     def told(self, rows: Tensor) -> Tensor:
-        """Return the values of the clients' own columns (`columns`): [c, columns].
+        """Return the values that the personalizer adds to `clients.csv`: [c, columns].
 
         This runs on the host, because not every device has float64.
         """

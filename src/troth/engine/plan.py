@@ -1,4 +1,4 @@
-"""Choose, by measurement, how clients step and where their state is stored."""
+"""Choose, by measurement, how steps are computed and where client state is stored."""
 
 import hashlib
 import os
@@ -20,9 +20,9 @@ from troth.engine.trial import Choice, Trial
 from troth.networks import validate
 from troth.types import Broadcast, Notice, Refusal
 
-_WORTH_COMPILING = 90.0  # seconds of training; with less, no compiler is tried
+_WORTH_COMPILING = 90.0  # seconds; shorter training is not compiled
 _LONG = 0.15  # seconds of one measurement of a lifted plan on a CPU
-_HEAVY = 0.1  # seconds of a client step that make all overhead negligible
+_HEAVY = 0.1  # seconds; in longer client steps, overhead is negligible
 
 
 def choose(
@@ -42,8 +42,8 @@ def choose(
     Settings other than "auto" and 0 are kept. With `how` = "auto", the others are
     measured on a few clients and steps, and the results of these steps are discarded.
     The choice is stored in the user's cache, so that the next run of the same workload
-    does not measure again. A compiler is tried only if the run is long enough to make
-    up for the time of compilation.
+    does not measure again. A compiler is tried only if the run is long enough for
+    compilation to pay off.
 
     Args:
         engine: Engine that executes the plans.
@@ -51,10 +51,10 @@ def choose(
         population: States of the clients.
         cohort: Ids of the clients of a round.
         client_steps: Number of steps of the whole run, summed over clients.
-        how: "auto", or the way in which clients step (see `Plan`).
-        chunk: Number of clients that step together; 0 is chosen.
-        workers: Number of threads that step clients; 0 is chosen.
-        threads: Number of threads of one torch operation; 0 is chosen.
+        how: "auto", or the way in which steps are computed (see `Plan`).
+        chunk: Number of clients computed together; 0: chosen automatically.
+        workers: Number of threads that compute clients; 0: chosen automatically.
+        threads: Number of threads of one torch operation; 0: chosen automatically.
         about: Settings of the client's work; part of the key in the cache.
     """
     threads = threads or devices.threads(engine.device)
@@ -78,7 +78,7 @@ def choose(
 
 
 def _allowed(engine: Engine, how: str) -> None:
-    """Refuse a way of stepping that the network rules out."""
+    """Refuse a way of computing steps that the network does not support."""
     if how not in ("auto", *engine.ways):
         raise Refusal(
             f"engine.how = '{how}' does not suit this network: "
@@ -104,7 +104,7 @@ def _notify(engine: Engine, seconds: float = 0.0, client_steps: float = 0.0) -> 
 def _given(engine: Engine, n: int, wish: Plan) -> Plan:
     """Return the plan for n clients if `how` is given: nothing is measured.
 
-    By default, as many clients step together as memory allows.
+    By default, as many clients are computed together as memory allows.
     """
     if wish.how == "loop":
         return Plan("loop", 1, threads=wish.threads)
@@ -136,10 +136,10 @@ def _measured(trial: Trial, client_steps: float, wish: Plan, about: str) -> Choi
 
 
 def _fastest(trial: Trial, wish: Plan, most: int) -> Choice:
-    """Measure the candidates; at most `most` clients step together.
+    """Measure the candidates, with at most `most` clients computed together.
 
-    On a CPU, clients that step one by one are measured first. The time of their steps
-    decides which other plans are candidates.
+    On a CPU, the plans that compute clients one by one are measured first. The time of
+    their steps decides which other plans are candidates.
     """
     cpu = trial.engine.device.type == "cpu"
     if "vmap" not in trial.engine.ways:
@@ -166,9 +166,8 @@ def _chunks(n: int, workers: int, room: int, wish: Plan, most: int) -> Iterator[
 
     Args:
         n: Number of clients in a round.
-        workers: Number of threads that step clients.
-        room: Number of clients whose steps take so long that the overhead of calls is
-            negligible.
+        workers: Number of threads that compute clients.
+        room: Number of clients from which on the overhead of calls is negligible.
         wish: The settings that the user gave.
         most: Number of clients that fit into memory.
     """
@@ -192,7 +191,7 @@ def _lifted(n: int, wish: Plan, most: int) -> Iterator[Plan]:
 
 
 def after(plan: Plan, engine: Engine, n: int, given: int = 0) -> Plan:
-    """Choose how all n clients step after the last round; keep a given chunk.
+    """Choose a plan for all n clients after the last round; keep the user's chunk.
 
     On a GPU, a step of many clients takes hardly longer than a step of few. So the
     chunk is as large as memory allows, unless the measurement found that a single
@@ -236,11 +235,11 @@ def need(e: Experiment, n: int, row: int, model: int, finishes: bool) -> Need:
         n: Number of clients.
         row: Bytes of the state of one client.
         model: Bytes of one model.
-        finishes: Whether every client works once more after the last round.
+        finishes: Whether every client trains once more after the last round.
     """
     cohort = e.train.cohort or n
     visited = n if finishes else min(n, e.train.rounds * cohort)
-    moved = visited  # clients that step between two checkpoints
+    moved = visited  # clients that train between two checkpoints
     if e.checkpoint.every and not finishes:
         moved = min(visited, e.checkpoint.every * cohort)
     shadow = moved * row if e.output.checkpoint else 0
@@ -251,8 +250,8 @@ def need(e: Experiment, n: int, row: int, model: int, finishes: bool) -> Need:
 def settled(wish: str, rows: int, where: torch.device) -> str:
     """Choose `device`, `host` or `disk` for the client state.
 
-    "auto" is the first of `device` and `host` with twice the room that the rows need,
-    else `disk`.
+    "auto" is `device` if it has twice the memory that the rows need, otherwise `host`
+    if it has, and otherwise `disk`.
     """
     if wish != "auto":
         return wish
@@ -280,8 +279,8 @@ def file(path: Path, state_dir: str) -> Path:
 def check(need: Need, rows: Path, path: Path) -> None:
     """Refuse a run, before any work, if the disk has too little room for its state.
 
-    The present size of the state file `rows` counts as room. The clients' models are
-    written to `path`.
+    The present size of the state file `rows` counts as free space, because the file is
+    reused. The clients' models are written to `path`.
     """
     there = rows.stat().st_size if rows.exists() else 0
     state, models = files.above(rows), files.above(path)

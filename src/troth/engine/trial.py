@@ -22,7 +22,7 @@ from troth.engine.population import Population
 from troth.types import Broadcast
 
 _STEPS = 3  # steps of a client in a measurement
-_REPEATS, _MOST = 3, 10  # measurements of a plan; the same if they are short
+_REPEATS, _MOST = 3, 10  # measurements of a plan; at most, if they are short
 _BRIEF = 0.3  # seconds of all measurements that are called short
 _BETTER = 0.95  # a later candidate must take less than this share of the best time
 _CLEARLY = 1.5  # a candidate so many times slower than the best is not measured again
@@ -39,10 +39,10 @@ class Choice(NamedTuple):
 
 
 class Trial:
-    """Measurements of plans on the first clients of a cohort.
+    """Measurements of plans on some clients of a cohort.
 
-    The results of the steps are discarded. The clients with the most steps come first,
-    so that all that are measured have work in every step.
+    The results of the steps are discarded. The clients with the most steps are
+    measured, so that all have work in every step.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Trial:
         self._ends, self._begun = time.monotonic() + enough, 0
 
     def once(self, plan: Plan) -> float:
-        """Let clients step by a plan; return seconds per client step.
+        """Run some steps by a plan; return the seconds per client and step.
 
-        On a CPU, each worker takes one chunk. Elsewhere, all clients of the cohort
-        step.
+        On a CPU, each worker runs one chunk. Elsewhere, all clients of the cohort are
+        run.
         """
         size = min(self.n, plan.chunk * plan.workers) if self._on_cpu else self.n
         ids = self._cohort[:size]
@@ -82,13 +82,13 @@ class Trial:
         return (time.perf_counter() - began) / (self.steps * size)
 
     def begin(self, plan: Plan, total: int) -> float:
-        """Report a new candidate and let it step once, which traces it."""
+        """Report a new candidate and run one step with it, which traces it."""
         self._begun += 1
         progress.report(f"measuring plan {self._begun} of {total}", 0, 0)
         return self.once(plan)
 
     def fastest(self, plans: list[Plan], ready: int = 0) -> Choice:
-        """Measure plans and return the fastest; of about equal ones the first.
+        """Measure plans and return the fastest; among about equal ones, the first.
 
         On a CPU, plans take turns, so that a busy moment affects all of them, and the
         shortest of their times counts. Elsewhere, they follow each other, because the

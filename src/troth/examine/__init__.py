@@ -1,5 +1,5 @@
-"""Questions asked of a finished run.
+"""Analyses of a finished run.
 
-`certify` proves radii, `audit` looks for shortcuts by `transferability`, and `advise`
-says which λ the theory has for these clients.
+`certify` proves radii, `audit` looks for shortcuts by means of `transferability`, and
+`advise` estimates the best λ by the theory of Ditto.
 """

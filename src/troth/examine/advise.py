@@ -31,21 +31,25 @@ _KNOWN = ("auto", "squared", "cross_entropy", "multi_label")
 class Advice(NamedTuple):
     """Estimates of σ² and τ², and the λ that follows; λ = ∞ is the shared model."""
 
-    method: str  # least squares, or slopes
+    method: str  # method: least squares, or gradients (slopes)
     layer: str  # name of the layer whose parameters were used
     clients: int  # K
     hostile: int  # K_a, malicious clients
     used: int  # benign clients with enough examples
-    examples: tuple[int, int, int]  # of benign clients: least, median, most
+    examples: tuple[
+        int, int, int
+    ]  # numbers of examples of benign clients: least, median, most
     sigma2: float
     tau2: float
     tau2_error: float  # standard error, by the jackknife
     tau2_range: tuple[float, float]  # 95 % interval
-    tau_a2: float | None  # of malicious clients; None without any
-    lam: float  # for the median client, with adversaries
-    lam_range: tuple[float, float]  # at the ends of `tau2_range`: at its high end first
-    lam_clean: float  # without adversaries
-    lam_sizes: tuple[float, float]  # for clients with most and fewest examples
+    tau_a2: float | None  # τ_a² of malicious clients; None without any
+    lam: float  # best λ for the median client, with adversaries
+    lam_range: tuple[float, float]  # λ at the ends of `tau2_range`, the high end first
+    lam_clean: float  # best λ without adversaries
+    lam_sizes: tuple[
+        float, float
+    ]  # best λ for clients with most and with fewest examples
     rough: list[str]  # cautions
 
 
@@ -57,9 +61,9 @@ def advise(run: Run, data_dir: str | None = None) -> Advice:
     from the gradients of each client's loss at the shared model.
 
     The range of λ is the λ at the ends of the 95 % interval of τ² (see
-    `troth.theory.moments.interval`). It does not contain the errors of σ² and τ_a²,
-    which are usually much smaller. An end is ∞ if τ² may be 0. With fewer than 15
-    benign clients the range is wide, and a caution says so.
+    `troth.theory.moments.interval`). It does not account for the errors of σ² and τ_a²,
+    which are usually much smaller. An end is ∞ if the interval of τ² contains 0. With
+    fewer than 15 benign clients the range is wide, and a caution says so.
 
     Args:
         run: a finished run with any personalizer, whose data are available.
@@ -133,7 +137,7 @@ def _lam(
 
 
 def _uncertain(used: int, most: float) -> list[str]:
-    """Warn of few clients, and of an interval of τ² that contains 0 alone."""
+    """Warn of few clients, and of an interval of τ² that consists of 0 only."""
     texts = []
     if used < FEW:
         texts.append(
@@ -154,7 +158,7 @@ def _uncertain(used: int, most: float) -> list[str]:
 def _rough(
     e: Experiment, layer: last_layer.Layer, method: str, sizes: np.ndarray, lam: float
 ) -> list[str]:
-    """Return cautions: where the run violates the assumptions of the theorems."""
+    """Return cautions about assumptions of the theorems that the run violates."""
     texts = []
     if not layer.alone:
         texts.append(

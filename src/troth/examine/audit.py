@@ -1,4 +1,4 @@
-"""Audit a run: which clients' own models rely on other features than the shared one?
+"""Audit a run: find clients' models that rely on other features than the shared model.
 
 References: wang2021robust.
 """
@@ -29,13 +29,13 @@ from troth.runs.load import Run
 from troth.types import CONFLICTING, Batch, Refusal, Split, Task
 
 ALPHA = 0.05
-"""How often an interval may miss the truth."""
-_EXAMPLES = 512  # at once
+"""Probability that an interval misses the truth."""
+_EXAMPLES = 512  # examples of a batch
 Row = dict[str, float]
 
 
 class Setting(NamedTuple):
-    """What all clients are audited with."""
+    """Values that are the same for all clients."""
 
     built: Built
     task: Task
@@ -43,7 +43,7 @@ class Setting(NamedTuple):
     w: Tensor
     on: Split
     conflicting: Split | None
-    eps: float  # of Theorem 3; 0: it does not apply
+    eps: float  # ε of Theorem 3; 0: the theorem does not apply
 
 
 def batches(a: Setting, split: Split, client: int) -> Iterator[Batch]:
@@ -60,7 +60,7 @@ def batches(a: Setting, split: Split, client: int) -> Iterator[Batch]:
 
 
 def row(a: Setting, client: int, v: Tensor) -> Row:
-    """Measure a client's own model v; verdicts follow later."""
+    """Return the columns of a client with its own model v, without verdicts."""
     parts = [look(a.task, a.adversarial, a.w, v, b) for b in batches(a, a.on, client)]
     if not parts:
         return {"examples": 0}
@@ -93,13 +93,13 @@ def row(a: Setting, client: int, v: Tensor) -> Row:
 
 
 def _interval(count: float, m: int, alpha: float) -> tuple[float, float]:
-    """Return the interval of Clopper and Pearson; halves are rounded outwards."""
+    """Return the interval of Clopper and Pearson; fractions are rounded outwards."""
     low = lower(np.floor(count), m, alpha / 2)
     return float(low), float(upper(np.ceil(count), m, alpha / 2))
 
 
 def _apart(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, float]:
-    """Return the interval of the difference of two shares, dependent or not."""
+    """Return an interval of the difference of two shares, also dependent ones."""
     one, two = (_interval(count, m, ALPHA / 2) for count, m in (a, b))
     return one[0] - two[1], one[1] - two[0]
 
@@ -120,7 +120,7 @@ def _plain(a: Setting, client: int, v: Tensor, split: Split) -> tuple[Tensor, Te
 
 
 def _disparity(a: Setting, client: int, v: Tensor) -> Row:
-    """Return Acc_B − Acc_BC, where conflicting examples are known."""
+    """Return Acc_B − Acc_BC, if conflicting examples are known."""
     if a.conflicting is None:
         return {}
     right, loss = _plain(a, client, v, a.built.data.test)
@@ -141,7 +141,7 @@ def _disparity(a: Setting, client: int, v: Tensor) -> Row:
 
 
 def _bound(a: Setting, client: int, v: Tensor) -> Row:
-    """Estimate Theorem 3, on colored data."""
+    """Estimate the bound of Theorem 3 on colored data."""
     if not a.eps:
         return {}
     given = a.task, a.built.facts["scale"], a.eps, a.w, v
@@ -163,7 +163,7 @@ class Found(NamedTuple):
     file: Path  # audit.csv
     table: dict[str, np.ndarray]  # its columns, one row per client
     settings: dict[str, Any]
-    rough: list[str]  # cautions
+    rough: list[str]  # reasons to interpret the numbers with care
 
     def clients(self, column: str, verdict: float) -> list[int]:
         """Return the clients with verdict 1, 0 or NaN (undecided) in a column."""
@@ -186,38 +186,42 @@ def audit(
 ) -> Found:
     """Test every client's own model on adversarial examples of the shared one.
 
-    x_adv is made on the shared model w from the client's data (`[adversarial]`).
-    Transferability is 1 − the accuracy of the personal model v on x_adv (Section 2.4).
-    `change` is that accuracy minus w's own on x_adv. If it is positive, v relies on
-    other features than w; spurious features are one kind of these.
+    Adversarial examples x_adv are made from the client's data, such that the shared
+    model w misclassifies them (`[adversarial]`). Transferability is 1 − the accuracy of
+    the personal model v on x_adv (Section 2.4). `change` is the accuracy of v on x_adv
+    minus that of w. If it is positive, v relies on other features than w, for example
+    on spurious ones.
 
     Each interval holds with 95 % confidence for one client, for any number of examples
     (Clopper and Pearson; approximate for several labels per example). `suspect` is 1 if
-    the interval of `change` lies above `limit`, 0 if below, empty if undecided. If
-    conflicting examples are known, from a test set of that name or from test examples
-    of group 1, `biased` is the same for `disparity`, Acc_B − Acc_BC.
+    the interval of `change` is above `limit`, 0 if it is below, and empty if undecided.
+    Conflicting examples are known if there is a test set of that name, or if test
+    examples belong to group 1. Then `biased` is the same for `disparity`,
+    Acc_B − Acc_BC.
 
-    On `colored` data `bound` and its terms estimate Theorem 3 (`transferability.bound`)
-    and `loss_disparity` is what it bounds. Other data do not tell which features are
-    spurious.
+    On `colored` data, `bound` and its terms estimate Theorem 3
+    (`transferability.bound`), which bounds `loss_disparity`. For other data it is not
+    known which features are spurious.
 
     Args:
-        run: Finished, with personal models and its data at hand.
-        on: Data from which x_adv is made; "valid" leaves test data alone.
+        run: A finished run with saved personal models, whose data can be loaded.
+        on: Data from which x_adv is made: "test" or "valid".
         clients: "all": benign clients that took part; "5": the first five of these;
             "3,8": clients 3 and 8; "3,": client 3 only.
-        limit: Change or disparity above which a client is suspect; 0: any.
-        out: Folder to write to; None: the run's own.
+        limit: Largest change or disparity that is not suspect.
+        out: Folder to write to; None: that of the run.
         data_dir: Folder to search for data sets first.
         device: auto, cpu, cuda, cuda:N or mps.
         watch: Called after every client.
-        **options: Of `[adversarial]`, instead of the run's own: eps, norm, iterations …
+        **options: Options of `[adversarial]` that replace those of the run: eps, norm,
+            iterations …
 
     Returns:
-        The table, the file it was written to, and cautions.
+        The table, its file, and reasons to interpret the numbers with care.
 
     Raises:
-        Refusal: There are no personal models or no classes, or data are out of bounds.
+        Refusal: The run has no personal models or no classes, or data are out of the
+            range that adversarial examples need.
 
     >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
@@ -298,7 +302,7 @@ def _ready(run: Run, built: Built, part: Part, on: On) -> Setting:
 
 
 def _conflicting(built: Built) -> Split | None:
-    """Return the test examples that contradict the shortcut, where they are known."""
+    """Return the test examples in which the shortcut misleads, if they are known."""
     data, test = built.data, built.data.test
     if CONFLICTING in data.tests:
         return data.tests[CONFLICTING]
@@ -312,7 +316,7 @@ def _conflicting(built: Built) -> Split | None:
 
 
 def _check_data(a: Setting, chosen: list[int], on: On) -> None:
-    """Refuse to begin without examples, or with examples out of bounds."""
+    """Refuse clients without examples, and examples that are out of range."""
     total = 0
     for k in chosen:
         for batch in batches(a, a.on, k):
@@ -337,17 +341,17 @@ def _verdicts(table: dict[str, np.ndarray], limit: float) -> dict[str, np.ndarra
     return found
 
 
-def _written(place: Path, table: dict[str, np.ndarray], beside: dict[str, Any]) -> Path:
-    """Write the table, and how it was made."""
+def _written(place: Path, table: dict[str, np.ndarray], facts: dict[str, Any]) -> Path:
+    """Write the table, and its settings as JSON."""
     with files.refused(place / FILE, "give another folder with --out"):
         place.mkdir(parents=True, exist_ok=True)
         files.write_csv(place / FILE, {n: c.tolist() for n, c in table.items()})
-        files.write_json((place / FILE).with_suffix(".json"), beside)
+        files.write_json((place / FILE).with_suffix(".json"), facts)
     return place / FILE
 
 
 def _rough(a: Setting, table: dict[str, np.ndarray], limit: float) -> list[str]:
-    """Say where the numbers mean less than they seem to."""
+    """Return reasons to interpret the numbers with care."""
     texts = []
     e, left = a.built.experiment, float(np.nanmean(table["shared_adv_accuracy"]))
     if left > 0.5:

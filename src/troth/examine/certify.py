@@ -1,4 +1,4 @@
-"""Certify a run's models, client by client, on the clients' own test data."""
+"""Certify the models of a run on the clients' own test data."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,7 +51,7 @@ def find_clients(run: Run, which: str) -> list[int]:
 
 
 def check(run: Run, s: Smoothing) -> None:
-    """Refuse runs whose models do not predict a single class, or do not see images."""
+    """Refuse runs whose models do not predict one class, or whose data do not fit."""
     e, facts = run.experiment, run.experiment.resolved
     if not run.finished:
         raise Refusal(
@@ -99,7 +99,7 @@ def find_sources(
 
 
 def _local(run: Run, local: Run | None) -> Run:
-    """Return the run of the local models, on the same clients' data."""
+    """Return the run with the local models of the same clients."""
     if local is None:
         if run.experiment.personalizer.name == "local":
             return run
@@ -118,18 +118,18 @@ def _local(run: Run, local: Run | None) -> Run:
         if a != b:
             raise Refusal(
                 f"{local.path} differs from {run.path} in '{part}', so its clients "
-                "hold other examples; train it with the same data, partition and seed"
+                "have other examples; train it with the same data, partition and seed"
             )
     return local
 
 
 class Progress(NamedTuple):
-    """Progress, after every certificate."""
+    """Progress after a certificate."""
 
-    done: int  # certificates
-    total: int
-    made: int  # by this call; the others existed already
-    used: int  # samples drawn for these
+    done: int  # certificates that exist
+    total: int  # certificates to make
+    made: int  # certificates made by this call; the others existed before
+    used: int  # samples drawn by this call
     what: str  # model and client
 
 
@@ -140,23 +140,23 @@ class Found(NamedTuple):
     rows: list[Row]
     curves: dict[str, curves.Curves]  # by model
     smoothing: Smoothing
-    made: int  # certificates of this call; the others existed already
+    made: int  # certificates made by this call; the others existed before
 
     @property
     def files(self) -> list[Path]:
-        """The files: certificates, then their curves as JSON and as a picture."""
+        """Paths of the certificates, and of their curves as JSON and as a figure."""
         s = self.smoothing
         pixels = s.units == "pixels" and s.transform == "translation"
         stem = f"certificates_{s.transform}_{s.sigma:g}" + "_pixels" * pixels
         return [self.file, *(self.file.parent / f"{stem}.{k}" for k in ("json", "png"))]
 
     def told(self) -> dict[str, Any]:
-        """Return the summary for programs."""
+        """Return the summary as a tree for JSON."""
         s = self.smoothing
-        said: dict[str, Any] = {"file": str(self.file), "settings": s.record()}
-        said |= {"unit": s.unit, "certificates": len(self.rows), "made": self.made}
+        tree: dict[str, Any] = {"file": str(self.file), "settings": s.record()}
+        tree |= {"unit": s.unit, "certificates": len(self.rows), "made": self.made}
         models = {k: c.summary() for k, c in self.curves.items()}
-        return said | {"models": models, "paired": curves.paired(self.curves)}
+        return tree | {"models": models, "paired": curves.paired(self.curves)}
 
 
 class Classifier(nn.Module):
@@ -175,7 +175,7 @@ class Classifier(nn.Module):
 
 
 def parameters(run: Run) -> Tensor:
-    """Return those of the shared model; refuse one that is not finite."""
+    """Return the parameters of the shared model; refuse a model that is not finite."""
     w = flat.flatten(run.network())
     if not bool(w.isfinite().all()):
         raise Refusal(
@@ -186,7 +186,11 @@ def parameters(run: Run) -> Tensor:
 
 
 class Source:
-    """The models of one run, in one module for all clients that is compiled once."""
+    """The models of one run.
+
+    One module gets the parameters of one client after the other, so that it is compiled
+    only once.
+    """
 
     def __init__(self, run: Run, smoothing: Smoothing, device: torch.device) -> None:
         self._run, facts = run, run.experiment.resolved
@@ -197,7 +201,7 @@ class Source:
         self._smoothing, self._device = smoothing, device
 
     def tiles(self, model: str, client: int) -> tuple[Tiles, str]:
-        """Return a client's model under noise, and the hash of its parameters."""
+        """Return the classifier of a client under noise, and its parameters' hash."""
         v = self._w
         if model != "shared":
             v = folder.load_model(self._run.path / folder.PERSONAL, client).float()
@@ -209,7 +213,7 @@ class Source:
         return self._tiles, fingerprint(whole)
 
     def _classifier(self, whole: nn.Module) -> Classifier:
-        """Wrap a network; with two classes it may have one score or two."""
+        """Wrap a network; for two classes, it may have one output or two."""
         whole = whole.to(self._device)
         whole = whole.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         shape = self._run.experiment.resolved["shape"]
@@ -234,18 +238,18 @@ def certify(
     """Certify the models of a run's clients on the clients' own test examples.
 
     Inputs are scaled to 0 … 1, so σ and radii of `pixel` are on that scale. An example
-    has the same noise under every model. Certificates that exist already are not made
-    again. Curves are written beside `certificates.csv` (`Found.files`).
+    gets the same noise under every model. Certificates that exist already are not made
+    again. Curves are written to the folder of `certificates.csv` (`Found.files`).
 
     Args:
-        run: Finished.
-        smoothing: Noise, samples and failure probability.
-        models: Some of `personal`, `shared`, `local`; None: those that the run has.
+        run: A finished run.
+        smoothing: Noise, number of samples and failure probability.
+        models: Some of `personal`, `shared`, `local`; None: all that the run has.
         clients: "all": benign clients that took part; "5": the first five of these;
             "3,8": clients 3 and 8; "3,": client 3 only.
         examples: Test examples per client, drawn once; all if a client has fewer.
         local: Run on the same data with personalizer `local`, for the local models.
-        out: Folder to write to; None: the run's own.
+        out: Folder to write to; None: that of the run.
         data_dir: Folder to search for data sets first.
         device: auto, cpu, cuda, cuda:N or mps.
         watch: Called after every certificate.
@@ -254,8 +258,8 @@ def certify(
         The certificates, their curves and files.
 
     Raises:
-        Refusal: The run lacks these models, a deformation gets no images, or the file
-            holds certificates of other parameters.
+        Refusal: The run does not have these models, the inputs of a deformation are
+            not images, or the file has certificates for other parameters.
     """
     from troth.plot import trust  # imports what certify writes
 
@@ -303,19 +307,19 @@ def _work(
     watch: Callable[[Progress], None] | None,
 ) -> int:
     """Make the missing certificates; return how many."""
-    there = {row[:3]: row.parameters for row in ledger.rows}
+    known = {row[:3]: row.parameters for row in ledger.rows}
     total = sum(len(rows) for _, _, rows in tasks)
-    done = sum((model, k, r) in there for model, k, rows in tasks for r in rows)
+    done = sum((model, k, r) in known for model, k, rows in tasks for r in rows)
     made, used, opened = 0, 0, dict[Path, Source]()
     for model, k, rows in tasks:
         run = sources[model]
         if run.path not in opened:
             opened[run.path] = Source(run, s, device)
-        tiles, speaks = opened[run.path].tiles(model, k)
-        todo = [r for r in rows if (model, k, r) not in there]
+        tiles, hash_ = opened[run.path].tiles(model, k)
+        todo = [r for r in rows if (model, k, r) not in known]
         for r in {*rows} - {*todo}:
-            matching(there[model, k, r], speaks, f"the {model} model of client {k}")
-        for row in _each(tiles, arrays, model, k, todo, speaks):
+            matching(known[model, k, r], hash_, f"the {model} model of client {k}")
+        for row in _each(tiles, arrays, model, k, todo, hash_):
             ledger.add(row, device.type, tiles.compiled)
             made, used = made + 1, used + row.certificate.used
             if watch is not None:
@@ -325,15 +329,16 @@ def _work(
 
 
 def _each(
-    tiles: Tiles, arrays: Arrays, model: str, client: int, todo: list[int], speaks: str
+    tiles: Tiles, arrays: Arrays, model: str, client: int, todo: list[int], hash_: str
 ) -> Iterator[Row]:
+    """Certify some rows of the data set by one client's model."""
     if not todo:
         return
     x = arrays.x[todo].astype(np.float32) / np.float32(arrays.scale)
     given = certifier.inputs(x, tiles.smoothing).to(tiles.device)
     found = certifier.each(tiles, given, todo)
     for r, certificate in zip(todo, found, strict=True):
-        yield Row(model, client, r, int(arrays.y[r]), certificate, speaks)
+        yield Row(model, client, r, int(arrays.y[r]), certificate, hash_)
 
 
 def _curves(rows: list[Row], model: str, s: Smoothing) -> curves.Curves:
@@ -346,7 +351,7 @@ def _curves(rows: list[Row], model: str, s: Smoothing) -> curves.Curves:
 
 
 def _drawn(test: np.ndarray, client: int, count: int, seed: int) -> np.ndarray:
-    """Draw test examples of a client; a smaller count draws the first of the same."""
+    """Draw test examples of a client; a smaller count gives the first of them."""
     key = seeding.key(seed, "certify examples", 0, client).numpy()[None]
     some = np.arange(min(count, len(test)))
     return np.asarray(test[seeding.permute(key, some, np.array([len(test)]))])

@@ -17,7 +17,7 @@ SPURIOUS = 3  # d_s of colored images: red, green and blue
 
 
 class Seen(NamedTuple):
-    """A shared model w and a personal one v on examples, [b] each."""
+    """Results of a shared model w and a personal model v on examples, [b] each."""
 
     right: Tensor  # v on x
     shared_right: Tensor  # w on x
@@ -26,8 +26,8 @@ class Seen(NamedTuple):
     l_trans: Tensor
     angle: Tensor  # θ in degrees; NaN where a gradient is 0
     ratio: Tensor  # γ; NaN where both gradients are 0
-    confidence: Tensor  # of v on x
-    loss: Tensor  # of v on x
+    confidence: Tensor  # probability that v gives its prediction on x
+    loss: Tensor  # loss of v on x
 
 
 class Terms(NamedTuple):
@@ -56,9 +56,16 @@ def look(
 ) -> Seen:
     """Compare two models on adversarial examples of the first (Appendix C).
 
-    ℓ_trans = (ℓ(w, x_adv) − ℓ(w, x)) − (ℓ(v, x_adv) − ℓ(v, x)): how much more they harm
-    w than v. θ is the angle between the gradients of both losses in x, and
-    γ = ‖∇ℓ(w)‖ / ‖∇ℓ(v)‖.
+    ℓ_trans = (ℓ(w, x_adv) − ℓ(w, x)) − (ℓ(v, x_adv) − ℓ(v, x)) is how much more the
+    loss of w increases than that of v. θ is the angle between the gradients of both
+    losses in x, and γ = ‖∇ℓ(w)‖ / ‖∇ℓ(v)‖.
+
+    Args:
+        task: Task of the clients.
+        adversarial: Method that makes adversarial examples.
+        w: Shared model.
+        v: Personal model.
+        batch: Examples of a client.
     """
     x, y = batch.x.to(w.dtype), batch.y
     worst = adversarial.worst(w, batch)
@@ -90,9 +97,14 @@ def angle(a: Tensor, b: Tensor) -> Tensor:
 
 
 def confidence(outputs: Tensor, y: Tensor) -> Tensor:
-    """Return the probability of each prediction [b]; of several labels, the mean.
+    """Return the probability that a model gives its prediction for each example, [b].
 
-    One output is a margin between two classes. y shows whether labels are several.
+    If examples have several labels, this is the mean over labels. A single output is
+    the margin between two classes.
+
+    Args:
+        outputs: Outputs of the model, [b, outputs].
+        y: Labels, whose shape says whether there are several per example.
     """
     if outputs.shape[1] == 1 or (y.dim() == 2 and not labels.soft(y)):
         return outputs.abs().sigmoid().mean(dim=1)
@@ -106,11 +118,19 @@ def terms(
 
     Recoloring an image adds a multiple of e_c ⊗ gray for each channel c. These three
     directions are its spurious features x_s (d_s = 3); everything orthogonal to them is
-    robust. Every channel is a multiple of gray, so their sum has its direction. sin θ_g
-    is the share of the gradient's length along them.
+    robust. Every channel is a multiple of gray, so the sum of the channels has the
+    direction of gray. sin θ_g is the share of the gradient's length along them.
 
-    δ = ε·∇ℓ/‖∇ℓ‖ as in the proof, of length ε in the ℓ2 norm, whatever PGD does.
-    `scale` is the value of x that stands for 1.
+    As in the proof, δ = ε·∇ℓ/‖∇ℓ‖, whose ℓ2 norm is ε, independent of the adversarial
+    method.
+
+    Args:
+        task: Task of the clients.
+        scale: Value of x that is 1 on the scale of ε.
+        eps: ε.
+        w: Shared model.
+        v: Personal model.
+        batch: Examples of a client.
     """
     x, y = batch.x.to(w.dtype), batch.y
     _, loss_w, g_w = task.climb(w, x, y)
@@ -133,12 +153,17 @@ def terms(
 
 
 def bound(t: Terms, eps: float) -> Bound:
-    """√d_s·(((sin θ_g + √2)/γ_min − 1)·E‖∇ℓ(f_g)‖ + E ℓ_trans/ε + λ·ε) (Theorem 3).
+    """Estimate the upper bound of Theorem 3 on L(f_p, D_bc) − L(f_p, D_b).
 
-    It should bound L(f_p, D_bc) − L(f_p, D_b) from above. It is an estimate: λ is the
-    largest curvature found along δ, not a global one. It is the formula as printed,
-    although the proof has ⟨∇, 1⟩ in place of the change Δ (Eq. 5). One example of which
-    the shared model is very certain makes γ_min small and the bound empty.
+    The bound is √d_s·(((sin θ_g + √2)/γ_min − 1)·E‖∇ℓ(f_g)‖ + E ℓ_trans/ε + λ·ε). This
+    is an estimate, because λ is the largest curvature found along δ, not the global
+    one. The formula is as printed, although its proof uses ⟨∇, 1⟩ in place of the
+    change Δ (Eq. 5). A single example of which the shared model is very certain makes
+    γ_min small, and then the bound is too large to be useful.
+
+    Args:
+        t: Terms of the examples of a client.
+        eps: ε.
     """
     gradient, l_trans = float(t.gradient.mean()), float(t.l_trans.mean())
     sine = float(t.spurious.mean()) / gradient if gradient else 0.0
@@ -152,5 +177,5 @@ def bound(t: Terms, eps: float) -> Bound:
 
 
 def _positive(size: Tensor) -> Tensor:
-    """Return lengths to divide by, with 1 for 0."""
+    """Replace lengths of 0 by 1, to divide by them."""
     return torch.where(size > 0, size, torch.ones_like(size))

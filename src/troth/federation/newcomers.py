@@ -63,8 +63,8 @@ def fewer(e: Experiment, shards: Shards, newcomers: np.ndarray) -> Shards:
 def rounds(e: Experiment, members: int) -> int:
     """Return the number of rounds for which a newcomer trains.
 
-    This is `evaluate.newcomer_rounds`. If it is 0, a newcomer trains as many rounds as
-    the average member is asked in: rounds · cohort / members, but at least 1.
+    This is `evaluate.newcomer_rounds`. If it is 0, a newcomer trains in as many rounds
+    as an average member is sampled in: rounds · cohort / members, and at least 1.
     """
     asked = e.train.rounds * (e.train.cohort or members) / members
     return e.evaluate.newcomer_rounds or max(1, round(asked))
@@ -74,10 +74,10 @@ def scales(scale: Callable[[int], float], run: int, count: int) -> list[float]:
     """Return the schedule's factor on the learning rates for each newcomer round.
 
     A run has `run` rounds, and a newcomer trains in `count` rounds. Each newcomer round
-    gets the factor of a round of the run. These rounds are spread evenly over the run,
-    like the rounds of a member that is sampled now and then. With the factors of the
-    last rounds alone, a schedule such as `cosine` would hardly move the newcomer's
-    model.
+    takes the schedule's factor from one round of the run. These rounds of the run are
+    evenly spaced, like those of a member that is sampled now and then. With the factors
+    of the last rounds alone, a schedule such as `cosine` would hardly move the
+    newcomer's model.
     """
     return [scale((2 * j + 1) * run // (2 * count)) for j in range(count)]
 
@@ -88,7 +88,7 @@ def join(
     broadcast: Broadcast,
     ids: np.ndarray,
     run: int,  # rounds of the run; newcomers draw with later round numbers
-    factors: list[float],  # on every learning rate, one per newcomer round
+    factors: list[float],  # factor on every learning rate, one per newcomer round
 ) -> Tensor:
     """Train newcomers on their data from the last broadcast; return their states."""
     start = engine.start(broadcast.w)

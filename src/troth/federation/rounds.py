@@ -1,7 +1,7 @@
 """The loop over rounds, as a generator of records.
 
-Whoever iterates over the generator does the rest: progress, evaluation, checkpoints and
-early stopping.
+The caller that iterates over the generator does the rest: progress, evaluation,
+checkpoints and early stopping.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -153,7 +153,7 @@ class Federation:
         return Asked(self.rounds, ids, everyone(self.rounds, ids), sent, rows)
 
     def groups(self, ids: np.ndarray, chunk: int) -> list[np.ndarray]:
-        """Split clients into chunks of at most `chunk`, which step together.
+        """Split clients into chunks of at most `chunk`, which are computed together.
 
         Clients with about the same number of steps are in the same chunk.
         """

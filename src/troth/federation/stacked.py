@@ -1,9 +1,8 @@
-"""Several federations whose clients step together, as one matrix.
+"""Train several federations together, in one matrix with a row per client.
 
 Their clients do the same work with the same model and personalizer. The shared models,
-the adversaries, the labels, the server's rules and the seeds may differ. The clients of
-all federations are rows of one matrix. Each row is stepped with the broadcast of its
-own federation.
+the adversaries, the labels, the server's rules and the seeds may differ. Each client is
+trained from the broadcast of its own federation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ _SENT = Broadcast(0, 0, None, 0)  # type: ignore[arg-type]
 
 
 class Stack:
-    """Several federations whose clients step together."""
+    """Several federations whose clients are trained together."""
 
     def __init__(self, federations: Sequence[Federation]) -> None:
         """Stack federations with the same number of clients, model and personalizer."""
@@ -46,12 +45,12 @@ class Stack:
 
     @torch.no_grad()
     def launch(self) -> None:
-        """Begin a round of each federation: step all clients.
+        """Begin a round of each federation: train all clients.
 
         On a GPU this is queued in a separate CUDA stream, and nothing waits for it
         here. No federation changes before `land`.
         """
-        if self._stream is not None:  # after the work queued in the default stream
+        if self._stream is not None:  # wait for the work queued in the default stream
             self._stream.wait_stream(torch.cuda.current_stream())
         with self._aside():
             asked = [f.ask() for f in self.federations]
@@ -65,7 +64,7 @@ class Stack:
 
     @torch.no_grad()
     def land(self) -> list[Record]:
-        """Finish the round that `launch` began, with one wait for all federations."""
+        """Finish the round that `launch` began; wait once for all federations."""
         with self._aside():
             ready = [(f.serving, f.receive(a, m, r)) for f, a, m, r in self._flying]
             results = served(ready)

@@ -89,8 +89,8 @@ class BatchNorm(BatchNormBase):
     def _some(self, x: Tensor, present: Tensor, old: Tensor, old_var: Tensor) -> Tensor:
         """Normalize by the examples that are present.
 
-        If there is none, the running statistics stay. A single value has no spread, so
-        the running variance stays (torch refuses a single value).
+        If there is none, the running statistics are not changed. A single value has no
+        variance, so the running variance is not changed (torch refuses a single value).
         """
         axes = [0, *range(2, x.dim())]
         column = [1, -1, *[1] * (x.dim() - 2)]
@@ -154,7 +154,7 @@ class Replacing(TorchFunctionMode):
 
     Args:
         key: Key of this client and step, [], for dropout in training. With None, as in
-            prediction, dropout is left to torch.
+            prediction, torch's own dropout is used.
     """
 
     def __init__(self, key: Tensor | None = None) -> None:
@@ -175,7 +175,7 @@ class Replacing(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Replace a call, if there is another way for these arguments."""
+        """Replace a call if this class can compute it for these arguments."""
         kwargs = kwargs or {}
         ours = self.replaced.get(func)
         if ours is None:
@@ -186,11 +186,11 @@ class Replacing(TorchFunctionMode):
         return func(*args, **kwargs) if out is None else out
 
     def convolved(self, *args: Any, **kwargs: Any) -> Tensor | None:
-        """Compute `conv2d`; None leaves it to torch."""
+        """Compute `conv2d`; return None to leave it to torch."""
         return None
 
     def convolved_1d(self, *args: Any, **kwargs: Any) -> Tensor | None:
-        """Compute `conv1d`; None leaves it to torch."""
+        """Compute `conv1d`; return None to leave it to torch."""
         return None
 
     def _dropped(self, x: Tensor, p: float) -> Tensor:
@@ -274,7 +274,7 @@ class Replacing(TorchFunctionMode):
 def adapt(net: nn.Module) -> nn.Module:
     """Replace the batch normalizations and dropouts of a network in place.
 
-    Layers that have no exact replacement stay, and `validate` refuses them.
+    Layers without an exact replacement are not changed, and `validate` refuses them.
     """
     made: dict[nn.Module, nn.Module] = {}
 

@@ -98,7 +98,7 @@ def _complete(model: nn.Module, shape: tuple[int, ...]) -> None:
 
 
 def _logits(model: nn.Module, inputs: Any, outputs: Any) -> Any:
-    """Return the logits of a Hugging Face model; other outputs stay as they are."""
+    """Return the logits of a Hugging Face model; other outputs are not changed."""
     return getattr(outputs, "logits", outputs)
 
 
@@ -143,7 +143,7 @@ _STATISTICS = ("running_mean", "running_var")
 
 
 def identity(part: ModelPart, net: nn.Module) -> dict[str, Any]:
-    """Return the record of a run about the code of a network from memory."""
+    """Return the digest of a network given in memory, for the record of a run."""
     there = lookup.in_memory(part.name)
     return {"model_sha256": in_memory.digest(net)} if there else {}
 

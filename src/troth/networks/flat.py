@@ -1,4 +1,4 @@
-"""Flat vectors: a network's numbers, masks over them, and nested state as rows.
+"""Flat vectors: a network's parameters, masks over them, and nested state as rows.
 
 The vector of a network holds its parameters, then a tail of running statistics: all
 means of its batch normalizations, then all variances in the same order. `Masks` turns
@@ -91,7 +91,7 @@ def call(
     kwargs: dict[str, Any] | None = None,
     tied: dict[str, str] | None = None,
 ) -> Any:
-    """Call the module with the given tensors in place of its own.
+    """Call the module, with the given tensors instead of its own.
 
     A tensor that several modules share is given once, under its first name. torch's own
     handling of such ties fails for a module that is registered in several places.
@@ -155,7 +155,7 @@ class Masks:
         return self._mask(matched(option, patterns, self.names))
 
     def last(self, option: str, number: int) -> Tensor:
-        """Return the mask of the last `number` layers: 1 is the head, 0 none."""
+        """Return the mask of the last `number` layers; with 0, an empty one."""
         if not 0 <= number <= len(self.layers):
             raise Refusal(
                 f"{option} = {number} must be at least 0 and at most "
@@ -175,7 +175,7 @@ class Masks:
         return self._in(found)
 
     def sizes(self) -> Tensor:
-        """Return, for each number, the size of its tensor: [d] in float32."""
+        """Return, for each entry of the vector, the size of its tensor, [d] float32."""
         return self._spread(self._layout.sizes).float()
 
     @property
@@ -189,7 +189,7 @@ class Masks:
         return self._spread([not wanted.isdisjoint(own) for own in self._names])
 
     def _spread(self, values: Sequence[float]) -> Tensor:
-        """Repeat one value per tensor to one value per number, [d]."""
+        """Repeat each tensor's value for all entries of the tensor, [d]."""
         sizes = torch.tensor(self._layout.sizes, device=self._device)
         return torch.tensor(values, device=self._device).repeat_interleave(sizes)
 
@@ -240,7 +240,7 @@ def first(tree: Any) -> Any:
 
 
 def kept(tree: Any) -> Any:
-    """Copy tensors that lie in memory which a captured graph will reuse."""
+    """Copy those tensors whose memory a captured CUDA graph will reuse."""
     return mapped(lambda t: t.clone() if hasattr(t, "is_reused") else t, tree)
 
 

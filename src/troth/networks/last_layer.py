@@ -1,4 +1,4 @@
-"""Every client's last linear layer, as if it were fitted on that client's data alone.
+"""Estimate every client's last linear layer, fitted on that client's data alone.
 
 The layers before it are those of the shared model, so that clients can be compared.
 """

@@ -1,7 +1,7 @@
 """Find the obstacles to lifting a network over clients by vmap.
 
-A network with obstacles is trained all the same, one client at a time. An obstacle says
-which plans of the engine remain.
+A network with obstacles is trained nevertheless, one client at a time. An obstacle
+lists the plans of the engine that remain.
 """
 
 import copy
@@ -29,8 +29,8 @@ _Call = tuple[tuple[Any, ...], dict[str, Any]]  # args and kwargs of a module's 
 _LIFTED = ("vmap", "compiled", "threads", "loop")
 _APART = ("threads", "loop")
 _LOOP = ("loop",)
-"""Plans that remain if a layer is only slow when it is lifted, if it cannot be lifted,
-and if it also uses what all threads share, such as torch's random generator."""
+"""Plans that remain: if a layer is only slow when it is lifted; if it cannot be lifted;
+and if it also uses state that all threads share, such as torch's random generator."""
 
 
 class Obstacle(NamedTuple):
@@ -58,7 +58,7 @@ def remaining(obstacles: Iterable[Obstacle]) -> tuple[str, ...]:
 
 
 def sentence(obstacles: Iterable[Obstacle]) -> str:
-    """Say which layers keep clients from stepping together, or slow them down."""
+    """Say which layers prevent computing many clients at once, or make it slow."""
     every = list(obstacles)
     barring = [o for o in every if "vmap" not in o.plans]
     listed = "; ".join(map(str, barring or every))
@@ -74,8 +74,8 @@ def check(module: nn.Module, x: Tensor) -> tuple[Obstacle, ...]:
     separately, innermost first, with the stacked parameters of two clients: its
     gradient in training, and its outputs in prediction. A module that contains layers
     is tried only if all of them pass. Batch normalization and dropout are tried in the
-    form that the engine uses (`batchnorm`). The network itself is left
-    unchanged. Modules that are no network for these inputs are refused.
+    form that the engine uses (`batchnorm`). The network itself is left unchanged.
+    Modules that cannot compute outputs for these inputs are refused.
 
     Args:
         module: The network.
@@ -222,7 +222,7 @@ def _place(name: str, part: nn.Module) -> str:
 def _tried(part: nn.Module, call: _Call) -> tuple[str, tuple[str, ...]] | None:
     """Lift a module over two clients, in training and in prediction.
 
-    Return why this fails or is slow, and the plans that remain.
+    Return the reason why this fails or is slow, and the plans that remain.
     """
     leaves, form = tree_flatten(call)
     given = {str(i): t for i, t in enumerate(leaves) if isinstance(t, Tensor)}

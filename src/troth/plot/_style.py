@@ -36,7 +36,7 @@ _POINTS = 400  # more points than this are stored as an image
 
 
 def given(runs: Several) -> list[Dossier]:
-    """Read runs from their files, and assign a place to each."""
+    """Read runs from their files, and assign a color index to each."""
     several = [runs] if isinstance(runs, Run | Dossier | str | Path) else [*runs]
     found: list[Dossier] = []
     for one in several:
@@ -49,10 +49,10 @@ def given(runs: Several) -> list[Dossier]:
 
 
 def places(personalizers: Sequence[str]) -> list[int]:
-    """Return a place for each run, which sets the run's color in every picture.
+    """Return the index of each run's color, which is the same in every picture.
 
-    The first run with personalizer `none` gets the place of the shared model. The first
-    run with `local` gets the place of local training.
+    The first run with personalizer `none` gets the color of the shared model. The first
+    run with `local` gets the color of local training.
     """
     free, taken, found = LOCAL + 1, set[int](), []
     for kind in personalizers:
@@ -65,7 +65,7 @@ def places(personalizers: Sequence[str]) -> list[int]:
 
 
 def settle(runs: Sequence[Dossier]) -> None:
-    """Assign places to runs, unless each has one already."""
+    """Assign color indices to runs, unless each has one already."""
     have = [run.kept.get("place") for run in runs]
     if None in have or len({*have}) < len(have):
         kinds = [run.part("personalizer") for run in runs]
@@ -74,20 +74,20 @@ def settle(runs: Sequence[Dossier]) -> None:
 
 
 def place(run: Dossier) -> int:
-    """Return the place of a run, which fixes its color and marks."""
+    """Return the index of a run's color, dash and marker."""
     return int(run.kept["place"])
 
 
 def alike(runs: list[Dossier]) -> tuple[list[Dossier], str]:
-    """Return the runs with the same metric as the first, and that metric."""
+    """Return the runs that have the metric of the first run, and that metric."""
     metric = next((run.metric for run in runs if run.metric), "")
     return [run for run in runs if run.metric == metric], metric
 
 
 def finished(runs: Several, what: str) -> tuple[list[Dossier], str]:
-    """Return the finished runs with the same metric as the first, and that metric.
+    """Return the finished runs that have the metric of the first, and that metric.
 
-    If no run is finished, refuse. `what` names what is drawn, for the refusal.
+    If no run is finished, refuse; the error message names the picture, `what`.
     """
     mine, metric = alike([run for run in given(runs) if run.finished])
     if not mine:
@@ -112,17 +112,17 @@ def name(run: Dossier | str, longest: int = _LONGEST) -> str:
 
 
 def hue(i: int) -> str:
-    """Return the color of the i-th place, or gray if there is no i-th color."""
+    """Return the i-th color, or gray if there is no i-th color."""
     return SERIES[i] if i < len(SERIES) else SOFT
 
 
 def line(i: int) -> dict[str, Any]:
-    """Return color, dash and width of the line of the i-th place."""
+    """Return color, dash and width of the i-th run's line."""
     return {"color": hue(i), "linestyle": _DASHES[i % len(_DASHES)], "lw": 1.8}
 
 
 def mark(i: int, hollow: bool = False) -> dict[str, Any]:
-    """Return mark, color and size of the points of the i-th place."""
+    """Return marker, color and size of the i-th run's points."""
     inside = PAPER if hollow else hue(i)
     looks = {"marker": _MARKS[i % len(_MARKS)], "linestyle": "none", "color": hue(i)}
     return {**looks, "markerfacecolor": inside, "markersize": 4.5}

@@ -15,7 +15,7 @@ from troth.types import Arrays
 
 _BAR, _LINE = SERIES[:2]
 _ROWS = 10  # rows of images, about
-_PIXELS = 1400  # images are thinned out from this height of the sheet on
+_PIXELS = 1400  # if the sheet is higher, only every k-th pixel is drawn
 _NAMED = 24  # with more classes, classes have no separate rows and names
 _FEATURES = 16  # histograms, at most
 _MANY = 100  # classes in a heat map, at most
@@ -97,7 +97,8 @@ def _sheet(axes: Axes, arrays: Arrays) -> None:
 def _rows(arrays: Arrays) -> tuple[np.ndarray, list[str]]:
     """Choose the examples to draw, [rows, columns], and name the classes of the rows.
 
-    With many classes or several labels per example, rows have no class.
+    If there are many classes, or several labels per example, examples are drawn from
+    all classes and the list of names is empty.
     """
     draws = seeding.generator(0, "gallery")
     if arrays.y.ndim > 1 or not 0 < arrays.classes <= _NAMED:
@@ -114,7 +115,7 @@ def _rows(arrays: Arrays) -> tuple[np.ndarray, list[str]]:
 
 
 def _names(arrays: Arrays, classes: np.ndarray) -> list[str]:
-    """Return short names of classes, or their numbers if they have no names."""
+    """Return short names of classes, or their numbers if the classes have no names."""
     known = arrays.labels or [str(k) for k in range(arrays.classes)]
     words = [known[k] for k in classes]
     return [word if len(word) <= 16 else f"{word[:15]}…" for word in words]

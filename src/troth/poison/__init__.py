@@ -1,14 +1,15 @@
-"""The chain: a gradient attack → a model attack → a few poisoned examples.
+"""Turn a gradient attack into a model attack, and this into a few poisoned examples.
 
-Plain functions, no federation inside. What a malicious user reports against
-personalized federated learning (`counter_gradient`) is turned into a model that reports
-it honestly (`model_attack`), and that into data from which the model is learned: one
-example of a linear regression (`single_example`), examples near the indifference
-subspace of a linear classifier (`data_attack`), or of the last layer of a deep network
-(`embeddings`). `docs/explanation/derivations/poison.md` derives every line.
+The functions here know no federation. The attack `counter_gradient` sends gradients to
+a server of personalized federated learning. `model_attack` computes a model whose
+honest messages have the same effect. The other functions make data from which this
+model is learned: one example of a linear regression (`single_example`), or examples
+near the indifference subspace of a linear classifier (`data_attack`), which may be the
+last layer of a deep network (`embeddings`). `docs/explanation/derivations/poison.md`
+has the derivations.
 
-λ is this library's: R = λ·½‖ρ − θ‖² for `l2sq`, so that the paper's λ‖ρ − θ‖² is twice
-its λ here; `l2` and `smooth_l2` are the same in both.
+λ is that of this library: R = λ·½‖ρ − θ‖² for `l2sq`. So the paper's λ, of λ‖ρ − θ‖²,
+is half of λ here. For `l2` and `smooth_l2` both are the same.
 """
 
 from troth.poison._given import Examples as Examples

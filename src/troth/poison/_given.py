@@ -1,4 +1,4 @@
-"""What the steps of the chain are given: checked, and as float64 arrays."""
+"""Check arguments, and convert arrays to float64."""
 
 import math
 from typing import NamedTuple
@@ -15,30 +15,30 @@ class Examples(NamedTuple):
     """Poisoned examples."""
 
     x: np.ndarray  # [m, d]
-    y: np.ndarray  # [m] int64 labels, or float64 answers of a regression
+    y: np.ndarray  # [m] int64 labels, or float64 targets of a regression
     p: np.ndarray | None = None  # [m, classes] soft labels; y is then their argmax
 
 
 def array(name: str, values: ArrayLike | Tensor, ndim: int) -> np.ndarray:
-    """Values as a finite float64 array with so many axes."""
+    """Convert values to a finite float64 array with `ndim` axes."""
     if isinstance(values, Tensor):
         values = values.detach().to("cpu", torch.float64).numpy()
     found = np.asarray(values, np.float64)
     if found.ndim != ndim:
         raise Refusal(
-            f"{name} has shape {found.shape}, which is {found.ndim} axes; give it as "
-            f"an array with {ndim}"
+            f"{name} has shape {found.shape}, with {found.ndim} axes; give an array "
+            f"with {ndim}"
         )
     if not np.isfinite(found).all():
         raise Refusal(
-            f"{name} holds {int((~np.isfinite(found)).sum())} values that are NaN or "
-            "infinite; an attack is made from finite numbers: train with a smaller lr"
+            f"{name} has {int((~np.isfinite(found)).sum())} NaN or infinite values, "
+            "but an attack needs finite numbers; train with a smaller lr"
         )
     return found
 
 
 def same_size(name: str, values: np.ndarray, other: str, size: int) -> None:
-    """Refuse a vector, or rows, of another size than the model."""
+    """Refuse a vector, or a matrix of rows, of another size than the model."""
     if values.shape[-1] != size:
         raise Refusal(
             f"{name} has {values.shape[-1]} parameters and {other} has {size}; both "
@@ -47,20 +47,18 @@ def same_size(name: str, values: np.ndarray, other: str, size: int) -> None:
 
 
 def above_zero(name: str, value: float, why: str) -> None:
-    """Refuse what is not a finite number above 0."""
+    """Refuse a value that is not a finite number above 0."""
     if not (value > 0 and math.isfinite(value)):
         raise Refusal(f"{name} = {value} must be a finite number above 0; {why}")
 
 
 def strength(lam: float) -> None:
-    """Refuse λ ≤ 0, where the shared model does not depend on local ones."""
-    above_zero(
-        "lam", lam, "without a pull no local model moves the shared one: set lam = 1"
-    )
+    """Refuse λ ≤ 0, with which the shared model does not depend on local models."""
+    above_zero("lam", lam, "with 0, no local model moves the shared model: set lam = 1")
 
 
 def at_least_zero(name: str, value: float) -> None:
-    """Refuse what is not a finite number of at least 0."""
+    """Refuse a value that is not a finite number of at least 0."""
     if not (value >= 0 and math.isfinite(value)):
         raise Refusal(f"{name} = {value} must be a finite number, 0 or more")
 
@@ -69,5 +67,5 @@ def some(count: int) -> None:
     """Refuse fewer than one example."""
     if count < 1:
         raise Refusal(
-            f"{count} poisoned examples were asked for; give a number of at least 1"
+            f"the number of poisoned examples is {count}; it must be at least 1"
         )

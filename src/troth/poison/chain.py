@@ -1,4 +1,4 @@
-r"""From a gradient attack to a few poisoned examples, each stage trained afresh.
+"""Attack a federation by gradients, by a model and by data, one run per stage.
 
 References: farhadkhani2022equivalence.
 """
@@ -27,39 +27,55 @@ ATTACK = "counter_gradient"
 
 
 class Options(NamedTuple):
-    """What the chain is to do."""
+    """Options of the attack.
 
-    target: str = "shift_labels"  # a corruption of labels, or a file with a vector
-    stage: Stage = "data"  # the last one
+    Args:
+        target: a corruption of labels, or a file with a model as a vector.
+        stage: the last stage: gradient, model or data.
+        examples: poisoned examples of each attacker.
+        inputs: inputs of these examples: free, box or clip (`poison.data_attack`).
+        labels: labels of these examples: soft, sampled or repeated.
+        width: free inputs are drawn from [−width, width] before projection.
+        noise: standard deviation of inputs along each normal of V.
+        weight: weight of a poisoned example in the loss. "auto": enough to hold the
+            attacker's model.
+        start: in the stage "data", first model of the attackers: the shared one, or the
+            model that the examples teach.
+        epochs: epochs of training the target.
+        lr: learning rate of training the target.
+    """
+
+    target: str = "shift_labels"
+    stage: Stage = "data"
     examples: int = 2000
     inputs: Literal["free", "box", "clip"] = "free"
     labels: Literal["soft", "sampled", "repeated"] = "soft"
-    width: float = 1.0  # free inputs are drawn from ±width, then brought to V
+    width: float = 1.0
     noise: float = 0.1
-    weight: float | Literal["auto"] = "auto"  # of a poisoned example; auto: enough
-    start: Literal["shared", "model"] = "shared"  # of the attackers' own, with data
-    epochs: int = 100  # of training the target
+    weight: float | Literal["auto"] = "auto"
+    start: Literal["shared", "model"] = "shared"
+    epochs: int = 100
     lr: float = 0.02
 
 
 class Reached(NamedTuple):
-    """How far one stage bends the shared model."""
+    """The result of one stage."""
 
     stage: str
     start: float  # ‖ρ − θ†‖ before the first round
-    distance: float  # after the last
+    distance: float  # ‖ρ − θ†‖ after the last round
     accuracy: float  # of ρ on all test data, by true labels
-    aimed: float  # by the labels that the attacker wants
+    aimed: float  # of ρ on all test data, by the labels that the attacker wants
     personal: float  # mean accuracy of the benign clients' own models
-    examples: int = 0  # poisoned
+    examples: int = 0  # poisoned examples
     share: float = 0.0  # of all training examples
-    largest: float = 0.0  # norm of a poisoned input
-    weight: float = 0.0  # as how many examples one counts
-    needed: float = 0.0  # how many no attack of this kind can do without
+    largest: float = 0.0  # largest norm of a poisoned input
+    weight: float = 0.0  # weight of a poisoned example
+    needed: float = 0.0  # lower bound of the total weight that any examples need
 
 
 class _Chain(NamedTuple):
-    """What all stages need."""
+    """Values that all stages use."""
 
     sections: dict[str, Any]
     out: Path
@@ -78,24 +94,31 @@ def chain(
     data_dir: str | None = None,
     watch: Watch | None = None,
 ) -> list[Reached]:
-    """Attack a coupled federation by reports, then by a model, then by data.
+    """Attack a coupled federation by gradients, then by a model, then by data.
 
-    Section 4 of the paper, upwards: what `counter_gradient` makes of ρ is what one
-    frozen model makes of it (Lemma 3), which is what examples that teach this model
-    make of it (Theorem 5 and Appendix L). Every stage is a run of its own from the
-    same start. Called again with the same folder it goes on where it was stopped.
+    Section 4 of the paper: the attack `counter_gradient` moves ρ to a place where one
+    frozen model would also move it (Lemma 3), and so would examples that teach this
+    model (Theorem 5 and Appendix L). Each stage is a separate run, and all begin with
+    the same model. If the function was stopped, call it again with the same folder, and
+    it continues.
 
-    `sections` are an experiment with personalizer `coupled` and an adversary; `out` is
-    a folder for `target.npy`, `model.npy`, `poison.npz`, one run per stage, and
-    `stages.csv` with what is returned (the federation without an attack, then every
-    stage), also as JSON.
+    Args:
+        sections: an experiment with personalizer `coupled` and an adversary.
+        out: folder for `target.npy`, `model.npy`, `poison.npz`, one run per stage, and
+            the results as `stages.csv` and `stages.json`.
+        options: options of the attack.
+        data_dir: folder to search for data sets first.
+        watch: function that is called after every round.
+
+    Returns:
+        The result without an attack, and of every stage.
     """
     _check(sections, options)
-    said = {"sections": sections, "options": options._asdict()}
+    settings = {"sections": sections, "options": options._asdict()}
     if (out / files.CHAIN).exists():
-        if json.loads((out / files.CHAIN).read_text()) != files.plain(said):
+        if json.loads((out / files.CHAIN).read_text()) != files.plain(settings):
             raise Refusal(
-                f"{out} holds a chain with other settings; give another folder"
+                f"{out} has an attack chain with other settings; give another folder"
             )
     else:
         files.check_free(out)
@@ -109,7 +132,8 @@ def chain(
     else:
         aim = goal(built, options.target, options.epochs, options.lr)
         if not out.exists():
-            files.create(out, files.CHAIN, json.dumps(files.plain(said), indent=1))
+            text = json.dumps(files.plain(settings), indent=1)
+            files.create(out, files.CHAIN, text)
         np.save(file, aim.target.numpy())
     c = _Chain(sections, out, options, data_dir, watch, built, aim)
     found = [_reached(c, "none", _Made({"attack": "none", "corruption": "none"}))]
@@ -123,12 +147,12 @@ def chain(
 
 
 def told(out: Path, found: list[Reached]) -> dict[str, Any]:
-    """How far every stage got, for programs."""
+    """Return the results of all stages as a tree for JSON."""
     return {"folder": str(out), "stages": [row._asdict() for row in found]}
 
 
 def _check(sections: dict[str, Any], options: Options) -> None:
-    """Refuse what the chain cannot attack, before any work."""
+    """Refuse experiments that cannot be attacked, before any work."""
     e = reader.from_dict(sections)
     if e.personalizer.name != "coupled" or not e.adversary.present():
         raise Refusal(
@@ -142,23 +166,23 @@ def _check(sections: dict[str, Any], options: Options) -> None:
 
 
 def _linear(built: Built, stage: str) -> None:
-    """Refuse, before any work, a federation whose data stage cannot be made."""
+    """Refuse a federation for which poisoned examples cannot be made."""
     name, classes = built.experiment.model.name, built.facts["classes"]
     if not classes:
         raise Refusal(
-            "the chain is for classification, and these data are a regression; "
-            "troth.poison.single_example makes the one example that does it there"
+            "troth poison is for classification, but these data are a regression; use "
+            "troth.poison.single_example"
         )
     if stage == "data" and name != "linear":
         raise Refusal(
-            f"examples are made for linear models, and this one is '{name}'; take "
-            "model.name = 'linear' (with features.name for a network's), or stop at "
-            "stage 'model'"
+            f"examples are made for linear models, but this model is '{name}'; take "
+            "model.name = 'linear' (with features.name for the features of a network), "
+            "or stop at stage 'model'"
         )
 
 
 class _Made(NamedTuple):
-    """An attack as changes of the experiment, and what it takes."""
+    """An attack as changes of the experiment, and a summary of its examples."""
 
     changes: dict[str, Any]
     summary: tuple[int, float, float] = (0, 0.0, 0.0)
@@ -167,7 +191,7 @@ class _Made(NamedTuple):
 
 
 def _gradient(c: _Chain) -> _Made:
-    """Counter-gradient, with the experiment's options for it."""
+    """Return the attack `counter_gradient`, with the experiment's options for it."""
     own = c.sections.get("attack", {})
     own = own if isinstance(own, dict) and own.get("name") == ATTACK else {}
     attack = {**own, "name": ATTACK, "target": str(c.out / "target.npy")}
@@ -175,7 +199,7 @@ def _gradient(c: _Chain) -> _Made:
 
 
 def _model(c: _Chain) -> _Made:
-    """Return a model that never learns, and reports honestly."""
+    """Return the attack of a model that never changes and sends honest updates."""
     frozen = craft.crafted(c.built, *_ended(c, "gradient"))
     np.save(c.out / "model.npy", frozen.numpy())
     attack = {"name": "frozen_model", "target": str(c.out / "model.npy")}
@@ -183,7 +207,7 @@ def _model(c: _Chain) -> _Made:
 
 
 def _data(c: _Chain) -> _Made:
-    """Examples from which that model is learned."""
+    """Return the corruption by examples that teach this model."""
     o = c.options
     made = {k: getattr(o, k) for k in ("inputs", "labels", "noise", "width")}
     weight = None if o.weight == "auto" else o.weight
@@ -199,7 +223,7 @@ def _data(c: _Chain) -> _Made:
 
 
 def _reached(c: _Chain, stage: str, made: _Made) -> Reached:
-    """Run the federation with this attack, and return what it comes to."""
+    """Run the federation with this attack, and return the result."""
     path, tree = c.out / stage, {**c.sections, **made.changes}
     if not path.exists():
         api.run(tree, out=path, data_dir=c.data_dir, watch=c.watch)
@@ -215,7 +239,7 @@ def _reached(c: _Chain, stage: str, made: _Made) -> Reached:
 
 
 def _ended(c: _Chain, stage: str) -> tuple[Tensor, list[Tensor]]:
-    """ρ and the benign clients' own models after the last round of a stage."""
+    """Return ρ and the benign clients' models after the last round of a stage."""
     run = Run(c.out / stage)
     rho = flat.flatten(run.network()).double()
     honest = np.flatnonzero(~c.built.hostile)

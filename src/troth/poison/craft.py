@@ -1,6 +1,7 @@
 """Build the model θ♠ of a federation's attackers, and the examples that teach it.
 
-The mathematics is in the other modules of `troth.poison`, which know no federation.
+The mathematics is in other modules of `troth.poison`, which do not depend on a
+federation.
 """
 
 import math

@@ -1,4 +1,4 @@
-r"""From a model attack to poisoned examples of a linear classifier, and to their file.
+"""Turn a model attack into poisoned examples of a linear classifier, and save them.
 
 References: farhadkhani2022equivalence.
 """
@@ -26,12 +26,19 @@ from troth.types import Refusal
 
 
 def probabilities(head: Head, x: np.ndarray) -> np.ndarray:
-    """[m, classes] softmax of Wx + b; of a single margin z, (1 − σ(z), σ(z))."""
+    """Return the probabilities of the classes, [m, classes].
+
+    They are the softmax of Wx + b; for a single margin z, (1 − σ(z), σ(z)).
+
+    Args:
+        head: linear classifier (W, b).
+        x: [m, d] inputs.
+    """
     weight, bias = checked(head)
     if x.ndim != 2 or x.shape[1] != weight.shape[1]:
         raise Refusal(
-            f"inputs have shape {x.shape} and the model takes {weight.shape[1]} "
-            "features; give one row per example"
+            f"inputs have shape {x.shape}, but the model needs [m, {weight.shape[1]}]: "
+            "one row per example, one column per feature"
         )
     logits = x @ weight.T + bias
     if len(weight) == 1:
@@ -50,13 +57,17 @@ def labelled(
     """Return inputs with the labels that a model gives them (Appendices L.1 and L.2).
 
     Args:
-        head: θ♠.
-        x: [m, d].
-        seed: of sampled labels.
-        labels: soft = probabilities, as the authors' code has it; sampled = one label
-            each, drawn from them; repeated = every input `repeats` times, with whole
-            numbers of each label that come nearest to them.
-        repeats: how often; a share is then off by less than 1/repeats.
+        head: model θ♠.
+        x: [m, d] inputs.
+        seed: seed of sampled labels.
+        labels: "soft": the probabilities of the model, as in the authors' code.
+            "sampled": one label per input, drawn from the probabilities. "repeated":
+            every input `repeats` times, each label as often as its probability says.
+        repeats: copies of each input for "repeated". The share of a label differs from
+            its probability by less than 1/repeats.
+
+    Returns:
+        The examples.
     """
     p = probabilities(head, x)
     if labels == "soft":
@@ -72,12 +83,16 @@ def labelled(
 
 
 def whole_numbers(p: np.ndarray, repeats: int) -> np.ndarray:
-    """[m, classes] counts that sum to `repeats`, nearest to repeats·p.
+    """Round repeats·p to counts that sum to `repeats`, [m, classes].
 
-    Rounded down, then one more for the largest remainders: none is off by 1 or more.
+    Counts are rounded down, and those with the largest remainders get one more. So each
+    differs from repeats·p by less than 1.
+
+    >>> whole_numbers(np.array([[0.5, 0.3, 0.2]]), 4).tolist()
+    [[2, 1, 1]]
     """
     if repeats < 1:
-        raise Refusal(f"repeats = {repeats} must be at least 1: each input is labelled")
+        raise Refusal(f"repeats = {repeats} must be at least 1")
     wanted = repeats * p
     counts = np.floor(wanted).astype(np.int64)
     left = repeats - counts.sum(axis=1, keepdims=True)
@@ -97,34 +112,43 @@ def data_attack(
     width: float = 50.0,
     noise: float = 0.01,
 ) -> Examples:
-    """Examples from which a linear classifier learns θ♠ (Section 5.3, Appendix L).
+    """Make examples that teach θ♠ to a linear classifier (Section 5.3, Appendix L).
 
-    Inputs near the indifference subspace V of θ♠, with the labels that θ♠ gives them.
-    The same on embeddings for the head of a deep network (Appendix J).
+    The inputs are near the indifference subspace V of θ♠, on which all its classes are
+    equally likely, and have the labels that θ♠ gives them. On embeddings, this works
+    for the last layer of a deep network (Appendix J).
 
     Args:
-        head: θ♠ = (W, b); a single row of W is the margin of a binary classifier.
-        examples: how many inputs; below the number of features some directions of θ♠
-            are not learned.
-        seed: of all draws.
-        inputs: free = `indifferent_inputs`; box = `boxed_inputs`, every feature in
-            [0, 1]; clip = `clipped_inputs`, the authors' way to that.
-        labels: soft, sampled or repeated: see `labelled`.
-        repeats: how often each input is labelled, where repeated; the number of
-            examples is then `repeats` times as large.
-        width: half the side of the box about 0 in which free inputs are drawn.
-        noise: standard deviation along each normal of V; 0 hides the scale of θ♠.
+        head: model θ♠ = (W, b); a single row of W is the margin of a binary classifier.
+        examples: number of inputs. If it is smaller than the number of features, some
+            directions of θ♠ are not learned.
+        seed: seed of all random numbers.
+        inputs: "free": `indifferent_inputs`. "box": `boxed_inputs`, with every feature
+            in [0, 1]. "clip": `clipped_inputs`, the authors' way to such features.
+        labels: "soft", "sampled" or "repeated": see `labelled`.
+        repeats: copies of each input for "repeated", which multiply the number of
+            examples.
+        width: "free" inputs are drawn from [−width, width] before projection.
+        noise: standard deviation of inputs along each normal of V. With 0, the scale of
+            θ♠ cannot be learned.
+
+    Returns:
+        The examples.
 
     Raises:
-        Refusal: V is empty or not reached, or one example was asked for: an example
-            says one direction, and that is enough only for a regression.
+        Refusal: V is empty, or inputs in the box do not reach it, or `examples` is 1,
+            which is enough for a regression only.
+
+    >>> head = Head(np.array([[2.0, 0.0]]), np.array([-1.0]))  # undecided at x_0 = ½
+    >>> data_attack(head, 3, seed=0, noise=0.0).x[:, 0].round(6).tolist()
+    [0.5, 0.5, 0.5]
     """
     some(examples)
     if examples == 1:
         raise Refusal(
-            "1 poisoned example bends a linear regression (single_example), not a "
-            f"classifier of {head.classes} classes; ask for 2 or more, about as many "
-            f"as its {np.shape(head.weight)[-1]} features"
+            "1 poisoned example is enough for a linear regression (single_example), "
+            f"but not for a classifier with {head.classes} classes; set examples to 2 "
+            f"or more, about as many as its {np.shape(head.weight)[-1]} features"
         )
     if inputs == "free":
         x = indifferent_inputs(
@@ -139,25 +163,27 @@ def data_attack(
 def weight_needed(
     head: Head, target: Head, x: ArrayLike, *, lam: float, tolerance: float = 0.1
 ) -> float:
-    """How heavily examples must count for the attacker's own model to stay near θ♠.
+    """Return the weight of each example with which the attacker's model stays near θ♠.
 
-    The weight α (as though each were given α times, Appendix L.2) at which the pull to
-    ρ = θ† moves θ_s from θ♠ by `tolerance` of ‖θ♠ − θ†‖. To first order the move is
-    λ(αH + λ)⁻¹(θ♠ − θ†) with H = Σ_i Λ_i ⊗ x_i x_iᵀ the curvature of the cross-entropy
-    at θ♠. For Λ_i = diag(p) − ppᵀ stands its mean over the k − 1 directions in which
-    it is not 0, Σ_a p_a(1 − p_a)/(k − 1): the same on V, where all p_a are 1/k, and for
-    two classes; elsewhere an estimate. What all classes have in common is left out, for
-    no label depends on it.
+    A weight of α has the effect of α copies (Appendix L.2). The shared model at ρ = θ†
+    pulls the attacker's model away from θ♠. With the returned weight, it moves by
+    `tolerance` of ‖θ♠ − θ†‖. To first order, it moves by λ(αH + λ)⁻¹(θ♠ − θ†), where
+    H = Σ_i Λ_i ⊗ x_i x_iᵀ is the Hessian of the cross-entropy at θ♠. Here,
+    Λ_i = diag(p) − ppᵀ is replaced by its mean eigenvalue other than 0,
+    Σ_a p_a(1 − p_a)/(k − 1). This is exact on V, where all p_a are 1/k, and for two
+    classes; otherwise it is an estimate. The mean of the classes' rows has no effect on
+    labels, and is left out.
 
     Args:
-        head: θ♠.
-        target: θ†.
+        head: model θ♠.
+        target: target θ† of the shared model.
         x: [m, d] inputs with soft labels.
         lam: λ of `l2sq`; the paper's λ is half of it.
-        tolerance: between 0 and 1; towards 0 the weight goes to infinity.
+        tolerance: share of the distance, between 0 and 1. As it goes to 0, the weight
+            goes to infinity.
 
     Returns:
-        α > 0; ∞ where the inputs leave more than `tolerance` of it undetermined.
+        Weight α > 0; infinite if the inputs do not determine enough directions of θ♠.
     """
     strength(lam)
     if not 0 < tolerance < 1:
@@ -165,14 +191,14 @@ def weight_needed(
     crafted, wanted = checked(head), checked(target)
     if crafted.weight.shape != wanted.weight.shape:
         raise Refusal(
-            f"the target's weight has shape {wanted.weight.shape} and the crafted "
-            f"model's {crafted.weight.shape}; both must be of the same model"
+            f"the target's weight has shape {wanted.weight.shape}, but that of head "
+            f"has {crafted.weight.shape}; both must be of the same model"
         )
     rows = np.column_stack([array("x", x, 2), np.ones(len(np.asarray(x)))])
     p = probabilities(crafted, rows[:, :-1])
     curved = (p * (1 - p)).sum(axis=1) / max(1, len(crafted.bias) - 1)
     if len(crafted.bias) == 1:
-        curved /= 2  # one margin: p(1 − p), which is there twice
+        curved /= 2  # one margin: p(1 − p) is counted twice
     size, turn = np.linalg.eigh((rows * curved[:, None]).T @ rows)
     size[size <= 1e-13 * size[-1] * len(size)] = 0
     apart = np.column_stack([c - t for c, t in zip(crafted, wanted, strict=True)])
@@ -185,29 +211,32 @@ def weight_needed(
 
 
 def examples_needed(head: Head, target: Head, *, lam: float, nu: float = 0.0) -> float:
-    """No fewer examples than this, however made, hold the attacker's model at θ♠.
+    """Return a lower bound on the number of examples that hold a model at θ♠.
 
-    Weights count as so many examples. It is (λ⟨θ♠ − θ†, θ♠⟩ + 2ν‖θ♠‖²)/κ with
-    κ = W((k − 1)/e), Lambert's W: .2785 for two classes, 1.12 for ten. The pull to the
-    shared model, multiplied by θ♠, is what the labels must make up for, and one example
-    makes up for κ at most, wherever it lies: docs/explanation/derivations/poison.md.
-    For inputs near V with labels of θ♠ itself it takes more: `weight_needed`.
+    It holds for all examples, however they are made; an example with weight α counts as
+    α examples. The bound is (λ⟨θ♠ − θ†, θ♠⟩ + 2ν‖θ♠‖²)/κ with κ = W((k − 1)/e), where W
+    is Lambert's function: κ is .2785 for two classes and 1.12 for ten. The reason: the
+    inner product of θ♠ with the gradient of the examples must equal that with the pull
+    to the shared model, and one example contributes at most κ
+    (docs/explanation/derivations/poison.md). Inputs near V with the labels of θ♠ need
+    more: `weight_needed`.
 
     Args:
-        head: θ♠.
-        target: θ†, where the shared model is to be.
+        head: model θ♠.
+        target: target θ† of the shared model.
         lam: λ of `l2sq`; the paper's λ is half of it.
-        nu: ν of ν‖θ‖².
+        nu: weight decay ν of ν‖θ‖².
 
     Returns:
-        A number of examples, where losses are added up; 0: nothing is asked of them.
+        Number of examples, for a loss that is summed over examples; 0 if θ♠ stays
+        without examples.
     """
     strength(lam)
     at_least_zero("nu", nu)
     crafted, wanted = checked(head), checked(target)
     own = np.column_stack(tuple(crafted))
     pull = lam * (own - np.column_stack(tuple(wanted))) + 2 * nu * own
-    if len(own) > 1:  # what all classes have in common answers to no label
+    if len(own) > 1:  # the mean of the classes' rows has no effect on labels
         own, pull = own - own.mean(axis=0), pull - pull.mean(axis=0)
     most = float(special.lambertw((max(2, len(own)) - 1) / math.e).real)
     return max(0.0, float((own * pull).sum()) / most)
@@ -230,23 +259,25 @@ def _solve(size: np.ndarray, part: np.ndarray, limit: float) -> float:
 
 
 class Summary(NamedTuple):
-    """What a defender would notice of poisoned examples."""
+    """How conspicuous poisoned examples are."""
 
     number: int
-    share: float  # of all examples, these included
-    largest_norm: float  # of an input
+    share: float  # of all examples, including the poisoned ones
+    largest_norm: float  # largest norm of an input
 
 
 def summary(x: np.ndarray, others: int) -> Summary:
-    """Return number, share and largest norm of poisoned inputs x, [m, …].
+    """Return number, share and largest norm of poisoned inputs.
 
-    The share is of them and the honest users' `others`.
+    Departs: the paper divides 2,000 poisoned examples by the 60,000 honest ones: 3.3 %.
+    Here the share is that of all 62,000 examples (3.2 %).
 
-    Departs: the paper's 3.3 % are 2,000 of the honest 60,000; here it is the share of
-    all 62,000, 3.2 %.
+    Args:
+        x: [m, …] poisoned inputs.
+        others: number of the honest users' examples.
     """
     if others < 0:
-        raise Refusal(f"others = {others} is a number of examples; give 0 or more")
+        raise Refusal(f"others = {others} must be a number of examples, 0 or more")
     norms = np.linalg.norm(x.reshape(len(x), -1).astype(np.float64), axis=1)
     return Summary(len(x), len(x) / (len(x) + others), float(norms.max(initial=0.0)))
 
@@ -260,18 +291,21 @@ def save(
     others: int = 0,
     scale: float = 0.0,
 ) -> Summary:
-    """Write an .npz file of poisoned examples, for `corruptions/from_file`.
+    """Write poisoned examples to an .npz file, for the corruption `from_file`.
 
-    It holds x, y, with soft labels p too, scale, and number, share and largest_norm.
-    The file appears under its name only when it is whole.
+    The file has arrays x, y, p (for soft labels), scale, number, share and
+    largest_norm. It is written atomically.
 
     Args:
-        path: where; as it is, with .npz or without. A file there is replaced.
-        x: [m, …] of the shape of the data set's own examples.
-        y: [m] labels or answers; not needed where p is given, whose largest it is.
+        path: path of the file, with or without .npz. An existing file is replaced.
+        x: [m, …] inputs of the same shape as the examples of the data set.
+        y: [m] labels, or targets of a regression; None: the most likely label by p.
         p: [m, classes] soft labels.
-        others: how many examples the honest users have together.
-        scale: the value of x that stands for 1; 0 means 255 for bytes and 1 otherwise.
+        others: number of the honest users' examples.
+        scale: value of x that is 1 on the scale of the data; 0: 255 for bytes, else 1.
+
+    Returns:
+        Number, share and largest norm.
     """
     at_least_zero("scale", scale)
     x, y, p = _checked(np.asarray(x), y, p)
@@ -280,8 +314,8 @@ def save(
     soft: dict[str, Any] = {} if p is None else {"p": p}
     place = Path(path).expanduser()
     if not place.name:
-        raise Refusal(f"'{path}' names no file; give a path such as poison.npz")
-    remedy = "give a path in a folder that exists and has room"
+        raise Refusal(f"'{path}' is not a file name; give a path such as poison.npz")
+    remedy = "give a path in a folder that exists, on a disk with free space"
     with files.refused(path, remedy), files.whole(place) as file:
         np.savez(file, x=x, y=y, scale=unit, **soft, **found._asdict())
     return found
@@ -291,31 +325,31 @@ def _checked(x: np.ndarray, y: np.ndarray | None, p: np.ndarray | None) -> Examp
     if p is not None:
         p = np.asarray(p, np.float64)
         two = p.ndim == 2
-        why = soft_labels.wrong(torch.from_numpy(p)) if two else "has not two axes"
+        why = soft_labels.wrong(torch.from_numpy(p)) if two else "must have two axes"
         if why:
             raise Refusal(
                 f"p, of shape {list(p.shape)}, {why}; give one row of probabilities "
-                "per example, at least 0 and 1 together"
+                "per example, each at least 0, with sum 1"
             )
         y = p.argmax(axis=1) if y is None else np.asarray(y)
         if len(y) == len(p) and not np.array_equal(y, p.argmax(axis=1)):
             raise Refusal(
-                f"{int((y != p.argmax(axis=1)).sum())} labels are not the most likely "
-                "of their soft labels; leave y out, it follows from p"
+                f"{int((y != p.argmax(axis=1)).sum())} labels in y are not the most "
+                "likely by p; leave y out: it follows from p"
             )
     if y is None:
-        raise Refusal("there are neither labels y nor soft labels p; give one of them")
+        raise Refusal("y and p are both missing; give labels y or soft labels p")
     y = np.asarray(y)
     counts = [len(x), len(y)] + ([] if p is None else [len(p)])
     if x.ndim < 2 or not x.size or len({*counts}) > 1:
         raise Refusal(
-            f"x has shape {x.shape} and there are {counts[1:]} labels; give at least "
-            "one example, as x [m, features …], with as many labels"
+            f"x has shape {x.shape}, and the numbers of labels are {counts[1:]}; give "
+            "x as [m, features …] with m ≥ 1, and m labels"
         )
     for name, values in (("x", x), ("y", y)):
         if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
             raise Refusal(
-                f"{name} is {values.dtype}, or holds NaN or infinity; give finite "
-                "numbers"
+                f"{name} has type {values.dtype} or NaN or infinite values; give "
+                "finite numbers"
             )
     return Examples(x, y, p)

@@ -1,4 +1,4 @@
-"""What an attacker wants of a federation's shared model, and how near it came."""
+"""The target of an attacker, and how near the shared model came to it."""
 
 import inspect
 from typing import NamedTuple
@@ -14,31 +14,37 @@ from troth.types import Batch, Refusal
 
 
 class Goal(NamedTuple):
-    """A model, and where it came from."""
+    """The target model."""
 
     target: Tensor  # [d], float64
-    name: str  # a corruption of labels, or the file that holds the model
+    name: str  # a corruption of labels, or the file of the model
 
 
 def named(name: str) -> bool:
-    """Whether it is a corruption of labels (else it is a file)."""
+    """Return whether the name is a corruption of labels, and not a file."""
     return name in lookup.names("corruption")
 
 
 def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
-    """Return the target θ†: from a file, or a model of everyone's data, labels changed.
+    """Return the target θ†: from a file, or trained on data with changed labels.
 
-    `name` is a corruption of labels, or a file that `attacks/counter_gradient` reads.
-    The authors' target (Section 5.3): all training data with labels y + 1, Adam on the
-    whole of them at once.
+    The training data are those of all clients, and each step of Adam uses all of them.
+    The target of the authors has labels y + 1 (Section 5.3).
+
+    Args:
+        built: the federation.
+        name: a corruption of labels, or a file that the attack `counter_gradient`
+            reads.
+        epochs: steps of training.
+        lr: learning rate.
     """
     task, w = built.federation.engine.task, built.federation.broadcast.w
     if not named(name):
         return Goal(target_model.read(name, task.d), name)
     if epochs < 1 or not lr > 0:
         raise Refusal(
-            f"a target is trained for at least one epoch and with a learning rate "
-            f"above 0; it is {epochs} and {lr}"
+            f"the target would be trained for {epochs} epochs with learning rate {lr}; "
+            "set at least 1 epoch and a learning rate above 0"
         )
     split, zero = built.data.train, torch.tensor(0)
     y = wanted(built, name, split.y)
@@ -53,13 +59,13 @@ def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
 
 
 def wanted(built: Built, name: str, y: Tensor) -> Tensor:
-    """Labels as the attacker wants them."""
+    """Return the labels that the attacker wants in place of y."""
     function, given = lookup.find("corruption", name), {"x": y[:, None], "y": y}
     asked = set(inspect.signature(function).parameters)
     if asked - set(lookup.options(function)) - {"x", "y", "classes"}:
         raise Refusal(
-            f"'{name}' is no rule that makes one label of another; take shift_labels "
-            "or flip_labels, or give a file with a model"
+            f"'{name}' is not a rule that changes labels alone; take shift_labels or "
+            "flip_labels, or give a file with a model"
         )
     options = lookup.check("corruption", name, {})
     classes = built.facts["classes"]
@@ -68,19 +74,19 @@ def wanted(built: Built, name: str, y: Tensor) -> Tensor:
 
 
 def judged(built: Built, goal: Goal, rho: Tensor) -> tuple[float, float]:
-    """Accuracy of ρ on all test data: by true labels, and by those that are wanted.
+    """Return the accuracy of ρ on all test data, by true and by wanted labels.
 
-    Where the target came from a file, those are the target's own answers.
+    If the target came from a file, the wanted labels are its predictions.
     """
     engine, test = built.federation.engine, built.data.test
     task = engine.task
     w = rho.to(built.federation.broadcast.w)
     x = built.data.x[test.row]
     with torch.no_grad(), engine.products():
-        said = task.predict(w, x).argmax(1)
+        predicted = task.predict(w, x).argmax(1)
         if named(goal.name):
             other = wanted(built, goal.name, test.y)
         else:
             other = task.predict(goal.target.to(w), x).argmax(1)
-    true, aimed = (said == test.y).double().mean(), (said == other).double().mean()
-    return float(true), float(aimed)
+    shares = [(predicted == y).double().mean() for y in (test.y, other)]
+    return float(shares[0]), float(shares[1])

@@ -1,7 +1,7 @@
-r"""Inputs on which a linear classifier finds all classes equally likely.
+"""Make inputs for which a linear classifier finds all classes equally likely.
 
-Free ones, images with every pixel in a box, and embeddings of a deep network, whose
-last layer is a linear classifier.
+Inputs may have any values, be limited to a box, or be embeddings of a deep network,
+whose last layer is a linear classifier.
 
 References: farhadkhani2022equivalence.
 """
@@ -20,29 +20,32 @@ from troth.networks.last_layer import last
 from troth.poison._given import above_zero, array, at_least_zero, same_size, some
 from troth.types import Refusal
 
-ROWS = 1024  # examples made at once, each such tile from draws of its own
+ROWS = 1024  # examples made at once, each block with separate random numbers
 
 
 class Head(NamedTuple):
-    """A linear classifier with logits Wx + b; a single row is a binary one's margin."""
+    """A linear classifier with logits Wx + b, such as the last layer of a network.
+
+    A single row is the margin of two classes.
+    """
 
     weight: np.ndarray  # [k, d]
     bias: np.ndarray  # [k]
 
     @property
     def classes(self) -> int:
-        """How many labels it tells apart; a single margin tells two."""
+        """Number of classes; two for a single margin."""
         return max(2, len(self.bias))
 
 
 class Subspace(NamedTuple):
-    """V = {x : normals·x = offset}."""
+    """Subspace V = {x : normals·x = offset}."""
 
-    normals: np.ndarray  # [r, d] orthonormal rows; r = classes − 1 unless rows depend
+    normals: np.ndarray  # [r, d] orthonormal rows; r ≤ classes − 1
     offset: np.ndarray  # [r]
 
     def project(self, x: np.ndarray) -> np.ndarray:
-        """Return the nearest points of V, projected twice against rounding."""
+        """Return the nearest points of V; a second projection reduces rounding."""
         for _ in range(2):
             x = x - (x @ self.normals.T - self.offset) @ self.normals
         return x
@@ -51,26 +54,36 @@ class Subspace(NamedTuple):
 def head_of(
     theta: ArrayLike | Tensor, outputs: int, features: int, *, bias: bool = True
 ) -> Head:
-    """Return a flat model of `models/linear` as (W, b): the rows of W, then b.
+    """Convert the flat parameters of the model `linear` to (W, b).
 
-    `outputs` are classes, or 1 for a margin; without a `bias`, b is 0. Refuse a vector
-    of another size.
+    Args:
+        theta: [d] parameters: the rows of W, then b.
+        outputs: number of classes, or 1 for a margin.
+        features: number of features.
+        bias: whether the model has b; if not, b is 0.
+
+    >>> head_of([1.0, 2.0, 3.0], 1, 2)
+    Head(weight=array([[1., 2.]]), bias=array([3.]))
     """
     flat = array("the model", theta, 1)
     d = outputs * (features + bias)
     if len(flat) != d:
         raise Refusal(
-            f"the model has {len(flat)} parameters, and a linear one with {features} "
-            f"features and {outputs} outputs has {d}; give a target of that size"
+            f"the model has {len(flat)} parameters, but a linear model with "
+            f"{features} features and {outputs} outputs has {d}; give a vector of that "
+            "size"
         )
     weight = flat[: outputs * features].reshape(outputs, features)
     return Head(weight, flat[outputs * features :] if bias else np.zeros(outputs))
 
 
 def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
-    """Return the same classifier on inputs not yet normalized by (x − mean)/std.
+    """Return the same classifier for inputs before the normalization (x − mean)/std.
 
-    `mean` and `std` > 0 are one number for each feature, or for all of them.
+    Args:
+        head: classifier of normalized inputs.
+        mean: one number per feature, or one for all.
+        std: one number above 0 per feature, or one for all.
     """
     weight, bias = checked(head)
     center, spread = (
@@ -78,31 +91,39 @@ def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
         for v in (mean, std)
     )
     if not (spread > 0).all():
-        raise Refusal(f"std holds {spread.min()}; inputs are divided by it: give > 0")
+        raise Refusal(f"std has the value {spread.min()}; all must be above 0")
     scaled = weight / spread
     return Head(scaled, bias - scaled @ center)
 
 
 def checked(head: Head) -> Head:
-    """Return a head as finite float64 arrays that fit together."""
+    """Convert a head to finite float64 arrays, and check their shapes."""
     weight, bias = array("the weight", head[0], 2), array("the bias", head[1], 1)
     same_size("the bias", bias, "the weight, by its rows,", len(weight))
     if not weight.size:
         raise Refusal(
-            f"the weight has shape {weight.shape}; a classifier has at least one row "
+            f"the weight has shape {weight.shape}; a classifier needs at least one row "
             "and one feature"
         )
     return Head(weight, bias)
 
 
 def indifference(head: Head) -> Subspace:
-    """V: (W_a − W_0)x = b_0 − b_a for all classes a (Appendix L.1); Wx = −b if binary.
+    """Return the subspace V on which all classes are equally likely (Appendix L.1).
 
-    From the singular value decomposition of the differences, where the paper has
-    Gram–Schmidt, which loses orthogonality when rows are nearly dependent.
+    V is the set of x with (W_a − W_0)x = b_0 − b_a for all classes a; for a single
+    margin, Wx = −b. Its normals come from the singular value decomposition of the
+    differences. The paper uses Gram–Schmidt, which loses orthogonality if the rows are
+    nearly dependent.
+
+    Args:
+        head: classifier (W, b).
 
     Raises:
         Refusal: V is empty.
+
+    >>> indifference(Head(np.array([[0.0, 2.0]]), np.array([-1.0]))).offset.tolist()
+    [0.5]
     """
     weight, bias = checked(head)
     if len(weight) == 1:
@@ -117,10 +138,10 @@ def indifference(head: Head) -> Subspace:
     missed = sides - left[:, kept] @ turned[kept]
     if np.abs(missed).max(initial=0.0) > 1e-9 * max(1e-300, float(np.abs(bias).max())):
         raise Refusal(
-            f"no input makes all {head.classes} classes equally likely: two or more of "
-            "them have rows of W that do not tell them apart, or there are more "
-            f"classes than {weight.shape[1]} features allow, but their biases differ; "
-            "label random inputs instead, or use another target"
+            f"for no input are all {head.classes} classes equally likely: two or more "
+            "classes have the same row of W but different biases, or there are too "
+            f"many classes for {weight.shape[1]} features; label random inputs "
+            "instead, or use another target"
         )
     return Subspace(right[kept], turned[kept] / size[kept])
 
@@ -134,19 +155,24 @@ def indifferent_inputs(
     high: float = 50.0,
     noise: float = 0.01,
 ) -> np.ndarray:
-    """[count, d] inputs near V: uniform in a box, projected on V, moved off by noise.
+    """Draw inputs from a box, project them on V, and add noise normal to V.
 
-    The noise, N(0, noise²) along each of the orthonormal directions normal to V, is
-    what tells a learner the scale of θ♠ and the sides of its boundaries; labels stay
-    close to equally likely. The first examples of a longer list are the same.
+    From the noise, N(0, noise²) along each normal of V, a learner sees the scale of θ♠
+    and on which side of a boundary each class is. All classes remain nearly equally
+    likely. A longer list begins with the same examples.
 
     Args:
-        head: θ♠.
-        count: examples.
-        seed: of all draws.
-        low: of the box before projection; −50 in the authors' code.
-        high: of the box; a wide one fixes the directions along V with few examples.
-        noise: 0 puts them on V itself, where the scale of θ♠ cannot be learned.
+        head: model θ♠.
+        count: number of inputs.
+        seed: seed of all random numbers.
+        low: lower limit of the box; −50 in the authors' code.
+        high: upper limit of the box. With a wide box, fewer examples determine the
+            directions along V.
+        noise: standard deviation of the noise. With 0, inputs are on V, and the scale
+            of θ♠ cannot be learned.
+
+    Returns:
+        Inputs, [count, d].
     """
     space = indifference(head)
 
@@ -164,7 +190,7 @@ def drawn(
     noise: float,
     place: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Uniform draws, tile by tile moved by `place(draws [m, d], noise [m, r])`."""
+    """Draw uniform inputs, and move them: place(inputs [m, d], noise [m, r])."""
     some(count)
     at_least_zero("noise", noise)
     low, high = box
@@ -176,7 +202,7 @@ def drawn(
     x = np.empty((count, d))
     for tile, first in enumerate(range(0, count, ROWS)):
         draw = seeding.generator(seed, "poison/inputs", tile)
-        # whole tiles, so that a longer list begins with a shorter one
+        # whole blocks, so that a longer list begins with a shorter one
         uniform = draw.uniform(low, high, (ROWS, d))[: count - first]
         off = noise * draw.standard_normal((ROWS, r))[: len(uniform)]
         x[first : first + ROWS] = place(uniform, off)
@@ -189,19 +215,28 @@ _HALVINGS = 30  # of a step, at most
 def clipped_inputs(
     head: Head, count: int, seed: int, *, noise: float = 0.01
 ) -> np.ndarray:
-    """Follow the authors' recipe (Appendix L.3, Fig. 20): scale by the largest, clip.
+    """Make inputs with features in [0, 1] as the authors do (Appendix L.3, Fig. 20).
 
-    Uniform in [0, 1]^d, projected on V, with `noise` along each of its normals, divided
-    by the largest value of all, then cut off below 0. Most then lie off V, and their
-    labels, given after clipping, are nearly certain: it takes many of them, and a large
-    weight.
+    Inputs are drawn from [0, 1]^d, projected on V, and get `noise` along each normal of
+    V. Then all are divided by their largest value, and negative values are set to 0.
+    Most inputs are then not near V, and a class is nearly certain. So many examples or
+    large weights are needed.
+
+    Args:
+        head: model θ♠.
+        count: number of inputs.
+        seed: seed of all random numbers.
+        noise: standard deviation of the noise.
+
+    Returns:
+        Inputs, [count, d].
     """
     x = indifferent_inputs(head, count, seed, low=0.0, high=1.0, noise=noise)
     largest = float(x.max())
     if largest <= 0:
         raise Refusal(
-            f"the largest value of {count} projected inputs is {largest:.3g}, so that "
-            "clipping to [0, 1] leaves nothing of them; use inputs without a box"
+            f"the largest value of {count} projected inputs is {largest:.3g}, so "
+            "clipping to [0, 1] sets all values to 0; use inputs = 'free'"
         )
     return np.asarray((x / largest).clip(0, 1))
 
@@ -218,37 +253,42 @@ def boxed_inputs(
     tolerance: float = 1e-10,
     steps: int = 100,
 ) -> np.ndarray:
-    """[count, d] inputs near V and in the box: uniform draws, brought to V inside it.
+    """Make inputs that are near V and have all features in [low, high].
 
-    Each draw is projected on {x : normals·x = offset + ξ} ∩ [low, high]^d, with its own
-    noise ξ ~ N(0, noise²): so it is in the box exactly and off V by ξ exactly, its
-    labels are close to equally likely, and it says about as much as without a box.
+    Each input is drawn from the box, and projected on the intersection of the box with
+    {x : normals·x = offset + ξ}, where ξ ~ N(0, noise²) is its noise. So it is exactly
+    in the box, and its distance from V along the normals is exactly ξ. All classes are
+    nearly equally likely, and examples teach about as much as without a box.
 
-    Nearest points of the box alone have some features at the same bound in every
-    example, whose weights then cannot be told from the bias. So a draw has a box of its
-    own, the given one drawn together towards it by `rim`; the whole box is used only
-    where V misses its own.
+    In a projection on the box alone, some features would be at the same limit in all
+    examples, and their weights could not be distinguished from the bias. So each input
+    has a smaller box: every limit is moved towards the drawn value by the share `rim`
+    of their distance. The whole box is used only if the smaller one does not meet V.
 
     Args:
-        head: θ♠.
-        count: examples.
-        seed: of all draws.
-        low: of a feature.
-        high: of a feature.
+        head: model θ♠.
+        count: number of inputs.
+        seed: seed of all random numbers.
+        low: lower limit of the features.
+        high: upper limit of the features.
         noise: standard deviation along each normal of V.
-        rim: 0 gives the nearest points of the box; below 1, where only the draw itself
-            would be left.
-        tolerance: how far from its place along the normals an input may be.
-        steps: of the projection, at most.
+        rim: share by which the box is made smaller, at least 0 and below 1; 0 projects
+            on the whole box.
+        tolerance: largest error of an input along the normals.
+        steps: Newton steps of the projection, at most.
+
+    Returns:
+        Inputs, [count, d].
 
     Raises:
-        Refusal: some examples were not brought to V ∩ [low, high]^d.
+        Refusal: for some inputs, no point of the box was found that is near V.
 
-    Departs: Appendix L.3 clips after projecting (`clipped_inputs`), which leaves V.
+    Departs: Appendix L.3 clips after the projection (`clipped_inputs`), which moves
+        inputs away from V.
     """
-    above_zero("tolerance", tolerance, "rounding leaves some error: 1e-10 is small")
+    above_zero("tolerance", tolerance, "rounding causes some error; try 1e-10")
     if not 0 <= rim < 1:
-        raise Refusal(f"rim = {rim} is a share of the box; give 0 or more, below 1")
+        raise Refusal(f"rim = {rim} must be a share, at least 0 and below 1")
     space = indifference(head)
     tried = 0
 
@@ -266,8 +306,8 @@ def boxed_inputs(
         if missed := int((gap > tolerance).sum()):
             raise Refusal(
                 f"V ∩ [{low:g}, {high:g}]^{x.shape[1]} was not reached: {missed} of "
-                f"{tried} examples tried stayed up to {gap.max():.3g} away; use less "
-                "noise, clipped inputs, or no box"
+                f"{tried} inputs are up to {gap.max():.3g} away; use less noise, "
+                "inputs = 'clip', or inputs = 'free'"
             )
         return near
 
@@ -282,20 +322,20 @@ def _into_box(
     steps: int,
     tolerance: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Project rows on {normals·z = offset} ∩ box; the result, and how far it is off.
+    """Project rows on {normals·z = offset} ∩ box; return the result and its error.
 
-    The projection is clip(x − normalsᵀμ) with the μ that solves the r equations.
-    Dykstra's alternating projections are the steps μ += normals·z − offset, which is
-    gradient ascent on the dual (`docs/explanation/derivations/poison.md`). These are
-    Newton steps on it: over the features that are not at their bounds, damped by a
-    little of Dykstra's step where too few are left, and halved where the dual does not
-    grow.
+    The projection is clip(x − normalsᵀμ), where μ solves the r equations. Dykstra's
+    alternating projections make the steps μ += normals·z − offset, which are gradient
+    ascent on the dual problem (`docs/explanation/derivations/poison.md`). Here, Newton
+    steps are made on it. The Hessian is that of the features that are not at their
+    limits. It is damped, in case there are too few of these. A step is halved until the
+    dual grows.
     """
     normals, r = space.normals, len(space.normals)
     products = (normals[:, None] * normals).reshape(r * r, x.shape[1]).T
     mu = np.zeros_like(offset)
     at = _placed(x, normals, offset, box, mu)
-    # no point of the box costs more: a dual above it proves that there is none
+    # the largest possible primal: if the dual exceeds it, the intersection is empty
     most = (1 + 1e-9) * 0.5 * (np.maximum(x - box[0], box[1] - x) ** 2).sum(axis=1)
     for _ in range(steps):
         far = np.linalg.norm(at.gap, axis=1)
@@ -310,7 +350,7 @@ def _into_box(
             tried = mu[todo] + scale * step
             own = box[0][todo], box[1][todo]
             new = _placed(x[todo], normals, offset[todo], own, tried)
-            # at the end the dual grows by less than its rounding
+            # near the solution, the dual grows by less than its rounding error
             near = np.linalg.norm(new.gap, axis=1) <= 0.5 * far[todo]
             good = near | (new.dual > at.dual[todo])
             mu[todo[good]] = tried[good]
@@ -324,8 +364,8 @@ def _into_box(
 
 class _Placed(NamedTuple):
     near: np.ndarray  # [m, d] in the box
-    gap: np.ndarray  # [m, r] off their places along the normals: the dual's gradient
-    dual: np.ndarray  # [m] ½‖near − x‖² + μ·gap, which the right μ makes largest
+    gap: np.ndarray  # [m, r] error along the normals: gradient of the dual
+    dual: np.ndarray  # [m] ½‖near − x‖² + μ·gap, which the solution μ maximizes
 
 
 def _placed(
@@ -335,7 +375,7 @@ def _placed(
     box: tuple[np.ndarray, np.ndarray],
     mu: np.ndarray,
 ) -> _Placed:
-    """Where multipliers put their rows."""
+    """Return the points that multipliers μ lead to."""
     near = (x - mu @ normals).clip(*box)
     gap = near @ normals.T - offset
     return _Placed(near, gap, 0.5 * ((near - x) ** 2).sum(1) + (mu * gap).sum(1))
@@ -346,24 +386,24 @@ def embeddings(
 ) -> tuple[np.ndarray, Head]:
     """Return inputs of the last linear layer, and that layer (Section 4.2, Appendix J).
 
-    The layers before it stay as they are, so that the chain runs on embeddings as on
-    images: `data_attack(head, …)` gives poisoned ones. Evaluated as in use (no dropout,
-    running statistics); the network is left as it was.
+    If the layers before the last are fixed, the attack can be made on embeddings:
+    `data_attack(head, …)` makes poisoned ones. The network is evaluated in `eval` mode
+    (no dropout, running statistics), and then returned to its previous mode.
 
     Args:
-        net: ends in nn.Linear.
-        x: [m, …] what the network takes.
-        batch: examples through the network at once.
+        net: network whose last layer is nn.Linear.
+        x: [m, …] inputs of the network.
+        batch: examples that are evaluated at once.
 
     Returns:
-        [m, e] embeddings and (W, b), b = 0 where the layer has none; float64.
+        Embeddings [m, e] and the layer (W, b), in float64; b is 0 if there is none.
 
-    Departs: an embedding is no image; who reports it needs an input that has it, as
-    Appendix J says too.
+    Departs: an embedding is not an image. To use a poisoned embedding, an attacker
+    needs an input that has it, as Appendix J says too.
     """
     if batch < 1 or not len(x):
         raise Refusal(
-            f"there are {len(x)} examples and batch = {batch}; give at least 1 of each"
+            f"there are {len(x)} examples, and batch = {batch}; both must be at least 1"
         )
     training = {part: part.training for part in net.modules()}
     net.eval()
@@ -373,7 +413,7 @@ def embeddings(
     except Refusal:
         raise Refusal(
             f"{type(net).__name__} does not end in a linear layer (torch.nn.Linear), "
-            "and only such a layer can be poisoned by itself; put one at its end"
+            "which the attack needs; add one at its end"
         ) from None
     finally:
         for part, was in training.items():

@@ -1,4 +1,4 @@
-r"""From a model attack to one example of a linear regression.
+"""Turn a model attack into one example of a linear regression.
 
 References: farhadkhani2022equivalence.
 """
@@ -23,7 +23,7 @@ from troth.types import Refusal
 
 
 class Optimum(NamedTuple):
-    """Where the loss of a whole federation is least."""
+    """Models that minimize the loss of a whole federation."""
 
     rho: np.ndarray  # [d] the shared model
     theta: np.ndarray  # [N, d] the users' local models
@@ -38,32 +38,41 @@ def single_example(
     bias: bool = False,
     norm: float = 0.0,
 ) -> Examples:
-    """Return the one example with which ρ* = θ† (Theorem 5, Appendix K).
+    """Return the one example that moves the optimal ρ to θ† (Theorem 5, Appendix K).
 
-    All users have ν‖θ‖² + Σ½(θᵀq − a)² + λ·½‖ρ − θ‖². The shared model stands still at
-    θ† if the attacker's own is θ♠ = θ† + g/λ, and that one stands still with (q, a) if
-    2νθ♠ + (qᵀθ♠ − a)q + λ(θ♠ − θ†) = 0. As λ(θ♠ − θ†) = g, with r = g + 2νθ♠,
+    The loss of every user is ν‖θ‖² + Σ½(θᵀq − a)² + λ·½‖ρ − θ‖². The gradient on ρ is 0
+    at θ† if the attacker's model is θ♠ = θ† + g/λ. The gradient on the attacker's model
+    is 0 at θ♠ if its only example (q, a) fulfills
+    2νθ♠ + (qᵀθ♠ − a)q + λ(θ♠ − θ†) = 0. Since λ(θ♠ − θ†) = g, a solution is, with
+    r = g + 2νθ♠ and any c > 0,
 
-        q = c·r,   a = qᵀθ♠ + 1/c,   any c > 0
+        q = c·r,   a = qᵀθ♠ + 1/c,
 
-    does it: (qᵀθ♠ − a)q = −r. The loss is strictly convex where ν > 0 or the pooled
-    queries span R^d, so this stationary point is its only minimum.
+    because then (qᵀθ♠ − a)q = −r. If ν > 0 or the pooled queries span R^d, the loss is
+    strictly convex, so this stationary point is its only minimum.
     `docs/explanation/derivations/poison.md` has every step.
 
     Args:
-        target: [d] θ†.
-        pull: [d] g, the sum of honest gradients on ρ at ρ = θ† (`honest_pull`): −g∞ of
-            a gradient attack that has reached its target.
+        target: [d] target θ† of the shared model.
+        pull: [d] g, the sum of honest gradients on ρ at ρ = θ† (`honest_pull`). A
+            gradient attack that has reached its target sends the gradient −g.
         lam: λ of `l2sq`; the paper's λ is half of it.
-        nu: ν ≥ 0, weight decay of every user, the attacker too.
-        bias: whether the last parameter is an intercept: then the query has no such
+        nu: ν ≥ 0, weight decay of every user, also of the attacker.
+        bias: whether the last parameter is an intercept. Then the query lacks this
             coordinate, and c = 1/r_last is the only choice.
-        norm: of the query; 0 = that of r itself, c = 1, as in the paper: Θ(N), with an
-            answer of Θ(N²). With a fixed norm the answer is Θ(N).
+        norm: norm of the query. With 0, c = 1 as in the paper: for N users the query
+            has norm Θ(N), and the answer is Θ(N²). With a fixed norm, the answer is
+            Θ(N).
 
-    Departs: Appendix K prints (q, a) = (g, gᵀθ♠ − 1). Its slope at θ♠ is +g where −g is
-    needed, and it leaves ν out: ρ* then misses θ†, also for ν = 0. The sign and the
-    term 2νθ♠ are put right here; c is ours.
+    Returns:
+        One example: query q and answer a.
+
+    Departs: Appendix K prints (q, a) = (g, gᵀθ♠ − 1). The gradient of its loss at θ♠ is
+    +g, but −g is needed, and ν is left out. So ρ* misses θ†, also for ν = 0. Here, the
+    sign and the term 2νθ♠ are corrected. c is an addition.
+
+    >>> single_example([1.0], [2.0], lam=2.0).x.tolist()
+    [[2.0]]
     """
     goal, g = array("target", target, 1), array("pull", pull, 1)
     same_size("target", goal, "the honest pull", len(g))
@@ -75,7 +84,7 @@ def single_example(
     size = float(np.linalg.norm(r))
     if bias:
         return _with_intercept(r, model)
-    if size == 0:  # nothing to counter: the target is where they would go anyway
+    if size == 0:  # the honest users reach the target by themselves
         return Examples(np.zeros((1, len(g))), np.zeros(1))
     c = norm / size if norm else 1.0
     q = c * r
@@ -83,30 +92,33 @@ def single_example(
 
 
 def _with_intercept(r: np.ndarray, model: np.ndarray) -> Examples:
-    """Take the query as (q, 1): its residual is the intercept's share of r."""
+    """Return the example with query (q, 1), whose residual is the last entry of r."""
     if abs(r[-1]) <= 1e-12 * np.linalg.norm(r):
         raise Refusal(
-            f"the honest users' pull on the intercept is {r[-1]:.3g}, and one example "
-            "moves a model with an intercept only if that is not 0; use a model "
-            "without (model.bias = false)"
+            f"the honest users' pull on the intercept is {r[-1]:.3g}, but one example "
+            "moves a model with an intercept only if this is not 0; use a model "
+            "without an intercept (model.bias = false)"
         )
     q = r[:-1] / r[-1]
     return Examples(q[None], np.array([q @ model[:-1] + model[-1] + r[-1]]))
 
 
 def spread(examples: Examples, *, norm: float = 1.0) -> Examples:
-    """Get the same loss from short queries: k² copies of (q/k, a/k) (Section 5.3).
+    """Replace an example by k² copies of (q/k, a/k) with the same loss (Section 5.3).
 
-    Their losses add up to the loss of (q, a): k²·½(θᵀq/k − a/k)² = ½(θᵀq − a)². With
-    the q of `single_example`, whose norm is Θ(N), they are Θ(N²) examples with answers
-    of Θ(N). It holds where users sum over their data, not where they average, and for
-    models without an intercept.
+    The losses of the copies sum to that of (q, a): k²·½(θᵀq/k − a/k)² = ½(θᵀq − a)².
+    For the example of `single_example`, whose query has norm Θ(N), they are Θ(N²)
+    examples with answers of Θ(N). This needs users who sum the loss over their examples
+    (not average it), and a model without an intercept.
 
     Args:
-        examples: what to spread out; each example apart.
-        norm: the largest norm allowed; one example is enough where it is that of q.
+        examples: examples, each of which is replaced.
+        norm: largest norm of a query.
+
+    Returns:
+        The copies of all examples.
     """
-    above_zero("norm", norm, "queries of norm 0 say nothing")
+    above_zero("norm", norm, "queries of norm 0 have no effect")
     parts = np.ceil(np.linalg.norm(examples.x, axis=1) / norm).clip(min=1)
     copies = (parts**2).astype(np.int64)
     x = np.repeat(examples.x / parts[:, None], copies, axis=0)
@@ -121,20 +133,23 @@ def honest_pull(
     lam: float,
     nu: float = 0.0,
 ) -> np.ndarray:
-    """g: the sum of honest gradients on ρ, their models optimal for ρ = θ† (Eq. 175).
+    """Return g, the sum of honest users' gradients on ρ at ρ = θ† (Eq. 175).
 
-    A user's model is (S + λ)⁻¹(b + λθ†) and its gradient λ(S + λ)⁻¹(Sθ† − b), with
-    S = QᵀQ + 2ν and b = Qᵀa.
+    Each user's model is optimal for ρ = θ†: (S + λ)⁻¹(b + λθ†) with S = QᵀQ + 2ν and
+    b = Qᵀa. Its gradient is λ(S + λ)⁻¹(Sθ† − b).
 
     Args:
         queries: [m_n, d] of each honest user.
         answers: [m_n] of each honest user.
-        target: [d] θ†.
+        target: [d] target θ† of the shared model.
         lam: λ of `l2sq`; the paper's λ is half of it.
-        nu: ν ≥ 0.
+        nu: ν ≥ 0, weight decay of every user.
+
+    Returns:
+        g, [d].
 
     Raises:
-        Refusal: ν = 0 and the pooled queries do not span R^d: ρ* is not unique then.
+        Refusal: ν = 0 and the pooled queries do not span R^d, so that ρ* is not unique.
     """
     goal = array("target", target, 1)
     users = _users(queries, answers, lam, nu)
@@ -145,8 +160,8 @@ def honest_pull(
     rank = np.linalg.matrix_rank(curved.sum(axis=0), hermitian=True)
     if rank < d:
         raise Refusal(
-            f"the pooled honest queries have rank {rank} of {d} and nu = 0, so "
-            "that the shared model is not unique; set nu above 0 or give more data"
+            f"the pooled honest queries have rank {rank} of {d}, and with nu = 0 the "
+            "shared model is not unique; set nu above 0 or give more data"
         )
     off = curved @ goal - slopes
     lifted = curved + lam * np.eye(d)
@@ -163,23 +178,26 @@ def coupled_optimum(
 ) -> Optimum:
     """Minimize Σ_n [ν‖θ_n‖² + Σ½(θ_nᵀq − a)² + λ·½‖ρ − θ_n‖²] (Eqs. 1 and 5).
 
-    One linear least-squares problem over (ρ, θ_1 … θ_N), of (N + 1)·d unknowns: for
-    checking what an attack achieves. All users are given, the attacker too, with its
-    poisoned examples. Where several are least, the shortest.
+    This is one linear least-squares problem in (ρ, θ_1 … θ_N), with (N + 1)·d unknowns.
+    Use it to check an attack: include the attacker, with its poisoned examples. If the
+    minimum is not unique, the solution of smallest norm is returned.
 
     Args:
         queries: [m_n, d] of each user.
         answers: [m_n] of each user.
         lam: λ of `l2sq`; the paper's λ is half of it.
-        nu: ν ≥ 0.
+        nu: ν ≥ 0, weight decay of every user.
+
+    Returns:
+        The shared model and all users' models.
     """
     users = _users(queries, answers, lam, nu)
     n, d = len(users), users[0].x.shape[1]
     pull, decay = math.sqrt(lam) * np.eye(d), math.sqrt(2 * nu) * np.eye(d)
     rows, sides = [], []
     for k, user in enumerate(users):
-        # triangular, so that many examples become d + 1 rows; no product of data with
-        # themselves, which would lose half the digits of a large query
+        # QR reduces many examples to d + 1 rows, without the products of data that
+        # would lose half the digits of large queries
         fit = np.linalg.qr(np.column_stack([user.x, user.y])).R
         block = np.zeros((len(fit) + 2 * d, n + 1, d))
         block[:, k + 1] = np.vstack([fit[:, :-1], decay, -pull])
@@ -194,13 +212,13 @@ def coupled_optimum(
 def _users(
     queries: Sequence[ArrayLike], answers: Sequence[ArrayLike], lam: float, nu: float
 ) -> list[Examples]:
-    """Return what every user holds, checked."""
+    """Check every user's examples, and convert them to arrays."""
     strength(lam)
     at_least_zero("nu", nu)
     if not len(queries) or len(queries) != len(answers):
         raise Refusal(
             f"there are queries of {len(queries)} users and answers of {len(answers)}; "
-            "give both for at least 1"
+            "give both, of the same users, for at least one user"
         )
     users: list[Examples] = []
     for k, (query, answer) in enumerate(zip(queries, answers, strict=True)):
@@ -209,7 +227,7 @@ def _users(
         if len(q) != len(a):
             raise Refusal(
                 f"user {k} has {len(q)} queries and {len(a)} answers; give one answer "
-                "a query"
+                "per query"
             )
         users.append(Examples(q, a))
         same_size(f"a query of user {k}", q, "one of user 0", users[0].x.shape[1])

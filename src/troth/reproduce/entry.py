@@ -30,7 +30,9 @@ class Cell(NamedTuple):
     part: str  # the data set, as the paper names it
     row: str
     column: str
-    choices: tuple[Tree, ...]  # experiments; benign clients' validation data choose
+    choices: tuple[
+        Tree, ...
+    ]  # experiments, of which benign clients' validation data choose one
     federation: Federation
     kept: tuple[str, ...] = ()  # FOLDER/NAME of a committed result per choice
     whose: tuple[str, ...] = ("personal",)  # keys of the summary with its numbers
@@ -49,7 +51,7 @@ class Cell(NamedTuple):
         return f"{name}: {self.row} / {self.column}"
 
     def fits(self, pattern: str) -> bool:
-        """Whether a pattern matches the label, or the row, column or part alone."""
+        """Return whether a pattern matches the label, or its row, column or part."""
         names = (self.label, f"{self.row} / {self.column}")
         return any(
             fnmatchcase(folded(name), folded(pattern))
@@ -88,7 +90,7 @@ class Entry(NamedTuple):
 
     @property
     def printed(self) -> papers.Printed | None:
-        """The numbers that the paper prints; None if it prints none."""
+        """The numbers printed in the paper; None if there are none."""
         names = self.points or (self.name.partition("/")[2],)
         known = papers.read(self.paper)["tables"]
         tables = [papers.table(self.paper, name) for name in names if name in known]
@@ -136,7 +138,7 @@ class Entry(NamedTuple):
         return self.cells(lambda setting: setting.stand_in or setting.original)
 
     def theirs(self, cell: Cell) -> papers.Value | None:
-        """Return the paper's number for a cell; None if it prints none."""
+        """Return the paper's number for a cell; None if there is none."""
         part, row = cell.stands if any(cell.stands) else (cell.part, cell.row)
         parts = self.printed.parts if self.printed else ()
         own = (one.at(row, cell.column) for one in parts if one.data == part)
@@ -179,7 +181,7 @@ def experiment(tree: Tree, seed: int) -> Experiment:
 
 
 def key(tree: Tree, seed: int) -> str:
-    """Return the fingerprint of a run, by which its result is found."""
+    """Return the fingerprint of a run, which identifies its result."""
     return _made(json.dumps(tree, sort_keys=True), seed)[1]
 
 

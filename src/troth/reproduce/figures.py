@@ -40,7 +40,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 
 def of_cells(entry: Entry, judged: Sequence[Judged]) -> Figure:
-    """Draw accuracies over the share of attackers, or accuracies and variances."""
+    """Draw accuracy over the share of attackers, or variance over accuracy."""
     parts = tables.parts(judged)
     under = [tables.title(mine, "the paper prints no points; ") for mine in parts]
     head = Head(f"{entry.name}: {entry.title}", under, entry.note)
@@ -66,7 +66,7 @@ def of_cells(entry: Entry, judged: Sequence[Judged]) -> Figure:
 
 
 def _panels(judged: Sequence[Judged]) -> dict[str, list[tuple[float, Judged]]]:
-    """Return panel → its points: share of attackers and cell; clean is in each."""
+    """Return panel → points (share of attackers, cell), with the clean cell at 0."""
     found: dict[str, list[tuple[float, Judged]]] = {}
     several = len({one.cell.part for one in judged}) > 1
     for one in judged:
@@ -95,7 +95,7 @@ def _lines(points: Sequence[tuple[float, Judged]]) -> Iterator[tuple[str, Line]]
 
 
 def _titled(name: str, judged: Sequence[Judged]) -> str:
-    """Return the title of a panel, which says if our data are a substitute."""
+    """Return the title of a panel, with a remark if our data are a substitute."""
     kinds = {one.cell.federation.kind for one in judged}
     return name if kinds <= {"original"} else f"{name} (ours: other data, see above)"
 
@@ -198,20 +198,20 @@ def _line(x: Any, y: Any) -> Line:
 
 
 def _mean(seeds: list[Line]) -> Line:
-    """Return the mean of lines, as far as all of them go."""
+    """Return the mean of lines, up to the end of the shortest."""
     least = min(len(line.x) for line in seeds)
     mean = np.mean([line.y[:least] for line in seeds], axis=0)
     return Line(seeds[0].x[:least], mean)
 
 
 def _differ(lines: dict[str, Line]) -> bool:
-    """Whether the curves of labels differ; some differ only after training."""
+    """Return whether the curves of several labels differ at all."""
     first, *others = lines.values()
     return not others or not all(np.array_equal(first.y, line.y) for line in others)
 
 
 def _joined(lines: Mapping[str, Line]) -> dict[str, Line]:
-    """Join each run with its more frequent evaluations at the start (", early")."""
+    """Merge each run with its denser evaluations at the start (label + ", early")."""
     found = dict(lines)
     for label, line in lines.items():
         if (first := found.pop(label + _EARLY, None)) is not None:
@@ -222,7 +222,7 @@ def _joined(lines: Mapping[str, Line]) -> dict[str, Line]:
 
 
 def _numbers(entry: Entry, root: Path) -> Iterator[Panel]:
-    """Yield panels of numbers over x of their labels; without x, a level line."""
+    """Yield panels of numbers over the x in their labels; without x, a level line."""
     lines = scripts.lines(entry, root)
     names = dict.fromkeys(name for _, numbers in lines for name in numbers)
     for name in (name for name in names if name != "seeds"):
@@ -244,7 +244,7 @@ def _numbers(entry: Entry, root: Path) -> Iterator[Panel]:
 
 
 def over(entry: Entry, label: str) -> tuple[str, float | None]:
-    """Split a label into the part without x, and x; None if it has no x."""
+    """Split a label into the text without x and the number x; None if there is no x."""
     at = re.search(entry.over[1], label)
     if at is None:
         return label, None
@@ -254,7 +254,7 @@ def over(entry: Entry, label: str) -> tuple[str, float | None]:
 def scattered(
     entry: Entry, root: Path
 ) -> dict[str, tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]]:
-    """Return panel → accuracies and variances of shared, and of personal models."""
+    """Return panel → (accuracy, variance) of shared models, and of personal models."""
     made: dict[str, Any] = {}
     for label, numbers in scripts.lines(entry, root):
         rest, x = over(entry, label)
@@ -340,7 +340,7 @@ def simulated(figure: dict[str, Any]) -> Iterator[Panel]:
 
 
 def _over_lam(figure: dict[str, Any]) -> Iterator[Panel]:
-    """Yield Figure 1: mean errors and their spread over clients, with the best λ."""
+    """Yield Figure 1: mean and spread of clients' errors over λ, with a mark at λ*."""
     for title, names in ((_ERROR, _MEANS), ("its spread over clients", _SPREADS)):
         for panel in figure["panels"]:
             case = "adversarial" if panel["case"]["K_a"] else "clean"
@@ -355,7 +355,7 @@ def _over_lam(figure: dict[str, Any]) -> Iterator[Panel]:
 
 
 def _over_tau(figure: dict[str, Any]) -> Iterator[Panel]:
-    """Yield Figure 2: errors of three models and the best λ, over relatedness."""
+    """Yield Figure 2: the errors of three models, and the best λ, over relatedness."""
     x, along = 1 / np.array(figure["tau"]), "relatedness of clients, 1/τ"
     for panel in figure["panels"]:
         lines: dict[str, Line] = {}

@@ -25,7 +25,7 @@ JUDGED = ("reproduced", "better", "worse")
 
 
 class Number(NamedTuple):
-    """A number of ours, over seeds."""
+    """A number that we measured, over seeds."""
 
     mean: float = math.nan
     spread: float = math.nan  # standard deviation over seeds; NaN for one seed
@@ -51,17 +51,17 @@ class Judged(NamedTuple):
 
     @property
     def missed(self) -> bool:
-        """Whether the cell was judged, and is not reproduced."""
+        """Return whether the cell was judged, and is not reproduced."""
         return self.verdict in ("better", "worse")
 
     @property
     def difference(self) -> float:
-        """Our mean − the paper's; NaN if one is missing."""
+        """Our mean minus the paper's; NaN if one is missing."""
         return self.mean - self.theirs.mean if self.theirs else math.nan
 
     @property
     def inside(self) -> list[int]:
-        """Rounds after whose evaluation the cell would count as reproduced."""
+        """The rounds after which the cell would count as reproduced."""
         if self.theirs is None:
             return []
         off = {r: value - self.theirs.mean for r, value in self.way.items()}
@@ -69,7 +69,7 @@ class Judged(NamedTuple):
 
     @property
     def draw(self) -> bool:
-        """Whether the verdict would be another one after an earlier evaluation.
+        """Return whether the verdict would differ after an earlier evaluation.
 
         Only the last fifth of the rounds counts: a reproduced cell is a draw if it
         would be missed after one of these evaluations, and a missed cell is a draw if
@@ -163,7 +163,7 @@ def judge(entry: Entry, cell: Cell, found: Sequence[Result]) -> Judged:
 def table(
     entry: Entry, cells: Sequence[Cell], shelf: Shelf, seeds: int
 ) -> list[Judged]:
-    """Judge cells by the results on a shelf."""
+    """Judge cells by the results in a store."""
     return [judge(entry, cell, shelf.settled(cell, seeds)) for cell in cells]
 
 
@@ -194,7 +194,7 @@ def of_script(entry: Entry, root: Path) -> list[Judged]:
 
 
 def order(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
-    """Return Spearman's rank correlation of our rows with the paper's, per column.
+    """Return Spearman's rank correlation between our and the paper's rows, per column.
 
     Columns are left out if fewer than three rows have both numbers, or if all numbers
     of ours or of the paper are equal.
@@ -229,14 +229,14 @@ def share(
 
     Args:
         judged: The cells.
-        by: Which verdict of a cell counts.
+        by: Name of the verdict that counts.
     """
     done = [word for one in judged if (word := by(one)) in JUDGED]
     return done.count("reproduced"), len(done)
 
 
 def distinct(judged: Sequence[Judged]) -> list[Judged]:
-    """Leave out cells that repeat another one: the same runs and the same number.
+    """Leave out cells that repeat another one, with the same runs and the same number.
 
     The papers print some runs in several tables and figures. The local models of a
     table are the same under A1, A2 and A3.

@@ -38,14 +38,14 @@ class Result(NamedTuple):
         return dict(self.record["summary"])
 
     def number(self, cell: Cell, metric: str) -> float:
-        """Return accuracy_<metric> of the models that a cell is about."""
+        """Return accuracy_<metric> of the models that a cell evaluates."""
         at = self.summary
         for part in cell.whose:
             at = at[part]
         return float(at[f"accuracy_{metric}"])
 
     def has(self, cell: Cell) -> bool:
-        """Whether the result has the numbers of a cell."""
+        """Return whether the result has the numbers of a cell."""
         try:
             both = self.number(cell, cell.metric), self.number(cell, "std")
         except (KeyError, TypeError, ValueError):
@@ -53,13 +53,13 @@ class Result(NamedTuple):
         return all(map(math.isfinite, both))
 
     def late(self, cell: Cell) -> tuple[float, float] | None:
-        """Return the range in the last fifth of the rounds; None if unknown."""
+        """Return the range over the last fifth of the rounds; None if unknown."""
         way = self.way(cell)
         last = [value for r, value in way.items() if r >= late(way)]
         return (min(last), max(last)) if len(last) > 2 else None
 
     def way(self, cell: Cell) -> dict[int, float]:
-        """Return round → number of the cell; {} if models are trained afterwards."""
+        """Return round → value of the cell; {} if training goes on after the rounds."""
         curve = self.record.get("curve", {})
         values = curve.get(f"{cell.whose[0]}_{cell.metric}")
         if len(cell.whose) > 1 or not values:
@@ -69,10 +69,11 @@ class Result(NamedTuple):
 
     @property
     def valid(self) -> float:
-        """Accuracy by which an option is chosen: validation data of benign clients.
+        """The validation accuracy of benign clients, by which an option is chosen.
 
-        If there are no validation data, test data choose, as the Ditto authors did on
-        Fashion-MNIST: their best λ of Table 4 is the best of each column of Table 8.
+        If there are no validation data, it is the test accuracy, as with the Ditto
+        authors on Fashion-MNIST: their best λ of Table 4 is the best of each column of
+        Table 8.
         """
         if "valid" in self.summary:
             return float(self.summary["valid"]["personal"]["accuracy_mean"])
@@ -95,7 +96,7 @@ def believed(records: Sequence[Record | None], cell: Cell) -> list[Result]:
 
 
 def _whole(record: Record) -> bool:
-    """Whether counts, shares and curves of a record are consistent numbers."""
+    """Return whether counts, shares and curves of a record are consistent numbers."""
     summary, curve = record["summary"], record.get("curve", {})
     counts = [summary[name] for name in _COUNTS]
     models = [summary["personal"], summary["shared"]]
@@ -121,7 +122,7 @@ def experiments() -> Path | None:
 
 
 class Shelf:
-    """The results of cells: those in a folder of the user, and the committed ones.
+    """The results of cells: new ones in a user's folder, and the committed ones.
 
     New results are written to `out`. With a `change`, the results are those of cells
     with this one setting changed.
@@ -204,7 +205,7 @@ def written(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
 
 
 def each(run: Run, *columns: str) -> dict[str, Any]:
-    """Return which clients are malicious, and the columns that the run has."""
+    """Return the mask of malicious clients, and the columns that the run has."""
     clients = run.clients
     own = {k: [round(float(a), 6) for a in clients[k]] for k in columns if k in clients}
     return {"malicious": [int(m) for m in clients["malicious"]], **own}
@@ -227,7 +228,7 @@ def curve(run: Run, *numbers: str) -> dict[str, list[float]]:
 
 
 def spent(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> float:
-    """Return the seconds of all runs of some cells, each run once."""
+    """Return the seconds of all runs of some cells; a shared run counts once."""
     every = [
         shelf.find(cell, choice, seed)
         for cell in cells

@@ -42,7 +42,7 @@ def dashed(k: int) -> dict[str, Any]:
 def sheet(
     title: str, many: int, under: Sequence[str] = (), foot: str = "", **more: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Return an empty sheet of panels in one or two rows.
+    """Return an empty figure with panels in one or two rows.
 
     Args:
         title: Title of the sheet.
@@ -181,7 +181,7 @@ def _base(label: str) -> str:
 
 
 def _look(label: str, own: Line, panel: Panel, k: int) -> dict[str, Any]:
-    """Return the style: a line, or points if it is simulated or has one point."""
+    """Return the style: a line, or points for simulated values or a single one."""
     if label.endswith(THEIRS):
         return mark(k, hollow=True) | {"linestyle": ":"}
     if label.endswith(SIMULATED) or len(own.x) == 1:

@@ -25,7 +25,7 @@ class Part(NamedTuple):
     rows: dict[str, tuple[Value | None, ...]]  # None: not printed
 
     def at(self, row: str, column: str) -> Value | None:
-        """Return the number of a cell; None if it is not printed."""
+        """Return the value of a table cell; None if the paper does not print it."""
         if row not in self.rows or column not in self.columns:
             return None
         return self.rows[row][self.columns.index(column)]

@@ -1,8 +1,9 @@
 """The rows and columns of the Ditto and FMTL tables: methods and threats.
 
-`methods.json` lists the rows by name: their changes of the experiment (`choices`, of
-which validation data choose one), the models that they are about, and the grids of
-Ditto's Table 3. `experiments/personalizers` has larger grids.
+`methods.json` lists the rows by name. It says how a row changes the experiment
+(`choices`; if there are several, validation data choose one) and whether it is about
+personal or shared models. It also has the grids of Ditto's Table 3.
+`experiments/personalizers` has larger grids.
 """
 
 import math
@@ -27,7 +28,7 @@ DYNAMIC = {"Ditto": "dynamic λ's"}
 
 
 class Method(NamedTuple):
-    """A row: its changes of the experiment, and the models that it is about."""
+    """A row of a table: its changes to the experiment, and the models it evaluates."""
 
     choices: tuple[Tree, ...]
     whose: tuple[str, ...] = ("personal",)
@@ -82,13 +83,13 @@ def authors(clients: int, number: int) -> list[int]:
 
 
 def strong(column: str) -> bool:
-    """Whether the paper's rule for λ calls an attack strong (G.4)."""
+    """Return whether the paper's rule for λ counts an attack as strong (G.4)."""
     match = _COLUMN.fullmatch(column)
     return match is not None and (match[1] == "3" or int(match[2]) > 50)
 
 
 def method(f: Federation, row: str, column: str) -> Method:
-    """Return the method of a row, which may depend on the column and on the data."""
+    """Return the method of a row, which may depend on the column and the data."""
     if numbered := _NUMBERED.fullmatch(row):
         key = "alpha" if numbered[1] == "APFL" else "lam"
         name = "apfl" if key == "alpha" else "ditto"
@@ -115,7 +116,7 @@ def method(f: Federation, row: str, column: str) -> Method:
 
 
 def _validated(f: Federation, tree: Tree) -> Tree:
-    """Add validation data if a client must choose and the split has none."""
+    """Add validation data to the split if clients choose by them and it has none."""
     given = f.tree["partition"].get("split") == "given"
     return merged({"partition": {"valid": 0.1}} if given else {}, tree)
 
@@ -135,7 +136,7 @@ def printed(
         tables: Names of the tables.
         pick: Chooses the federation of a setting.
         rename: Row → name of its method, if it differs.
-        rows: Rows to return; none: all rows.
+        rows: Rows to return; if empty, all rows.
     """
     settings = papers.read(paper)["settings"]
     return [

@@ -1,4 +1,4 @@
-"""Run the cells of an entry that have no result yet, several as one matrix."""
+"""Run the cells of an entry that have no result yet, several runs at once."""
 
 import dataclasses
 import tempfile
@@ -40,18 +40,19 @@ def run(
 ) -> int:
     """Train the missing runs of cells.
 
-    The results of a group are written when the whole group is trained. A process that
-    is killed and started again repeats at most this group. Results that another process
-    has made in the meantime are not trained again.
+    Runs are trained in groups. The results of a group are written when the whole group
+    is trained, so a process that is killed and started again repeats at most one group.
+    Runs whose results another process has written in the meantime are not trained
+    again.
 
     Args:
         cells: The cells.
-        shelf: Where results are looked for and written.
+        shelf: Store in which results are found and to which they are written.
         seeds: Number of seeds per cell.
         device: Device to train on.
         data_dir: Folder that is searched first for data sets.
         apart: Whether to train one run after another.
-        watch: Called with the progress.
+        watch: Function that is called with the progress.
 
     Returns:
         The number of runs that were trained.
@@ -95,14 +96,14 @@ def missing(
 
 
 def groups(jobs: Sequence[Job], apart: bool = False) -> Iterator[list[Job]]:
-    """Yield groups of at most `MOST` jobs that can be trained as one matrix."""
+    """Yield groups of at most `MOST` jobs that can be trained at once."""
     fits = [train_many.joint(job.experiment, apart or None) for job in jobs]
     yield from alike(job for job, fit in zip(jobs, fits, strict=True) if fit)
     yield from ([job] for job, fit in zip(jobs, fits, strict=True) if not fit)
 
 
 def alike(jobs: Iterable[Any], most: int = MOST) -> Iterator[list[Any]]:
-    """Yield groups of at most `most` jobs whose experiments can share a matrix."""
+    """Yield groups of at most `most` jobs whose experiments can be trained at once."""
     kinds: dict[str, list[Any]] = {}
     for job in jobs:
         kinds.setdefault(train_many.kind(job.experiment), []).append(job)
@@ -117,7 +118,7 @@ def trained(
     data_dir: str | None = None,
     watch: runs.Watch | None = None,
 ) -> list[Run] | None:
-    """Train experiments, several of them as one matrix, each in its own folder.
+    """Train experiments, several at once, each in its own folder.
 
     Returns:
         The runs; None if memory is too small for this many.
@@ -133,8 +134,8 @@ def trained(
 def check(job: Job, data_dir: str | None = None) -> None:
     """Refuse data with another number of clients than the federation has.
 
-    The numbers of the malicious clients are drawn for this number of clients. With
-    other data, the share of malicious clients would not be that of the column.
+    The ids of the malicious clients are drawn for the federation's number of clients.
+    With another number, the share of malicious clients would not be that of the column.
     """
     federation = job.cell.federation
     n = len(load.deal(job.experiment, data_dir)[1].train)

@@ -1,4 +1,4 @@
-"""Scripts in experiments/ that make entries: run them, and read their results."""
+"""Run the scripts in experiments/ that produce entries, and read their results."""
 
 import re
 import subprocess
@@ -170,7 +170,7 @@ same with x/255 has rows of its own. CelebA needs all identities.
 
 
 def shortcuts(root: Path) -> Numbers:
-    """Return our numbers for Table 1 of spurious features.
+    """Return our numbers for Table 1 of the paper on spurious features.
 
     The shared models are those of `train.py`. The settings of a seed are averaged.
     """
@@ -195,7 +195,7 @@ def shortcuts(root: Path) -> Numbers:
 
 
 def sums(root: Path) -> Numbers:
-    """Return Table 1 of attack equivalence: accuracies after training, with λ = 1."""
+    """Return Table 1 of attack equivalence: accuracies at the end, with λ = 1."""
     rows = {"idle user's model": "idle", "active user's model": "own"}
     rows |= {"global model": "shared"}
     found, kept = {}, store.Store(root / "attack_chain")

@@ -42,7 +42,7 @@ class Setting(NamedTuple):
     more: tuple[str, int] = ("", 0)  # a further file of the original; its lines
 
     def here(self, data_dir: str | None = None) -> bool:
-        """Whether the original data are on this machine."""
+        """Return whether the original data are on this machine."""
         entry = catalogue.entry(self.original.data, data_dir)
         if entry.source is None or entry.place is None:
             return entry.source is None

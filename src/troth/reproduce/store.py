@@ -2,7 +2,7 @@
 
 Each finished result is written atomically to its own small file, so that a process that
 is killed loses none. `pack` moves these files into the table of their folder, which is
-committed. Both are read.
+committed. Results are read from both.
 
 A record is found by its name, such as `table/Ditto, clean, seed 0`. Names of files are
 ASCII without spaces.
@@ -33,13 +33,13 @@ _KEPT = ("accuracy_std", "accuracy_weighted", "accuracy_worst10")
 
 
 class Store:
-    """The results in a folder: those of its table, and those in small files."""
+    """The results in a folder, read from its packed table and from small files."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
 
     def records(self) -> dict[str, Record]:
-        """Return name → record; small files replace records of the table."""
+        """Return name → record; small files take precedence over the table."""
         packed = _table(self.home / TABLE, _stamp(self.home / TABLE))
         every = (_loose(file, _stamp(file)) for file in self.loose())
         loose = {one["name"]: one for one in every if one and _current(one)}
@@ -75,7 +75,7 @@ class Store:
         return file
 
     def pack(self) -> int:
-        """Move small files into the table, and return how many there were.
+        """Move the results of small files into the table; return the number of files.
 
         Do not pack while another process writes into the folder.
         """

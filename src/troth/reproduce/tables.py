@@ -35,7 +35,7 @@ def short(value: float | None) -> str:
 
 
 def words(one: Judged) -> str:
-    """Write a cell in one line; "" if there is neither our number nor the paper's."""
+    """Format a cell as one line; "" if there is neither our number nor the paper's."""
     theirs = one.theirs
     printed = "" if theirs is None else number(theirs.mean)
     if theirs is not None and theirs.std is not None:
@@ -55,7 +55,7 @@ def words(one: Judged) -> str:
 
 
 def brief(one: Judged) -> str:
-    """Write our mean and the mark of the verdict; "" if nothing was run."""
+    """Format our mean and the mark of the verdict; "" if nothing was run."""
     return f"{number(one.mean)} {MARKS[one.verdict]}".rstrip() if one.seeds else ""
 
 
@@ -90,7 +90,8 @@ def title(mine: Sequence[Judged], nothing: str = "") -> str:
 
     Args:
         mine: The cells of the part.
-        nothing: Text in place of the paper's data if it prints no number of them.
+        nothing: Text instead of the paper's data, if the paper prints no number for
+            them.
     """
     names = "; ".join(dict.fromkeys(one.cell.federation.name for one in mine))
     printed = any(one.theirs for one in mine)

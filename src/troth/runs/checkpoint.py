@@ -55,7 +55,7 @@ class Journal:
         self._file.flush()  # so that viewers can read the round
 
     def checkpoint(self, seconds: float) -> None:
-        """Save what is needed to continue, and the seconds that the run took so far."""
+        """Save everything needed to continue, and the seconds of the run so far."""
         self._file.flush()
         f = self._federation
         tensors = {f"population.{k}": v for k, v in f.population.dump().items()}

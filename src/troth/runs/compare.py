@@ -36,7 +36,7 @@ class Pair(NamedTuple):
 
 
 def by_seed(runs: Sequence[Row]) -> list[Group]:
-    """Group runs that differ only in `seed`; give means and 95 % intervals over seeds.
+    """Group runs that differ only in `seed`; compute means and 95 % intervals.
 
     Of runs with the same settings and the same seed, only the first counts. `numbers`
     has the keys that all runs of a group have. Keys of nested summaries are joined by
@@ -58,13 +58,14 @@ def by_seed(runs: Sequence[Row]) -> list[Group]:
 
 
 def pairs(runs: Sequence[Row]) -> list[Pair]:
-    """Return the pairs of runs that differ in exactly one setting, not in the seed.
+    """Return the pairs of runs that differ in exactly one setting other than the seed.
 
-    Among many runs that differ in the same setting, each is paired with the first one
+    If several runs differ in the same setting, each is paired with the first of them
     only. If the setting is the personalizer, each is also paired with local training
-    (`local`), which is the baseline of every personalizer. If the setting is the name
-    of a part (`personalizer.name`), options of that part that only one of the two runs
-    has do not count as a second difference.
+    (`local`), which is the baseline of every personalizer.
+
+    The setting may be the name of a method, such as `personalizer.name`. Then an option
+    that only one of the two methods has does not count as another difference.
     """
     written = {i: _written(runs[i][0]) for i in _distinct(runs)}
     every = {key for settings in written.values() for key in settings}
@@ -85,7 +86,7 @@ def pairs(runs: Sequence[Row]) -> list[Pair]:
 
 
 def _difference(a: dict[str, str], b: dict[str, str]) -> str:
-    """Return the setting in which two runs differ; "" for several, or the seed."""
+    """Return the setting in which two runs differ; "" if it is the seed, or several."""
     changed = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k))
     if len(changed) == 1:
         return "" if changed == ["seed"] else changed[0]
@@ -128,8 +129,8 @@ def compare(runs: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:
     """Summarize runs over their seeds, and compare pairs of methods.
 
     Two methods are compared if their runs differ in one setting other than the data,
-    the partition and the seed. All seeds that both have enter one comparison (see
-    `troth.evaluation.paired.paired`).
+    the partition and the seed. One comparison uses all seeds that both methods have
+    (see `troth.evaluation.paired.paired`).
 
     Args:
         runs: finished runs.
@@ -163,13 +164,13 @@ def corrected(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def without_seed(label: str) -> str:
-    """Return a label without its seed; "all seeds" for a label of a seed alone."""
+    """Return a label without its seed; "all seeds" if nothing else is in the label."""
     rest = re.sub(r"(?<![.\w])seed=[^,]*,|,seed=[^,]*", "", label)
     return re.sub(r"(?<![.\w])seed=[^,]*", "all seeds", rest)
 
 
 def caution(found: Sequence[Mapping[str, Any]]) -> str:
-    """Say what comparisons with one or two seeds do not show; "" with more seeds."""
+    """Say what comparisons of one or two seeds cannot show; "" with more seeds."""
     pairs = [each["seeds"] for each in found if each["kind"] == "paired"]
     groups = [len(each["seeds"]) for each in found if each["kind"] == "seeds"]
     more = "Train at least 3 seeds, better 5, such as seed = [0, 1, 2] in [grid]"
@@ -239,7 +240,7 @@ def over_seeds(values: Sequence[np.ndarray], metric: str) -> Paired:
     Args:
         values: one array [n] per seed of the first method, then the same of the second.
             NaN: a client without a value. Seeds may differ in the number of clients.
-        metric: accuracy, of which more is better, or error.
+        metric: "accuracy" (higher is better) or "error" (lower is better).
     """
     rows = np.full((len(values), max(map(len, values))), NAN)
     for row, own in zip(rows, values, strict=True):
@@ -249,7 +250,7 @@ def over_seeds(values: Sequence[np.ndarray], metric: str) -> Paired:
 
 
 def _identity(run: Run) -> str:
-    """Return the fingerprint: equal for runs that must give the same numbers."""
+    """Return the fingerprint, which is equal for runs that must give equal numbers."""
     return str(run.experiment.resolved["fingerprint"])
 
 

@@ -53,7 +53,7 @@ class Tail:
 
     @property
     def shortened(self) -> bool:
-        """Whether the file is shorter than what was read: a resumed run goes back."""
+        """Whether the file is now shorter than before: a resumed run has gone back."""
         with contextlib.suppress(OSError):
             return self._file.stat().st_size < self._at
         return False
@@ -104,7 +104,7 @@ class Run:
 
     @cached_property
     def clients(self) -> dict[str, np.ndarray]:
-        """`clients.csv` as columns; NaN if a client has no value."""
+        """The columns of `clients.csv`; NaN if a client has no value."""
         return files.read_csv(self._file(files.CLIENTS))
 
     @cached_property
@@ -224,9 +224,9 @@ class Run:
         return file
 
     def statistics(self) -> Statistics | None:
-        """Return how inputs of all clients are prepared.
+        """Return the statistics that prepare the inputs of all clients.
 
-        Return None if each client prepares its inputs with its own statistics.
+        Return None if each client uses statistics of its own.
         """
         found = self._features
         if found["mean"].dim() > len(self.experiment.resolved["shape"]):

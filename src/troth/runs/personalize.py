@@ -27,7 +27,7 @@ class Newcomer(NamedTuple):
     """The model of a newcomer, and its scores."""
 
     model: nn.Module  # takes inputs as they are in the data set
-    rounds: int  # in which the newcomer trained; 0 if rounds change nothing
+    rounds: int  # number of rounds of training; 0 if rounds have no effect
     examples: dict[str, int]  # number of train, valid and test examples
     personal: dict[str, float]  # scores of its own model; empty without test examples
     shared: dict[str, float]  # scores of the shared model on the same examples
@@ -59,11 +59,11 @@ def personalize(
 ) -> Newcomer:
     """Make a model for a client that took no part in training, from a finished run.
 
-    The run's personalizer starts from the shared model. It works some rounds on the
-    newcomer's examples, of which the server learns nothing. Then it does what it does
-    after the last round. With `ditto`, the result is a model that is pulled towards the
-    shared model. With `finetune`, it is the shared model after further training. With
-    `none`, it is the shared model itself.
+    The run's personalizer starts from the shared model. It trains for some rounds on
+    the newcomer's examples, and the server learns nothing of them. Then it does its
+    usual work after the last round. With `ditto`, the result is a model that is pulled
+    towards the shared model. With `finetune`, it is the shared model after further
+    training. With `none`, it is the shared model itself.
 
     Departs: SCAFFOLD's control variates are not in the folder of a run and count as 0.
 

@@ -49,7 +49,8 @@ def methods(runs: Sequence[Run], labels: Sequence[str]) -> list[Method]:
     Args:
         runs: finished runs.
         labels: their labels, such as `personalizer=ditto+lam=1.0,attack=alie,seed=0`.
-            A label that is no list of axes becomes the value of the axis `run`.
+            Any other label, which names no axes, becomes the value of an axis called
+            `run`.
     """
     found = []
     for group in compare.by_seed([(compare.settings_of(r), r.summary) for r in runs]):
@@ -107,11 +108,11 @@ def cell(method: Method, column: str) -> str:
 
 
 def best(found: Sequence[Method]) -> list[tuple[dict[str, str], Method]]:
-    """Return the method with the best mean on validation data, for each surrounding.
+    """Return the method with the best validation mean, for each surrounding.
 
-    A surrounding is an attack, a data set and a partition, which nobody chooses by
-    validation. Surroundings with a single method are left out, and so are methods
-    without validation data.
+    A surrounding is a combination of attack, data set and partition, because these are
+    not chosen by validation. Surroundings with a single method are left out, and so are
+    methods without validation data.
     """
     groups: dict[tuple[tuple[str, str], ...], list[Method]] = {}
     for method in found:
@@ -134,9 +135,9 @@ def _worth(method: Method) -> float:
 def write(runs: Sequence[Run], labels: Sequence[str], file: str | Path) -> Path:
     """Write the table of a grid as CSV, Markdown or LaTeX, by the end of its name.
 
-    A `.csv` has one row per method, with every mean and half width in full precision. A
-    `.md` or `.tex` has the pivot if the grid has two axes or more, and otherwise one
-    row per method.
+    A `.csv` file has one row per method, with every mean and half width in full
+    precision. A `.md` or `.tex` file has the pivot if the grid has two or more axes,
+    and otherwise one row per method.
 
     Args:
         runs: finished runs.

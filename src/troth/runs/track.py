@@ -51,7 +51,8 @@ def track(
         paths: Folders of runs or grids. With `over`, they need not exist yet.
         tracker: Name and options of the tracker.
         follow: Whether to wait for new rounds until all runs have finished.
-        over: Event after which nothing new is awaited; `None`: there is no such event.
+        over: Event that ends the waiting for new rounds; `None`: there is no such
+            event.
         extra: Function that makes further files to save with a run or grid.
     """
     function = lookup.find("tracker", tracker.name)
@@ -109,7 +110,7 @@ class _Shown:
         return own + sum(run.count for run in self._runs or [])
 
     def look(self) -> None:
-        """Send what is new in the files."""
+        """Send new values and files."""
         if self.done or not self._begun():
             return
         assert self._tracker is not None
@@ -179,7 +180,7 @@ class _Shown:
             self._tracker.save([*(self.path / name for name in names), *more])
 
     def close(self) -> None:
-        """Close what is not finished."""
+        """Close all trackers that are still open."""
         if self._tracker is not None and not self.done:
             for run in self._runs or []:
                 run.close()
@@ -229,7 +230,7 @@ def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, str]:
 
 @contextlib.contextmanager
 def live(trackers: Sequence[Part], root: Path) -> Iterator[None]:
-    """Follow a run or grid with trackers, each in a process of its own, in the block.
+    """Follow a run or grid with trackers, each in a separate process, within the block.
 
     The processes end by themselves: they read end of file from their input when the
     block, or the process that trains, ends. At the end, the block waits for them for a

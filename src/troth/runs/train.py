@@ -99,7 +99,7 @@ def train(
     """Train an experiment into a new folder; return the content of `summary.json`.
 
     Everything is checked before anything is written. Without a plan, the engine
-    measures how to step the clients.
+    measures which plan is fastest.
     """
     files.check_free(path)
     built = build(experiment, data_dir=data_dir, plan=plan)
@@ -168,7 +168,7 @@ def check_room(built: Built, state: Path, path: Path) -> None:
 
 
 def plan_of(experiment: Experiment) -> Plan:
-    """Return the plan by which the clients of a run stepped."""
+    """Return the plan by which the steps of a run were computed."""
     return Plan(**experiment.resolved["plan"])
 
 
@@ -192,7 +192,7 @@ def go_on(
 ) -> list[dict[str, Any]]:
     """Train runs from their checkpoints to the end; return their summaries.
 
-    `stacks` step the runs together. Without stacks, `runs` must be a single run.
+    `stacks` train the runs together. Without stacks, `runs` must be a single run.
     """
     began, watch = time.monotonic(), watch or (lambda p: None)
     with ExitStack() as open_:
@@ -263,8 +263,8 @@ def _finish(run: Begun, stacks: Sequence["Stack"], stopped: Callable[[], bool]) 
 def at_once(plan: Plan) -> int:
     """Return how many clients finish at a time.
 
-    If clients step one by one, each worker gets four of them, so that the workers have
-    about equal work.
+    If clients are computed one by one, each worker gets four of them, so that the
+    workers have about equal work.
     """
     return plan.chunk * plan.workers * (4 if plan.apart else 1)
 
@@ -384,7 +384,7 @@ def _record(path: Path, plan: Plan) -> None:
 def stoppable() -> Iterator[Callable[[], bool]]:
     """Let Ctrl-C ask for a stop after the round; a second Ctrl-C stops at once.
 
-    Yields a function that returns whether a stop was asked for.
+    Yields a function that returns whether a stop was requested.
     """
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():

@@ -1,9 +1,9 @@
-"""Train several runs at once: runs that can share a population, as one matrix.
+"""Train several runs at once, with the clients of all runs in one population.
 
 These runs have the same data, model and personalizer. They differ only in the seed, the
-initial weights, the malicious clients, the attack and the server's rules. Their clients
-step together (`stacked`). Each run writes a folder and checkpoints like any other run,
-and can be resumed by itself.
+initial weights, the malicious clients, the attack and the server's rules. A training
+step is computed for the clients of all runs in one call (`federation/stacked.py`). Each
+run writes a folder and checkpoints like any other run, and can be resumed by itself.
 """
 
 import json
@@ -33,7 +33,7 @@ _ASIDE = ("resolved", "name", "checkpoint", "output", "track")
 
 
 def kind(experiment: Experiment) -> str:
-    """Return a text that is equal for runs that can be trained together."""
+    """Return a text that two runs share if they can be trained together."""
     tree = reader.to_dict(experiment)
     kept = {k: v for k, v in tree.items() if k not in (*MAY_DIFFER, *_ASIDE)}
     kept["model"] = {k: v for k, v in tree["model"].items() if k != "weights"}
@@ -53,9 +53,9 @@ def train(
     """Train runs of one `kind`, each into its own new folder.
 
     If stopped by Ctrl-C or killed, each run can be resumed by itself. If memory does
-    not hold all runs, they are trained in several parts. Clients step together here
-    even if the plan would step them one by one, except if the network cannot be lifted
-    over clients. Then the runs are trained one after another.
+    not hold all runs, they are trained in several parts. Clients are computed as one
+    batch here, even if a single run would compute them one by one. If the network
+    cannot be lifted over clients (`vmap`), the runs are trained one after another.
     """
     _check(experiments)
     first = build(experiments[0], data_dir=data_dir, plan=plan)
@@ -103,7 +103,7 @@ def _check(experiments: Sequence[Experiment]) -> None:
 
 
 def _likeness(built: Built) -> Any:
-    """Return what runs must have in common and is known only with the data.
+    """Return what the runs must have in common but only the loaded data show.
 
     This is the number of clients, and the part of the network that is not trained. For
     instance, if statistics of the training data normalize the inputs, they differ
@@ -121,8 +121,8 @@ def joint(experiment: Experiment, apart: bool | None = None) -> bool:
     """Return whether a run is to be trained together with others of its kind.
 
     If `apart` is True, never. If it is False, whenever possible. If it is None, on a
-    GPU or if the experiment sets `vmap` or `compiled`. On a CPU, clients of large
-    models are fastest if they step one by one, so training runs together gains nothing.
+    GPU or if the experiment sets `vmap` or `compiled`. On a CPU, large models train
+    fastest with one client at a time, so training runs together gains nothing.
     """
     if apart or experiment.evaluate.newcomers or experiment.engine.store == "disk":
         return False
@@ -137,10 +137,10 @@ def grid(
     watch: runs.Watch | None = None,
     data_dir: str | None = None,
 ) -> None:
-    """Train those runs of a grid that can step as one matrix; leave the others.
+    """Train the runs of a grid that can be computed together; skip the others.
 
-    Runs that do not fit in memory are left too, and can be resumed. `apart` is as in
-    `joint`, but None means together on a GPU only.
+    Runs that do not fit in memory are skipped too, and can be resumed. `apart` is as in
+    `joint`, but None trains runs together on a GPU only.
     """
     kinds: dict[str, list[tuple[Experiment, Path]]] = {}
     for e, path in planned:
@@ -171,10 +171,10 @@ def held(experiments: Sequence[Experiment], paths: Sequence[Path], **how: Any) -
 
 
 def fit(built: Built) -> int:
-    """Return how many such runs fit in seven tenths of the free memory; at least one.
+    """Return how many such runs fit in 70 % of the free memory; at least one.
 
-    A run needs its clients' states, and about six rows of the size of the model for
-    each client that steps (such as the shared model, the moving copy, gradients and
+    A run needs its clients' states. Each client in training needs about six vectors of
+    the size of the model (such as the shared model, its moving copy, gradients and
     updates).
     """
     f = built.federation
@@ -193,7 +193,7 @@ def _room(place: torch.device) -> int:
 
 
 def _stacks(federations: list[Federation]) -> list["Stack"]:
-    """Return two stacks on a GPU: one steps while the rounds of the other end.
+    """Return two stacks on a GPU: one trains while the rounds of the other end.
 
     On a CPU, or for fewer than three federations, return a single stack.
     """

@@ -3,7 +3,7 @@
 A simulation and a deployment use the same functions. `Serving.serve` runs one round,
 and `served` runs the rounds of several servers at once. No message from a client can
 stop the server. If no message is left, if a rule's condition is broken, or if the step
-is not finite, w stays as it is, and the result says why.
+is not finite, w is not changed, and the result says why.
 """
 
 import contextlib
@@ -29,13 +29,13 @@ class Served(NamedTuple):
     verdicts: dict[str, list[int]]  # clipped, chosen, downweighted → clients
     moved: float  # ‖w⁺ − w‖
     cosine: float  # cosine of mean malicious and mean benign update; NaN: not known
-    why: str  # why w stayed as it was; empty if the step was taken
+    why: str  # why w was not changed; empty if the step was taken
 
 
 class Received(NamedTuple):
     """The messages of a round, after the attack.
 
-    The server may still wait for the device to learn whether all of them are finite.
+    The device may still be computing whether all of them are finite.
     """
 
     broadcast: Broadcast  # what was sent to the clients
@@ -46,7 +46,7 @@ class Received(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """A round that has ended, except for numbers that are still on the device."""
+    """A round that has ended, except for numbers to be read from the device."""
 
     lengths: Tensor  # output of `step_lengths`; [0] if there is no step
     angle: Tensor  # [3] output of `between`; [0] if not known
@@ -88,12 +88,12 @@ def apart(messages: Messages, tail: int) -> tuple[Messages, Messages]:
 
 
 def length(vector: Tensor) -> Tensor:
-    """Return ‖vector‖ in double precision, finite exactly if all entries are."""
+    """Return ‖vector‖ in double precision; it is finite iff all entries are."""
     return numerics.norms(vector[None])[0]
 
 
 def step_lengths(before: Broadcast, after: Broadcast, tail: int) -> Tensor:
-    """Return ‖w⁺ − w‖ without running statistics, then theirs, then ‖extra‖."""
+    """Return ‖w⁺ − w‖, the same for the running statistics, and ‖extra‖."""
     parts = (*(after.w - before.w).tensor_split([len(before.w) - tail]), after.extra)
     some = (parts[0], *filter(len, parts[1:]))
     return torch.stack([length(part) for part in some])
@@ -127,11 +127,11 @@ NOBODY, INFINITE = "no message was left", "the step is not finite"
 class Serving:
     """A server: its rules and their memories.
 
-    The last `tail` numbers of w are running statistics. The solvers' extras are
-    averaged over all `clients`, and absent clients count as 0. If `clients` is 0, they
-    are averaged over the clients present. If the first filter has a function
-    `all_finite` in its module, the filter is skipped whenever that function returns
-    true.
+    The last `tail` numbers of w are running statistics. The solvers' extra vectors
+    (such as control variates) are averaged over all `clients`, and absent clients count
+    as 0. If `clients` is 0, they are averaged over the clients present. If the first
+    filter has a function `all_finite` in its module, the filter is skipped whenever
+    that function returns true.
     """
 
     def __init__(
@@ -180,20 +180,20 @@ class Serving:
         round_: int,
         hostile: Tensor | None = None,
     ) -> Received:
-        """Apply the attack, and ask the device whether all messages are finite."""
+        """Apply the attack, and start to compute whether all messages are finite."""
         seen = cut_broadcast(broadcast, self.tail)
         sent = cut(messages, self.tail)
         finite = broadcast.w.new_zeros(0, dtype=torch.bool)
         if len(sent.client):
             if hostile is not None:
-                with contextlib.suppress(Refusal):  # then clients send honest updates
+                with contextlib.suppress(Refusal):  # refused: updates stay honest
                     sent = self.attacked(seen, sent, hostile, round_)
             if self._all_finite is not None:
                 finite = self._all_finite(seen, sent)
         return Received(broadcast, sent, round_, hostile, finite)
 
     def settle(self, received: Received, finite: bool) -> Settled:
-        """Filter, aggregate and step; wait for the device only if a rule does."""
+        """Filter, aggregate and step; wait for the device only if a rule needs it."""
         broadcast, sent, round_, hostile, _ = received
         seen = cut_broadcast(broadcast, self.tail)
         verdicts, memories = Verdicts(), self.memories
@@ -247,7 +247,7 @@ class Serving:
     def _rehearsed(
         self, broadcast: Broadcast, messages: Messages, round_: int
     ) -> Tensor:
-        """Return the aggregator's step on trial messages; 0 if w would stay."""
+        """Return the aggregator's step on trial messages; 0 if w would not change."""
         before, nothing = dict(self.memories), torch.zeros_like(broadcast.w)
         try:
             messages, _ = self._filtered(broadcast, messages, round_, Verdicts())
@@ -287,7 +287,7 @@ class Serving:
         verdicts: Verdicts,
         skip: int = 0,
     ) -> tuple[Messages, dict[str, list[int]]]:
-        """Apply all filters after the first `skip`; return whom each one dropped."""
+        """Apply filters from number `skip` on; list the clients that each one drops."""
         dropped: dict[str, list[int]] = {}
         for i, rule in [*enumerate(self.rules.filters)][skip:]:
             before, within = messages.client, verdicts.within
@@ -324,9 +324,10 @@ class Serving:
 
 
 def served(every: Sequence[tuple[Serving, Received]]) -> list[Served]:
-    """End the rounds of several servers, which wait for the device together.
+    """End the rounds of several servers, with two transfers from the device in all.
 
-    They wait twice: first for whether all messages are finite, then for the results.
+    The first transfer says which servers' messages are all finite; the second one
+    brings the numbers of all results.
     """
     known = _read([received.finite for _, received in every])
     pairs = zip(every, known, strict=True)

@@ -42,7 +42,7 @@ _ROWS = 4096  # examples that a model predicts at once
 
 
 class _Federated(BaseEstimator):
-    """What both estimators share."""
+    """Common base of both estimators."""
 
     __metadata_request__fit = {"groups": True}
     __metadata_request__predict = {"groups": True}
@@ -136,7 +136,7 @@ class _Federated(BaseEstimator):
         }
 
     def _outputs(self, x: Any, groups: Any) -> np.ndarray:
-        """Return the outputs [m, k] of each example's model."""
+        """Return the outputs [m, k] of the model of each example's client."""
         check_is_fitted(self)
         x = validate_data(self, x, reset=False, dtype=np.float64)
         one = len(self.groups_) == 1 and groups is None
@@ -173,9 +173,9 @@ class _Federated(BaseEstimator):
 class FederatedClassifier(ClassifierMixin, _Federated):
     """Train a classifier for every client of a federation.
 
-    Each group of examples is a client. A prediction for an example of a known group
-    comes from the model of this client. Without groups, or for a new group, it comes
-    from the shared model. If `fit` gets no groups, all examples belong to one client.
+    Each group of examples is a client. An example of a group seen in `fit` is predicted
+    by the model of that client. Without groups, or for a new group, the shared model
+    predicts. If `fit` gets no groups, all examples belong to one client.
 
     With scikit-learn's metadata routing, `groups` is passed on by default.
 

@@ -132,7 +132,7 @@ def best_lam_regression_attacked(
 
     Guarantee: λ_a* has the least E‖w_k − v_k(λ)‖² of a benign client k over all λ ≥ 0,
     for X_iᵀX_i = βI. This is the best combination of ŵ_k and the plain mean of the
-    other estimates. It is not the best use of all data: if the adversaries were known,
+    other estimates. Another estimator may be better: if the adversaries were known,
     their estimates would get less weight.
 
     Departs: the ½ of the loss, as in `best_lam_regression`. Definition 3 requires
@@ -339,8 +339,8 @@ def fairest_lam(
 ) -> float:
     """Return the λ that minimizes `variance_within`.
 
-    Without adversaries it is λ*, which also minimizes the mean error (Theorems 2 and 6,
-    which hold for all K ≥ 2).
+    Without adversaries, this λ is λ*, which also minimizes the mean error (Theorems 2
+    and 6, for all K ≥ 2).
 
     Args:
         K: number of clients, with adversaries.
@@ -359,11 +359,11 @@ def fairest_lam(
         >>> round(fairest_lam(K=10, n=50, sigma=1.0, tau=0.5), 4)
         0.08
 
-    Departs: with adversaries, Theorems 4 and 8 claim that it is λ_a*, but λ_a*
-    minimizes the pooled variance. The minimum within a federation lies strictly between
-    λ_a* and the λ* of the same federation without adversaries. The reason is that
-    adversaries change w* for all benign clients alike. This makes their errors larger
-    but not more different from each other.
+    Departs: with adversaries, Theorems 4 and 8 name λ_a*, but λ_a* minimizes the pooled
+    variance. The minimum within a federation lies strictly between λ_a* and the λ* of
+    the same federation without adversaries. The reason is that adversaries change w*
+    for all benign clients alike. This makes their errors larger but not more different
+    from each other.
     """
     at = setting(K, n, sigma, tau, K_a, tau_a, d=d, beta=beta)
     if K - K_a < 2:

@@ -171,7 +171,7 @@ def _solve(h: np.ndarray, g: np.ndarray) -> np.ndarray:
         ) from None
 
 
-_DRAWS = 200_000  # queries by which an expectation is estimated
+_DRAWS = 200_000  # number of random queries that estimate an expectation
 
 
 class Users(NamedTuple):
@@ -204,7 +204,7 @@ def pac_curve(
     trials: int = 20,
     seed: int = 0,
 ) -> Curve:
-    """Simulate local PAC* learning (Definition 1): max_h ‖θ*_h − θ†_h‖ by examples.
+    """Simulate local PAC* learning (Definition 1): max_h ‖θ*_h − θ†_h‖ over examples.
 
     Theorems 2 (linear) and 3 (logistic): whatever the other users' data, the distance
     between learned models θ* and preferred models θ† goes to 0 in probability as honest
@@ -215,9 +215,9 @@ def pac_curve(
 
     The coupling to the other users (with `l2` and `smooth_l2` at most λ) and ν pull
     with a force that stays bounded as the number of examples I grows. The curvature of
-    the fit grows like I. So the bias is about 1/I. The randomness of the answers leaves
-    an error of about 1/√I, which dominates (`pac_constant`). The proof (Definition 3)
-    has I^{α − 1} with α < 1.
+    the fit grows like I. So the bias is about 1/I. The random answers cause an error of
+    about 1/√I, which dominates (`pac_constant`). The proof (Definition 3) has I^{α − 1}
+    with α < 1.
 
     Args:
         kind: linear or logistic regression.
@@ -262,9 +262,9 @@ def pac_curve(
 def pac_constant(kind: Kind, theta: np.ndarray, noise: float = 1.0) -> float:
     """Return c of √E‖θ* − θ†‖² ≈ c/√I, for one honest user with many examples I.
 
-    This is the central limit theorem and not in the paper. c² is the trace of the
-    inverse Fisher information of one example, with the queries of `pac_curve`. The
-    information is E[qqᵀ]/σ² = 1/(3σ²) times the identity for linear regression, and
+    This follows from the central limit theorem and is not in the paper. c² is the trace
+    of the inverse Fisher information of one example, with the queries of `pac_curve`.
+    The information is E[qqᵀ]/σ² = 1/(3σ²) times the identity for linear regression, and
     E[σ'(qᵀθ†)qqᵀ] (estimated by 200,000 draws) for logistic regression.
 
     Args:

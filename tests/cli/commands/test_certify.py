@@ -191,7 +191,7 @@ def test_parameters_that_do_not_match_the_hash(troth, refused, run):
     tensors[name] = tensors[name] + 1e-3
     files.save(run / files.SHARED, tensors, **facts)
     said = refused("certify", run, *given)
-    assert re.search("shared model of client 0 has .*changed since", said)
+    assert re.search("shared model of client 0 has .*changed after", said)
     assert (run / "certificates.csv").read_bytes() == before
 
 

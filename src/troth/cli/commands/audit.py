@@ -133,7 +133,7 @@ def _cell(head: str, value: float) -> str:
 
 
 def _words(found: Found) -> list[str]:
-    """Write which clients are suspect, how certain this is, and how to settle it."""
+    """Write which clients are suspect, how certain this is, and how to be certain."""
     n, limit = len(found.table["client"]), found.settings["limit"]
     yes, open_ = found.clients("suspect", 1.0), found.clients("suspect", math.nan)
     lines = [
@@ -188,7 +188,7 @@ def _known(found: Found) -> list[str]:
 
 
 def _settle(found: Found) -> str:
-    """Write which further examples would decide the open questions."""
+    """Write how many further examples would decide the undecided clients."""
     enough = math.ceil(1 / max(found.settings["limit"], 0.01) ** 2)
     need = _needed(found)
     more = f" Examples that would decide open changes: {need}." if need else ""
@@ -204,10 +204,11 @@ def _settle(found: Found) -> str:
 
 
 def _needed(found: Found) -> str:
-    """Estimate the examples that undecided clients need if their change stays.
+    """Estimate how many examples would decide undecided clients, at the same change.
 
-    The end of the interval on the limit's side must move to the limit. Its distance
-    from the change shrinks with the square root of the number of examples.
+    A client is decided when the end of the interval that is beyond the limit moves to
+    the limit. The distance of this end from the change shrinks with the square root of
+    the number of examples.
     """
     t, limit, texts = found.table, found.settings["limit"], []
     for k in found.clients("suspect", math.nan):

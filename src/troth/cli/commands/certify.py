@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from troth.examine.certify import Found
 
 _SHOWN = 3  # radii in the table
-_FEW = 3  # clients for whom a spread can be compared, at least
+_FEW = 3  # smallest number of clients for which spreads are compared
 
 
 def certify(
@@ -28,44 +28,50 @@ def certify(
     sigma: Annotated[
         float,
         Flag(
-            help="Size of the noise. pixel: for inputs from 0 to 1. rotation: radians. "
-            "translation: see --units."
+            help="Size σ of the noise. pixel: on the scale of inputs from 0 to 1. "
+            "rotation: in radians. translation: see --units."
         ),
     ] = 0.5,
     models: Annotated[
         str,
         Flag(
-            help="Models to certify: some of personal,shared,local. Default: all that "
-            "the run has."
+            help="Models to certify: personal, shared, local, or several of them "
+            "separated by commas. Default: all that the run has."
         ),
     ] = "",
     clients: flags.Clients = "all",
     client: flags.Client = None,
     examples: Annotated[int, Flag(help="Test examples per client.")] = 500,
     n: Annotated[
-        int, Flag(help="Noisy samples of an input that give its radius.")
+        int,
+        Flag(help="Noisy samples of each input, from which its radius is computed."),
     ] = 100_000,
     n0: Annotated[
-        int, Flag(help="Noisy samples of an input that choose its class.")
+        int, Flag(help="Noisy samples of each input, from which its class is chosen.")
     ] = 100,
     alpha: Annotated[
-        float, Flag(help="Largest probability that a certificate is wrong.")
+        float, Flag(help="Largest allowed probability that a certificate is wrong.")
     ] = 0.001,
     samples: Annotated[
         str,
         Flag(
-            help="fixed: draw --n samples. adaptive: stop as soon as --radii or "
-            "--tolerance is decided."
+            help="fixed: draw --n samples of every input. adaptive: stop as soon as "
+            "the samples decide which --radii are certified, or give the radius up "
+            "to --tolerance."
         ),
     ] = "fixed",
     radii: Annotated[
-        str, Flag(help="For adaptive samples: radii to decide, such as 0,0.25,0.5.")
+        str,
+        Flag(
+            help="For adaptive samples: radii for which to decide whether the input is "
+            "certified, such as 0,0.25,0.5."
+        ),
     ] = "",
     tolerance: Annotated[
         float,
         Flag(
-            help="For adaptive samples: relative error of the radius that is small "
-            "enough, such as 0.01. 0: not used."
+            help="For adaptive samples: relative error of the radius at which to stop, "
+            "such as 0.01. 0: not used."
         ),
     ] = 0.0,
     seed: Annotated[int, Flag(help="Seed of the noise and of the examples.")] = 0,
@@ -79,14 +85,28 @@ def certify(
         str, Flag(help="Values outside the image: zeros, border or reflection.")
     ] = "zeros",
     frame: Annotated[
-        str, Flag(help="Places of coordinates ±1 on pixels: edges, centres or mixed.")
+        str,
+        Flag(
+            help="Where coordinates -1 and 1 lie: at the outer edges or at the centres "
+            "of the border pixels, or mixed (as in the paper)."
+        ),
     ] = "edges",
     units: Annotated[
-        str, Flag(help="Units of a translation: normalised (half images) or pixels.")
+        str,
+        Flag(
+            help="Units of a translation: pixels, or normalised (1 is half the image's "
+            "width or height)."
+        ),
     ] = "normalised",
-    tile: Annotated[int, Flag(help="Samples that are classified at once.")] = 1000,
+    tile: Annotated[
+        int, Flag(help="Noisy samples of one input that are classified at once.")
+    ] = 1000,
     local: Annotated[
-        Path | None, Flag(help="Run with personalizer local that has the local models.")
+        Path | None,
+        Flag(
+            help="Folder of a run with personalizer local. Its models are certified as "
+            "the local models."
+        ),
     ] = None,
     out: flags.Out = None,
     device: flags.Device = "auto",
@@ -149,7 +169,7 @@ def _table(found: Found) -> Group:
 
 
 def _spread(found: Found) -> list[str]:
-    """Describe how much the clients differ, and whether models differ in that."""
+    """Describe how much the clients differ, and whether this depends on the model."""
     from troth.certificates.curves import paired
 
     if min(len(curve.clients) for curve in found.curves.values()) < _FEW:

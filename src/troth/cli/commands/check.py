@@ -14,13 +14,14 @@ def check(
         str,
         Argument(
             metavar="NETWORK",
-            help="Name of a model, or module:function of your own network.",
+            help="Name of a model, or module:function that returns your own network.",
         ),
     ],
     shape: Annotated[
-        str, Flag(metavar="3,32,32", help="Shape of one example, without the batch.")
+        str,
+        Flag(metavar="3,32,32", help="Shape of one example, without the batch axis."),
     ],
-    classes: Annotated[int, Flag(min=0, help="Classes; 0 is a regression.")] = 10,
+    classes: Annotated[int, Flag(min=0, help="Number of classes. 0: regression.")] = 10,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:

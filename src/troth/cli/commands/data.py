@@ -26,7 +26,11 @@ def data(
         bool, Flag("--check", help="Compare the files with the published digests.")
     ] = False,
     show: Annotated[
-        bool, Flag("--show", help="Draw some examples, and the split among clients.")
+        bool,
+        Flag(
+            "--show",
+            help="Write a picture of some examples and of the split among clients.",
+        ),
     ] = False,
     experiment: Annotated[
         Path | None,

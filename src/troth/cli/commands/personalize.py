@@ -27,7 +27,7 @@ def personalize(
     ] = None,
     rounds: Annotated[
         int,
-        Flag(help="Rounds of training. 0: as many as a client of the run on average."),
+        Flag(help="Rounds of training. 0: as many as an average client of the run."),
     ] = 0,
     test: Annotated[
         float, Flag(help="Share of the examples that is held out for testing.")
@@ -54,7 +54,7 @@ def personalize(
 
 
 def _words(made: Newcomer, name: str) -> list[str]:
-    """Write how the model was trained, and its test results, as lines."""
+    """Write lines on how the model was trained, and on its test results."""
     from troth.runs.compare import number
 
     train, valid, test = made.examples.values()

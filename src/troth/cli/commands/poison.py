@@ -24,8 +24,8 @@ def poison(
     target: Annotated[
         str,
         Flag(
-            help="Model that the attacker wants: a corruption, such as shift_labels, "
-            "gives the labels that it is trained on; or a .npy file with the model."
+            help="Model that the attacker wants: a .npy file with it, or a corruption "
+            "(such as shift_labels) that gives the labels to train it on."
         ),
     ] = "shift_labels",
     stage: Annotated[
@@ -36,15 +36,16 @@ def poison(
     inputs: Annotated[
         str,
         Flag(
-            help="Poisoned inputs: free (any values), box (found within the data's "
-            "range) or clip (clipped to the data's range)."
+            help="Poisoned inputs: free (any values), box (optimized within the data's "
+            "range) or clip (any values, then clipped to the data's range)."
         ),
     ] = "free",
     labels: Annotated[
         str,
         Flag(
-            help="Poisoned labels: soft (probabilities), sampled (one per input) or "
-            "repeated (each input several times)."
+            help="Poisoned labels: soft (class probabilities), sampled (one class per "
+            "input, drawn from them) or repeated (copies of each input, with classes "
+            "in proportion to them)."
         ),
     ] = "soft",
     noise: Annotated[
@@ -57,15 +58,15 @@ def poison(
     weight: Annotated[
         str,
         Flag(
-            help="Number of examples that a poisoned one counts as. auto: an estimate "
-            "of the smallest number that suffices."
+            help="Weight of a poisoned example; a benign one has weight 1. auto: an "
+            "estimate of the smallest weight that suffices."
         ),
     ] = "auto",
     start: Annotated[
         str,
         Flag(
-            help="First personal model of the attackers at stage data: shared (the "
-            "shared model) or model (the model of stage model)."
+            help="Model from which the attackers' personal models start at stage data: "
+            "shared (the shared model) or model (the result of stage model)."
         ),
     ] = "shared",
     out: Annotated[

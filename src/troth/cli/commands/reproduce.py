@@ -38,24 +38,32 @@ def reproduce(
     cells: Annotated[
         list[str] | None,
         Flag(
-            help="Cells to run: 'ROW / COLUMN', ROW or COLUMN. * matches any text. "
-            "Repeat this option for more."
+            help="Cells of the table to run: 'ROW / COLUMN', ROW or COLUMN. * matches "
+            "any text. Repeat this option for more."
         ),
     ] = None,
     scale: Annotated[
         str,
-        Flag(help="full, or small for a quick trial on data that need no download."),
+        Flag(
+            help="full: as in the paper. small: a quick trial on data that need no "
+            "download."
+        ),
     ] = "full",
     seeds: Annotated[
         int | None,
-        Flag(min=1, max=100, help="Runs per cell, each with its seed. Default: 3."),
+        Flag(
+            min=1,
+            max=100,
+            help="Runs per cell of the table, each with another seed. Default: 3.",
+        ),
     ] = None,
     out: Annotated[Path, Flag(help="Folder for results.")] = OUT,
     show: Annotated[
-        bool, Flag("--show", help="Show finished results, and train nothing.")
+        bool, Flag("--show", help="Print the results so far, and train nothing.")
     ] = False,
     apart: Annotated[
-        bool, Flag("--apart", help="Train runs one after another, never stacked.")
+        bool,
+        Flag("--apart", help="Train runs one after another, never several at once."),
     ] = False,
     pack: Annotated[
         bool,
@@ -90,7 +98,7 @@ def reproduce(
 
 
 def _check(scale: str, device: str) -> None:
-    """Refuse bad values before any file is read or written."""
+    """Refuse invalid values before any file is read or written."""
     from troth import build
 
     if scale not in ("full", "small"):
@@ -161,7 +169,7 @@ def _one(
 
 
 def _show(*shown: Any, as_json: bool, quiet: bool) -> None:
-    """Print a table for people and, if `as_json`, one object for programs."""
+    """Print a table or, if `as_json`, one JSON object."""
     from troth.cli import tables
 
     if not (as_json and quiet):
@@ -251,7 +259,7 @@ def _entries(listed: Sequence[dict[str, Any]]) -> None:
 
 
 def _entry(one: dict[str, Any]) -> list[str]:
-    """Return the row of an entry in the list."""
+    """Return the row for an entry in the list of tables and figures."""
     from troth.cli.progress import duration
 
     time = duration(one["seconds"]) if one["seconds"] else "–"
@@ -265,7 +273,7 @@ def _entry(one: dict[str, Any]) -> list[str]:
 def people(
     entry: Entry, judged: Sequence[Judged], files: Sequence[Path], took: float
 ) -> None:
-    """Print the table of an entry, the share of it that is reproduced, and the time."""
+    """Print the table of an entry, the share of reproduced cells, and the time."""
     from troth.cli import progress
     from troth.cli import tables as display
     from troth.reproduce import tables

@@ -36,30 +36,30 @@ def pgd(
         xᵗ⁺¹ = Proj(xᵗ + α·sign ∇ℓ(f(xᵗ), y)),
 
     or with the norm "l2" along ∇ℓ/‖∇ℓ‖ (Section 3.1). Proj is the nearest point that
-    lies both in the ball and in the range. Of x⁰ … xᵀ, every example keeps the input
-    with the highest loss; of equal losses, the earliest. The model predicts as in use,
-    without dropout and with its running statistics.
+    lies both in the ball and in the range. For every example, the result is the input
+    with the highest loss among x⁰ … xᵀ, or the earliest such input. The model is in
+    evaluation mode, without dropout and with its running statistics.
 
-    All lengths are in units of the range of the data: 1 is the value that stands for 1
-    in the data (255 for bytes). x_adv itself is in the units of the data and need not
-    be whole numbers.
+    All lengths are relative to `scale`, the value of x that is scaled to 1 (255 for
+    bytes). x_adv itself is in the units of x and need not be whole numbers.
 
     Args:
         task: Task whose loss is raised.
-        scale: Value of x that stands for 1.
+        scale: Value of x that is scaled to 1.
         eps: Radius ε > 0 of the ball.
-        step: Step size α; 0: ε/4. A step of ε ("linf") or 2ε ("l2") can cross the ball.
+        step: Step size α. 0 means ε/4. A step of ε ("linf") or 2ε ("l2") can cross the
+            ball.
         iterations: Number of steps T ≥ 1. 1 with step = eps is the fast gradient sign
             method. More steps never lower the loss that is kept.
         start: Start of the search: "none" is x itself. "random" is drawn uniformly from
             the ball, then clipped, by (seed, round, client, step, example).
         norm: Norm of the ball: "linf" or "l2".
-        bounds: Lowest and highest value of the data; x_adv stays between them. []: the
-            data have no range, and nothing is clipped.
+        bounds: Lowest and highest value of the data; x_adv is clipped to them. [] means
+            that the data have no range, and nothing is clipped.
 
     Departs: the paper adds the step to x, not to xᵗ, which would make all iterations
-    after the first useless. It does not say which iterate is used, nor ε, α, T or the
-    start. Here these are as is usual.
+    after the first useless. It does not state which iterate is used, nor ε, α, T or the
+    start. The defaults here are the usual choices.
 
     Guarantee: if every input lies within the bounds, then x_adv lies within the bounds
     and in the ball, up to rounding.
@@ -102,7 +102,7 @@ class _Ball(NamedTuple):
     high: float
 
     def steepest(self, g: Tensor) -> Tensor:
-        """Return the direction of length 1 that climbs most; 0 where g is 0."""
+        """Return the direction of length 1 of steepest ascent; 0 where g is 0."""
         return g.sign() if self.norm == "linf" else g / _length(g)
 
     def inside(self, x: Tensor, away: Tensor) -> Tensor:
@@ -125,18 +125,19 @@ class _Ball(NamedTuple):
 
             Σ min(s·|away_i|, room_i)²,
 
-        which grows with s. If it is at most r² at s = 1, then s = 1. Otherwise it is
-        r². Between two of the s at which a number reaches its bound, it is quadratic.
+        which grows with s. If this squared distance is at most r² at s = 1, then s = 1.
+        Otherwise s is where it equals r². It is quadratic in s between two values of s
+        at which a coordinate reaches its bound.
         """
         a = (away / self.radius).flatten(1)
         room = torch.where(away > 0, self.high - x, x - self.low) / self.radius
         ends = room.flatten(1) / a.abs()
         ends, order = torch.where(a == 0, torch.inf, ends).sort(dim=1)
         squares = a.square().gather(1, order)
-        moving = squares.flip(1).cumsum(1).flip(1)  # those that reach no bound before
+        moving = squares.flip(1).cumsum(1).flip(1)  # coordinates still within bounds
         rooms = room.flatten(1).square().gather(1, order).cumsum(1)
         held = torch.cat([torch.zeros_like(rooms[:, :1]), rooms[:, :-1]], dim=1)
-        there = held + ends.square() * moving  # squared distance at every end
+        there = held + ends.square() * moving  # squared distance at these values of s
         passed = ((there < 1) & (moving > 0)).sum(1, keepdim=True)
         at = passed.clamp(max=a.shape[1] - 1)
         left, speed = 1 - held.gather(1, at), moving.gather(1, at)

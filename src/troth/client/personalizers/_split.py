@@ -1,8 +1,8 @@
-"""Models in two parts: numbers that are the client's own, and numbers that all share.
+"""Models in two parts: parameters of the client's own, and parameters that all share.
 
-A client's own numbers never leave the client. Its update is 0 in their places, and the
-client does not read what the server computes there. Its state holds only its own
-numbers and their optimizer's moments.
+A client's own numbers never leave the client. Their entries in the update are 0, and
+the client does not read these entries of the shared model. The client's state holds
+only its own numbers and their optimizer's moments.
 """
 
 from collections.abc import Callable
@@ -39,8 +39,8 @@ def chosen(masks: Masks, layers: list[str], last: int) -> Tensor:
 class Runs:
     """A mask of the client's own numbers, [d] of bool, as runs of equal values.
 
-    Vectors are taken apart and put together by `split` and `cat`. These move whole runs
-    and can be lifted over clients by vmap.
+    Vectors are split and joined by torch's `split` and `cat`, which move whole runs and
+    can be lifted over clients by vmap.
     """
 
     def __init__(self, mask: Tensor) -> None:
@@ -64,7 +64,7 @@ class Runs:
         return torch.cat([own[:0], *(next(pieces[mine]) for mine in self.own)])
 
     def put(self, v: Tensor, own: Tensor) -> Tensor:
-        """Replace the client's own numbers of a vector by `own`."""
+        """Replace the client's own entries of a vector by `own`."""
         return self.weave(own, self.take(v, own=False))
 
     def _sizes(self, own: bool) -> list[int]:
@@ -108,7 +108,7 @@ def split(
     works: tuple[Budget, Budget],
     by_turns: bool = False,
 ) -> Client:
-    """Make a client that keeps some of the model's numbers and sends the others' moves.
+    """Make a client that keeps some parameters and sends the changes of the others.
 
     State: the client's own numbers and their optimizer's moments, both kept between
     rounds as in `local`. The moments of the shared numbers start anew in every round,
@@ -166,7 +166,7 @@ def _schedule(
 ) -> tuple[tuple[Budget, ...], Turns]:
     """Return the budgets of a round, and which numbers move in which step.
 
-    If all numbers are of one sort, there are no steps for the other sort.
+    If one of the two parts is empty, there are no steps for it.
     """
     mine, shared = works
     if not all(has):

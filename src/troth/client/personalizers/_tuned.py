@@ -29,8 +29,8 @@ Keep = Literal["last", "best", "accurate"]
 """Model that is kept: the last, or a candidate chosen by the client's validation data.
 
 "best" is the candidate with the lowest loss. "accurate" is the one with the highest
-accuracy and, of equal accuracies, the one with the lowest loss. Of candidates that are
-still equal, the latest is kept. The shared model is a candidate that loses every tie.
+accuracy; ties go to the lowest loss. Remaining ties go to the latest candidate. The
+shared model is a candidate too, and loses every tie.
 """
 
 Select = Literal["epoch", "step"]
@@ -56,10 +56,10 @@ Lower is better. A model is never chosen if one of its numbers is not finite.
 
 
 class Way(NamedTuple):
-    """The way from w* to v, with a choice among the models on that way.
+    """The training from w* to v, with a choice among the models along the way.
 
-    The carry holds v, the best candidate so far, its two numbers and the optimizer's
-    moments.
+    The carry holds v, the best candidate so far, the two numbers by which it was chosen
+    (see `measure`), and the optimizer's moments.
     """
 
     descent: Descent
@@ -67,7 +67,7 @@ class Way(NamedTuple):
     select: Select
 
     def begin(self, w: Tensor) -> Carry:
-        """Return the carry at w*; the best candidate has width 0 if none is needed."""
+        """Return the carry at w*; the best candidate has width 0 if not needed."""
         best = w[:0] if self.measure is None else w
         return w, best, w.new_full((2,), torch.inf), *self.descent.init(w)
 
@@ -79,14 +79,14 @@ class Way(NamedTuple):
         valid: Batch,
         scale: Tensor,
     ) -> Carry:
-        """Judge v as it stands before the step, then take a step along a gradient."""
+        """Compare v with the best candidate so far, then take a gradient step."""
         v, best, least, *moments = carry
         if self.measure is not None:
             now = self.measure(v, valid)
             better = _as_good(now, least)
             if self.select == "epoch":
                 better = better & (batch.t % batch.per_epoch == 0)
-            # w* is the candidate of the first step; an infinite number loses every tie
+            # the first candidate is w*; an infinite number loses every tie
             now = torch.stack([now[0], torch.where(batch.t == 0, torch.inf, now[1])])
             best = torch.where(better, v, best)
             least = torch.where(better, now, least)
@@ -112,9 +112,9 @@ def measure(task: Task, keep: str) -> Measure | None:
     """Return the two numbers by which `keep` chooses, or `None` for the last model.
 
     "best" takes the validation loss. All others take minus the number of examples that
-    are classified correctly, then the loss. Examples of negative weight count against
-    the model, and not in the loss. Numbers of examples are whole, so that equal
-    accuracies are equal.
+    are classified correctly, then the loss. Examples of negative weight are subtracted
+    from that number, and do not count in the loss. Numbers of examples are integers, so
+    that ties of accuracy are exact.
     """
     if keep == "last":
         return None
@@ -138,7 +138,7 @@ def measure(task: Task, keep: str) -> Measure | None:
 
 
 def way(task: Task, descent: Descent, keep: str, select: Select) -> Way:
-    """Return the way that follows `descent` and keeps the model asked for."""
+    """Return the training along `descent` that keeps the model chosen by `keep`."""
     if keep == "last" and select != "epoch":
         raise Refusal(
             f"select = '{select}' does nothing with keep = 'last', which chooses among "
@@ -157,7 +157,7 @@ def tuned(
     weigh: tuple[Callable[[Tensor], Any], Weigh] | None = None,
     **phase: Any,
 ) -> Personal:
-    """Follow a gradient from w* after the last round, by default for 50 epochs.
+    """Train from w* along a gradient after the last round, by default for 50 epochs.
 
     Clients without validation data keep the last model.
 
@@ -168,8 +168,8 @@ def tuned(
         keep: Model that is kept.
         select: Candidates among which `keep` chooses.
         gradient: Gradient of the personal objective; None is that of the loss.
-        weigh: The first carry of the weights, from w*, and the function that weights
-            the examples of a batch.
+        weigh: Initial carry of the example weights, computed from w*, and the function
+            that weights the examples of a batch.
         phase: Further fields of the phase.
     """
     own_way = way(task, descent, keep, select)
@@ -200,7 +200,7 @@ def tuned(
 def at_the_end(finish: Phase) -> Personal:
     """Return a personalizer that predicts with the shared model until `finish`.
 
-    Its state is v, and 1 if v was trained or 0 if not.
+    Its state is v and a flag: 1 if v was trained, 0 if not.
     """
     return Personal(
         init=lambda w0: (w0, w0.new_zeros(())),
@@ -217,7 +217,7 @@ def kept(v: Tensor, broadcast: Broadcast, state: Carry) -> tuple[Reply, Carry]:
 
 
 def check_groups(name: str, groups: Groups | None, without: Without) -> None:
-    """Refuse data without groups and, if `without` says so, clients with only one."""
+    """Refuse data without groups and, if `without` is set, single-group clients."""
     if groups is None:  # no data are loaded yet
         return
     if groups.number == 0:

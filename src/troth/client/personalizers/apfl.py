@@ -33,9 +33,9 @@ def apfl(
     (option `mix`). With wᵗ, every α > 0 can reach every v̄. If F_k also has one
     minimizer, v̄ ends there, as `local` does, whatever w is (FMTL's D.1). α then only
     slows training down, by the factor α². With w_k, the solver brings v̄ nearer to the
-    client's own minimizer c within a round, and v has less to do. When v̄ is read with
-    w again, a share of w remains. On a loss of curvature L, at the end of training with
-    rounds of τ steps,
+    client's own minimizer c within a round, and v has less to do. For predictions, w
+    replaces w_k again, so a share of w remains in v̄. On a loss of curvature L, at the
+    end of training with rounds of τ steps,
 
         v̄ = c + (1 − α)(1 − Σ_s p_s(1 − ηL)^s)(w − c),
 
@@ -48,13 +48,13 @@ def apfl(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         alpha: Mixing weight α from 0 to 1, or its initial value if `adaptive`. A fixed
             1 is exactly `local`; a fixed 0 is exactly the shared model.
         adaptive: Whether every client learns its own α. At the first step of a round, α
             ← α − η⟨v − w, ∇F_k(v̄)⟩, clipped to [0, 1]. This is a plain step with the
-            learning rate and the gradient of v. If the result is NaN, α stays. The file
-            clients.csv has a column `alpha`.
+            learning rate and the gradient of v. If the result is NaN, α is not changed.
+            The file clients.csv has a column `alpha`.
         mix: Shared model that v is mixed with in training: the "moving" w_k or the
             "shared" wᵗ. w_k is the solver's copy before the current step (the published
             method). wᵗ is the shared model that the round began with (FMTL's D.1).

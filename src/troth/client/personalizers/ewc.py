@@ -33,12 +33,13 @@ def ewc(
 
     This is Ditto's baseline EWC (F.2, Table 3). w* is the final shared model. F is the
     diagonal of the empirical Fisher matrix at w*: the mean of squared gradients over
-    `batches` batches. v does not move on these batches, and its budget begins after
-    them, as in the authors' code. So λ = 0 is `finetune` on the batches that follow.
+    `batches` batches. v is not trained on these batches, and they do not count towards
+    its number of steps, as in the authors' code. So λ = 0 is `finetune` on the batches
+    that follow.
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         budget: Length of the training after the batches for F; None is 50 epochs.
         lam: Weight λ ≥ 0 of the penalty; 0 is fine-tuning without a penalty.
         batches: Number of batches from which F is estimated, at least 1. The authors'

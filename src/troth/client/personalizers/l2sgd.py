@@ -50,10 +50,10 @@ def l2sgd(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer, or those of `[train]`.
+        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         budget: Length of the training in a round, if `[personalizer]` sets it.
-        work: Length of the training in a round, if `[personalizer]` sets none.
-        share: Share of all clients that is in a cohort.
+        work: Length of the training in a round by `[train]`, used if `budget` is None.
+        share: Size of a cohort, divided by the number of clients.
         lam: Weight λ ≥ 0 of the pull. With "partial", 0 is exactly `local`, and v̄ does
             no harm. λ → ∞ is one model for all clients.
         variant: Solver of the objective: "partial" (a step on both terms) or

@@ -39,8 +39,8 @@ def mapper(
 
     The minimum is over w, all v_k and all λ_k (model interpolation of Mansour et al.
     2020). In a round, a client's copy w_k starts from wᵗ, and v from its last value.
-    The client predicts with λv + (1 − λ)w, where λ is its last choice, which
-    clients.csv shows in the column `weight`. If it never took part, λ is 0 and it
+    The client predicts with λv + (1 − λ)w, where λ is its last choice. The column
+    `weight` of clients.csv shows it. A client that never took part has λ = 0 and
     predicts with the shared model.
 
     "in_turn" is the published algorithm. For every λ, a copy of v is trained with w
@@ -59,16 +59,17 @@ def mapper(
 
     Args:
         task: Task of the client.
-        descent: Own learning rate and optimizer of v, or those of `[train]`. The
-            moments are kept between rounds.
+        descent: Learning rate and optimizer of v, from `[personalizer]` or else from
+            `[train]`. The moments are kept between rounds.
         solving: Learning rate and optimizer of w_k, from `[train]`. The moments start
             anew in every round.
         budget: Length of the training in a round, if `[personalizer]` sets it.
-        work: Length of the training in a round, if `[personalizer]` sets none.
-        weights: Values of λ to choose from, in [0, 1]. Of equal losses, or if none is
-            finite, the largest λ is taken, which relies least on the shared model.
-            [0] with "together" is exactly `fedavg`. [1] is exactly `local`, with a
-            constant shared model. Ditto's authors have {0.25, 0.5, 0.75}.
+        work: Length of the training in a round by `[train]`, used if `budget` is None.
+        weights: Values of λ to choose from, in [0, 1]. If several λ have the lowest
+            loss, or none has a finite loss, the largest λ is taken, which relies least
+            on the shared model. [0] with "together" is exactly `fedavg`. [1] is exactly
+            `local`, with a constant shared model. Ditto's authors have {0.25, 0.5,
+            0.75}.
         solve: Order of the training: "together" or "in_turn".
 
     Departs: Mansour et al. minimize over v_λ exactly; "in_turn" takes the steps of a
@@ -179,7 +180,7 @@ def _in_turn(
 
 
 def _checked(weights: list[float]) -> list[float]:
-    """Sort the weights, each once."""
+    """Check the weights; return them sorted and without repetitions."""
     if not weights:
         raise Refusal(
             "mapper's weights = [] leave nothing to choose; give some in [0, 1], such "

@@ -14,7 +14,7 @@ from troth.client.personalizers._tuned import tuned
 from troth.client.solvers._steps import steps
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task
 
-_SPLIT = 2**40  # purpose of these draws; those of other purposes are numbered from 0
+_SPLIT = 2**40  # purpose in the key of these draws; other purposes are numbered from 0
 
 
 def per_fedavg(
@@ -104,7 +104,7 @@ def per_fedavg(
         g = task.grad(ahead, parts[1])
         if variant == "first_order":
             return g
-        g = g.clone()  # the next gradient may overwrite it
+        g = g.clone()  # the next gradient may overwrite g
         if variant == "exact":
             return g - alpha * task.bend(w, parts[2], g)
         along = delta * numerics.off_tail(g, tail)

@@ -1,4 +1,4 @@
-"""Pulls towards another model: checks of their weights, gradients and norms."""
+"""Checks of the weight of a pull towards another model, its gradient and its norm."""
 
 import math
 from collections.abc import Callable

@@ -11,8 +11,9 @@ def flip_labels(x: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
 
     This is the label flipping of Fang et al. (Section 5.1). With two classes, it is
     also attack A1 of the Ditto paper on CelebA and Vehicle. With an odd number of
-    classes, the middle class stays. If an example may have several labels, it gets
-    exactly those that it did not have. The target of a regression changes its sign.
+    classes, the middle class is not changed. If an example may have several labels, it
+    gets exactly those that it did not have. The target of a regression changes its
+    sign.
     Threat model: a malicious client knows nothing of other clients. It controls its own
     training data and nothing else.
     """

@@ -18,10 +18,11 @@ def shift_labels(
     classes. It controls its own training data and nothing else.
 
     Args:
-        x: [m, …] inputs, which stay.
+        x: [m, …] inputs, which do not change.
         y: [m] labels, or [m, C] of 0 and 1.
         classes: Number of classes C.
-        offset: Number of classes to shift by, negative for down; not a multiple of C.
+        offset: Number of classes to shift by, which may be negative; not a multiple of
+            C.
     """
     check_classes("shift_labels", classes)
     if offset % classes == 0:

@@ -1,4 +1,4 @@
-"""The options of a table that say what its columns are, and the data set they make."""
+"""Read the roles of a table's columns from options, and build its data set."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
@@ -21,7 +21,7 @@ from troth.types import Arrays, Refusal
 
 
 class Roles(NamedTuple):
-    """What the columns of a table are, as in the options of the data set `csv`."""
+    """The roles of a table's columns, as in the options of the data set `csv`."""
 
     label: str | list[str]
     owner: str = ""
@@ -41,7 +41,7 @@ class Roles(NamedTuple):
 
     @property
     def named(self) -> dict[str, list[str]]:
-        """Option → the columns that it names, for all columns that are no features."""
+        """Option → the columns that it names; options for features are not included."""
         single = {"owner": self.owner, "group": self.group, "split": self.split}
         some = {key: [name] if name else [] for key, name in single.items()}
         return {"label": self.labels, **some}
@@ -53,7 +53,7 @@ class Roles(NamedTuple):
 
     @property
     def features(self) -> dict[str, list[str]]:
-        """Option → the columns that it names among the features."""
+        """Option → the feature columns that it names."""
         return {"drop": self.drop, "categorical": self.categorical}
 
 
@@ -84,7 +84,7 @@ def arrays(
     roles: Roles,
     x: np.ndarray | None = None,
 ) -> Arrays:
-    """Return the data set that the columns of a table make.
+    """Build a data set from the columns of a table.
 
     Args:
         path: name of the table, for error messages.

@@ -77,9 +77,9 @@ def heart_disease(
             code; a missing code is 0 in all of them. With false, there are 13 numbers,
             and missing codes are NaN.
         zeros_missing: Whether a resting blood pressure or cholesterol of 0 becomes NaN.
-            A living patient has no value of 0. The files have 0 for all 123 cholesterol
-            values of Switzerland, and for 49 of Long Beach (va) and one of its
-            pressures. With false, these values stay 0.
+            No living patient has such a value, so 0 must mean missing. The files have 0
+            for all 123 cholesterol values of Switzerland, and for 49 of Long Beach (va)
+            and one of its pressures. With false, these values stay 0.
     """
     place = locate(SOURCE, data_dir)
     sizes = list(HOSPITALS.values())

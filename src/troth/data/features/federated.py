@@ -24,14 +24,16 @@ def federated(
     """Standardize all clients' data by shared statistics; clients send only sums.
 
     There are two exchanges, in each of which a client sends a count and a sum for every
-    feature. The first is of its values and gives the mean. The second is of their
-    squared distances from the mean and gives the spread. (This is the two-pass
-    algorithm of Chan, Golub and LeVeque, which loses no digits if the mean is large.)
+    feature. In the first, the client sums its values, which gives the mean of all
+    clients. In the second, it sums their squared distances from this mean, which gives
+    the standard deviation. (This is the two-pass algorithm of Chan, Golub and LeVeque,
+    which loses no digits if the mean is large.)
 
     If `min_values` is 1, the result is the same as for all training examples in one
-    place. A larger value leaves out clients with fewer values of a feature. A median
-    cannot be computed from sums; only `own` offers it. A feature that no client sends
-    has mean 0 and std 1 and is filled with 0. A constant feature has std 1.
+    place. With a larger value, a client with fewer values of a feature does not send
+    their sum. A median cannot be computed from sums; only `own` offers it. A feature
+    that no client sends has mean 0 and std 1 and is filled with 0. A constant feature
+    has std 1.
 
     Threat model: the server, and anyone who reads the messages, sees each client's
     sums, unless secure aggregation hides them. Every client sees the result. From it,

@@ -11,7 +11,8 @@ from troth.types import Messages
 
 Ties = Literal["id", "first"]
 """Which of two updates with equal scores comes first: "id" takes the lower client id,
-"first" the earlier row of the messages (in a simulation, the client drawn earlier)."""
+"first" the earlier row of the messages (in a simulation, the client
+sampled earlier)."""
 
 Neighbors = Literal["blanchard", "byzfl"]
 """How many nearest updates a score sums over: "blanchard" takes n − f − 2 (the paper
@@ -21,25 +22,25 @@ _FEWER = {"blanchard": 2, "byzfl": 1}
 
 
 def ordered(messages: Messages, ties: Ties = "id") -> Tensor:
-    """Return the indices [n] of the updates in the order that breaks ties."""
+    """Return the indices [n] of the updates, sorted; the first one wins a tie."""
     if ties == "first":
         return torch.arange(len(messages.client), device=messages.client.device)
     return messages.client.argsort(stable=True)
 
 
 def distances(messages: Messages, order: Tensor) -> Tensor:
-    """Return squared distances [n, n] between the updates in this order, on the CPU."""
+    """Return squared distances [n, n] between the ordered updates, on the CPU."""
     between = numerics.square_distances(messages.update)
     return between[order][:, order].cpu().double()
 
 
 def taken(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Tensor:
-    """Average the updates at these places of an order; note that they were chosen."""
+    """Average the updates at some positions of `order`, and record them as chosen."""
     return numerics.average(messages.update[chosen(messages, order, places, note)])
 
 
 def chosen(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Tensor:
-    """Return the indices of the updates at these places; note that they were chosen."""
+    """Return the indices of updates at some positions, and record them as chosen."""
     rows = order[places.sort().values.to(order.device)]
     mask = torch.zeros_like(messages.client, dtype=torch.bool)
     mask[rows] = True
@@ -58,16 +59,16 @@ def krum(
 
 
 def nearest(between: Tensor) -> tuple[Tensor, Tensor]:
-    """Sort each update's distances to all updates, with its own last.
+    """Sort each update's distances to all updates, with its distance to itself last.
 
-    Returns the sorted distances [n, n], and the index of the other update of each
-    distance [n, n].
+    Returns the sorted distances [n, n], and for each distance the index of the other
+    update [n, n].
     """
     apart = between.clone().fill_diagonal_(torch.inf)
     return torch.sort(apart, dim=1, stable=True)
 
 
 def scores(near: Tensor, others: int) -> Tensor:
-    """Sum each update's distances to its nearest `others`, [n]; 0 if `others` ≤ 0."""
+    """Sum each update's k = `others` smallest distances, [n]; 0 if k ≤ 0."""
     count = max(0, min(others, near.shape[1] - 1))
     return numerics.level(near[:, :count].sum(dim=1))

@@ -52,7 +52,7 @@ def afl(
         loss: [n] losses of w on each client's training data, as the clients send them.
         memory: [K, 2] float64: id (below 2^53) and λ of every client seen so far; empty
             at first.
-        note: Receives the weights of the clients.
+        note: Callback that receives the weights of the clients.
         lr: Learning rate of the weights λ. 0 keeps all weights equal, which gives the
             mean. Weights are about 1/K for K clients. If losses differ by about 1, a
             learning rate above 1/K leaves few clients any weight.
@@ -96,8 +96,10 @@ def _shares(lam: Tensor) -> Tensor:
 
 
 def _rise(loss: Tensor, row: Tensor, known: int, lr: float) -> Tensor:
-    """Return lr·(loss − largest loss) per known client; the mean if absent."""
+    """Return lr·(loss − largest loss) per known client; absent clients get the mean."""
     below = (loss - loss.max()).clamp(min=-torch.finfo(torch.float64).max)
-    rise = lr * below  # clamped: what is 1 below the largest gets weight 0, as λ ≤ 1
+    rise = (
+        lr * below
+    )  # clamped: values 1 or more below the largest get weight 0, as λ ≤ 1
     absent = rise.mean().clamp(min=-2).expand(known)
     return absent.scatter(0, row, rise.clamp(min=-2))

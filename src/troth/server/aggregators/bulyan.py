@@ -35,12 +35,12 @@ def bulyan(
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the updates that Krum chose.
+        note: Callback that receives a mask of the updates chosen by Krum.
         f: Number of malicious updates to withstand; 0 gives the mean. "auto": the
             number of malicious clients expected in a cohort, rounded down.
-        strict: Whether to refuse n < 4f + 3. If false, there is no guarantee for such
-            n. Krum then chooses at least one update, and at least the middle one or two
-            values of a coordinate are averaged.
+        strict: Whether to refuse n < 4f + 3. If false, such n are accepted without a
+            guarantee. Then θ is at least 1, and β is at least 1 (for odd θ) or 2 (for
+            even θ).
 
     Returns:
         The step of the shared model [d].

@@ -14,11 +14,11 @@ from troth.server.aggregators import _min_norm
 from troth.server.rules import Note, silent
 from troth.types import Messages, Refusal
 
-ACCURACY = 1e-6  # of the optimality conditions, for updates of length 1
+ACCURACY = 1e-6  # allowed violation of the optimality conditions
 
 
 def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Tensor:
-    """Mix unit updates to the shortest vector that nearly equal weights give.
+    """Mix unit updates with nearly equal weights to the shortest possible vector.
 
     min ‖Σ λ_i·g_i‖² over Σλ = 1, λ ≥ 0, |λ_i − 1/n| ≤ eps, where g_i = u_i/‖u_i‖.
 
@@ -41,7 +41,7 @@ def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Ten
 
     Args:
         messages: One update per client.
-        note: Receives the weights.
+        note: Callback that receives the weights.
         eps: Largest distance of a weight from 1/n, in [0, 1]. 0 gives the mean of the
             unit updates. From 1 − 1/n on, all mixtures are allowed, and the result is
             the shortest vector of their convex hull.

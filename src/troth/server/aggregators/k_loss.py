@@ -32,7 +32,7 @@ def k_loss(
     Args:
         messages: One update per client.
         loss: [n] losses that the clients send; NaN counts as infinite.
-        note: Receives a mask of the chosen update.
+        note: Callback that receives a mask of the chosen update.
         f: Number of largest losses to skip; 0 takes the update with the largest loss.
             "auto": the number of malicious clients expected in a cohort, rounded down.
         strict: Whether to refuse f ≥ n. If false, the update with the smallest loss is

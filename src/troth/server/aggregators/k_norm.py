@@ -27,7 +27,7 @@ def k_norm(
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the updates kept.
+        note: Callback that receives a mask of the updates kept.
         f: Number of longest updates to drop; 0 gives the mean. "auto": the number of
             malicious clients expected in a cohort, rounded down.
         strict: Whether to refuse f ≥ n. If false, the shortest update is always kept.

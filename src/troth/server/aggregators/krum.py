@@ -32,7 +32,7 @@ def krum(
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the chosen update.
+        note: Callback that receives a mask of the chosen update.
         f: Number of malicious updates to withstand. Even with 0, a single update is
             chosen. "auto": the number of malicious clients expected in a cohort,
             rounded down.
@@ -41,8 +41,8 @@ def krum(
             itself, at distance 0). "byzfl": n − f − 1, as in the package byzfl.
         ties: Update chosen among equal scores. "id": that of the lowest client id, as
             in the paper. "first": the first in the messages, as in the Ditto authors'
-            code. This is the client drawn first if `train.sampling` keeps the order of
-            the draws.
+            code. This is the client that was sampled first, if `train.sampling` keeps
+            that order.
         strict: Whether to refuse n < 2f + 3. If false, such n are accepted without a
             guarantee; if a score counts no neighbor, all scores are 0.
 

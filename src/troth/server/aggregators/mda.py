@@ -43,7 +43,7 @@ def mda(
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the chosen updates.
+        note: Callback that receives a mask of the chosen updates.
         f: Number of malicious updates to withstand; 0 gives the mean. "auto": the
             number of malicious clients expected in a cohort, rounded down.
         limit: Largest number of search steps; a longer search is refused. A step takes
@@ -84,7 +84,7 @@ def _steps(limit: int, n: int, f: int) -> Iterator[int]:
 
 
 def _closest(between: np.ndarray, f: int, steps: Iterator[int]) -> int:
-    """Return the first n − f updates with the smallest diameter, as bits."""
+    """Return n − f updates with the smallest diameter, as bits of a number."""
     n = len(between)
     everyone = (1 << n) - 1
     diameters = np.unique(between)
@@ -100,13 +100,13 @@ def _closest(between: np.ndarray, f: int, steps: Iterator[int]) -> int:
 
 
 def _conflicts(between: np.ndarray, diameter: float) -> list[int]:
-    """Return, for every update, those farther from it than `diameter`, as bits."""
+    """Return, for each update, the updates farther from it than `diameter`, as bits."""
     bits = np.packbits(between > diameter, axis=1, bitorder="little")
     return [int.from_bytes(row.tobytes(), "little") for row in bits]
 
 
 def _bits(rows: int) -> Iterator[int]:
-    """Yield the numbers of the bits that are set, from the lowest."""
+    """Yield the positions of the bits that are set, from the lowest."""
     while rows:
         lowest = rows & -rows
         yield lowest.bit_length() - 1
@@ -116,7 +116,7 @@ def _bits(rows: int) -> Iterator[int]:
 def _peaceful(
     conflicts: list[int], rows: int, spare: int, steps: Iterator[int]
 ) -> int | None:
-    """Remove at most `spare` of `rows` so that no conflict is left; None if impossible.
+    """Remove up to `spare` of `rows` so that no conflict is left; None if impossible.
 
     Updates without conflicts stay. Each step branches on the update with the most
     conflicts: either that update is removed, or all updates in conflict with it are.
@@ -143,9 +143,10 @@ def _peaceful(
 
 
 def _first(conflicts: list[int], peaceful: int, f: int, steps: Iterator[int]) -> int:
-    """Return the first n − f updates without a conflict, as bits.
+    """Return n − f updates without conflicts that come first in the order, as bits.
 
-    `peaceful` are some n − f updates without a conflict.
+    Of all such subsets, it is the lexicographically first one. `peaceful` is any one of
+    them.
     """
     n = len(conflicts)
     rows, spare, kept = (1 << n) - 1, f, 0

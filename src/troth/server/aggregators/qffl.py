@@ -48,7 +48,7 @@ def qffl(
     Args:
         messages: One update per client.
         loss: [n] losses of w on each client's training data, as the clients send them.
-        note: Receives the weights F_k^q / Σ_j F_j^q.
+        note: Callback that receives the weights F_k^q / Σ_j F_j^q.
         q: Exponent of the losses. 0 gives the mean. For q → ∞, only the client with the
             largest loss counts.
         lr: Learning rate of the clients (`train.lr`). Its inverse is the paper's

@@ -38,7 +38,7 @@ def term(
     Args:
         messages: One update per client.
         loss: [n] losses of w on each client's training data, as the clients send them.
-        note: Receives the weights.
+        note: Callback that receives the weights.
         t: Tilt t. 0 gives the mean. Positive values favor clients with large losses;
             for t → ∞ only the largest loss counts. Negative values favor clients with
             small losses.

@@ -23,7 +23,7 @@ def weighted_mean(messages: Messages, note: Note = silent) -> Tensor:
 
     Args:
         messages: One update and one size per client.
-        note: Receives the weights.
+        note: Callback that receives the weights.
 
     Returns:
         The step of the shared model [d].

@@ -21,7 +21,7 @@ from troth.types import Messages
 
 
 class Crowd(NamedTuple):
-    """The updates that an adversary takes for the benign ones."""
+    """The updates that the adversary regards as benign."""
 
     update: Tensor  # [n, d] updates of all clients
     rows: Tensor  # [k] int64 indices of the benign updates, by client id; k ≥ 1
@@ -65,13 +65,13 @@ def moments(crowd: Crowd) -> tuple[Tensor, Tensor]:
 
 
 def power_of_two(size: Tensor) -> Tensor:
-    """Return the largest power of two ≤ each size, an exact divisor; 1 for size 0."""
+    """Return, for each size, the largest power of two that is not larger; 1 for 0."""
     half = torch.frexp(size).mantissa
     return torch.where(size > 0, size / (2 * half), 1.0)
 
 
 def direction(vector: Tensor) -> Tensor:
-    """Return the unit vector along a float64 vector of any length; zeros for zeros."""
+    """Return the unit vector along a float64 vector of any norm; zeros for zeros."""
     scaled = vector / power_of_two(vector.abs().max())
     length = torch.linalg.vector_norm(scaled)
     return scaled / torch.where(length > 0, length, 1.0)

@@ -31,8 +31,8 @@ def worst(
     """Replace all malicious updates by the one that does most harm to the defense.
 
     The harm is ‖defence(attacked) − mean‖, where the mean is that of the benign
-    updates. `row` makes an update from the benign mean, the benign standard deviation
-    and a strength. The strength `plain` is tried first.
+    updates. The function `row` returns an update, given the benign mean, the benign
+    standard deviation and a strength. The strength `plain` is tried first.
     """
     must = "at least 1 (the plain attack alone); 20 find a strength up to 32 to 2 %"
     expect(evaluations > 0, f"{attack}'s evaluations", evaluations, must)
@@ -41,7 +41,9 @@ def worst(
         def harm(strength: float) -> float:
             sent = _crowd.sent(messages, hostile, row(mean, std, strength))
             step = defence(sent).double()
-            step = torch.where(step.isfinite().all(), step, 0.0)  # otherwise w stays
+            step = torch.where(
+                step.isfinite().all(), step, 0.0
+            )  # otherwise w does not change
             return float(numerics.norms((step - mean)[None])[0])
 
         return row(mean, std, strongest(harm, plain, evaluations))
@@ -50,7 +52,7 @@ def worst(
 
 
 def strongest(harm: Callable[[float], float], plain: float, evaluations: int) -> float:
-    """Return the strength that does most harm among those tried, the first if equal.
+    """Return the most harmful of the strengths tried; the first one wins a tie.
 
     1. Try the strength `plain`.
     2. Try powers of two around 1, at most 20, with half of the evaluations.
@@ -86,7 +88,7 @@ def strongest(harm: Callable[[float], float], plain: float, evaluations: int) ->
 def _narrow(
     look: Callable[[float], None], tried: dict[float, float], low: float, high: float
 ) -> None:
-    """Search from low to high by golden section, until `look` tries nothing more."""
+    """Search from low to high by golden section, until no evaluations are left."""
     left, right = (high - _GOLDEN * (high - low), low + _GOLDEN * (high - low))
     while high - low > _CLOSE * high:
         look(left)

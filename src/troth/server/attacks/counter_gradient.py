@@ -34,7 +34,7 @@ def counter_gradient(
     infers: bool | Auto = "auto",
     pace: float = 1.0,
 ) -> tuple[Messages, Tensor]:
-    """Move the shared model to a target if the others repeat themselves (Sec. 5.1).
+    """Steer the shared model to a target, if others repeat their messages (Sec. 5.1).
 
     Let ρ be the shared model, ρ' and g' the shared model and the attacker's message of
     the round before, η the server's learning rate and θ† the target. The attacker
@@ -43,18 +43,17 @@ def counter_gradient(
     (Eq. 7): h = (ρ − θ†)/η − ĝ, shortened to the radius of GRAD(ρ), the set of
     gradients that an honest client can send (Proposition 2). In its first round, ĝ = 0.
     Updates here are u = −g. Several malicious clients send equal parts of h. With aim =
-    "local", the mean of the others' own models is to reach the target (Section 5.4).
-    Then the attacker sends h − ĝ/(λ·H·η), for H benign clients.
+    "local", the attack moves the mean of the benign clients' own models to the target
+    (Section 5.4). Then the attacker sends h − ĝ/(λ·H·η), for H benign clients.
 
     Theorem 4: with regularizer `l2sq`, personalizer `coupled` solved exactly,
     aggregator `sum` (or `mean`), server `sgd`, convex losses and η ≤ 1/(3L), ρ reaches
-    the target. With another server step or aggregator, or after a round in which no
-    malicious client was asked, the attack uses its last estimate of ĝ, and no theorem
-    covers it.
+    the target. With another server step or aggregator, or after a round without any
+    malicious client, the attack uses its last estimate of ĝ, and no theorem covers it.
 
     Departs: the authors' code does not infer the others' gradients of the round before,
-    because Eq. 6 does not hold for its Adam server. It reads them, as knows = "others"
-    does here.
+    because Eq. 6 does not hold for its Adam server. It reads them, like knows =
+    "others" here.
 
     Threat model: knows the shared models that it was sent, how many clients take part
     and the server's learning rate, but not the others' messages (with knows = "others":
@@ -66,13 +65,13 @@ def counter_gradient(
         hostile: [n] mask of malicious clients.
         broadcast: Broadcast of the server to the clients.
         round_: Number of the round.
-        memory: Of the round before: ρ', the attacker's message, the estimate, η and the
-            number of the round; empty at first. With knows = "others", the estimate is
-            what the others sent.
+        memory: The values that the attack keeps from the round before: ρ', the
+            attackers' summed message, ĝ, η and the number of that round, as one vector.
+            Empty in the first round. With knows = "others", ĝ is what the others sent.
         target: File with the model that the attacker wants, as one vector: .npy, or
             .npz with an array `target`.
-        aim: Model that is to reach the target: "shared" for the shared model, "local"
-            for the mean of the benign clients' own models.
+        aim: Model to move to the target: "shared" for the shared model, "local" for the
+            mean of the benign clients' own models.
         eta: Learning rate η of the server. "auto": that of the experiment.
         over: Whether the server adds up the messages ("sum") or averages them ("mean").
             "auto": as the experiment's aggregator does; every aggregator except for
@@ -104,7 +103,7 @@ def counter_gradient(
         >>> counter_gradient(*given, target=file, over="sum")[0].update.tolist()
         [[1.0], [5.0]]
     """
-    eta = 1.0 if eta == "auto" else eta  # that of a server that adds the whole step
+    eta = 1.0 if eta == "auto" else eta  # the rate of a server that adds the whole step
     radius = math.inf if radius == "auto" else radius
     lam = 1.0 if lam == "auto" and aim == "shared" else lam
     lam = coupled("counter_gradient's lam", lam)

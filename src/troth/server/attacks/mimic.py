@@ -14,15 +14,15 @@ from troth.types import Messages
 def mimic(
     messages: Messages, hostile: Tensor, memory: Tensor, *, client: int = -1
 ) -> tuple[Messages, Tensor]:
-    """Copy one benign update from all malicious clients, so that it counts f + 1 times.
+    """Send copies of one benign update from all f malicious clients.
 
     No copy is an outlier, but the data of the other clients lose weight. By default the
-    adversary copies the update that lies farthest out along z, the direction in which
-    benign updates have varied most over the rounds so far: z = argmax_{‖z‖=1} zᵀ(Σ_t
-    Σ_i c_i c_iᵀ)z with c_i = u_i − μ of round t. In the first round, this is the update
-    with the largest |z·u_i|. Afterwards z keeps its sign, and the update with the
-    largest z·u_i is copied (as in the authors' code). So the copies always pull to the
-    same side.
+    adversary copies the update with the largest component along z, the direction in
+    which benign updates have varied most over the rounds so far: z = argmax_{‖z‖=1}
+    zᵀ(Σ_t Σ_i c_i c_iᵀ)z with c_i = u_i − μ of round t. In the first round, this is the
+    update with the largest |z·u_i|. Afterwards z keeps its sign, and the update with
+    the largest z·u_i is copied (as in the authors' code). So the copies always pull to
+    the same side.
 
     Threat model: knows all benign updates of all rounds in which it took part; controls
     the messages of all malicious clients, which act as one.
@@ -30,16 +30,16 @@ def mimic(
     Departs: the paper estimates z by Oja's rule from a random start, and copies a fixed
     client after a first phase. Here z is the first singular vector of a matrix: its
     rows are the z of the round before, times its singular value, and the c_i of this
-    round. This is exact in the first round. The client to copy is chosen anew in each
+    round. This is exact in the first round. The client to copy is chosen again in each
     round, because not every client takes part in every round.
 
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
         memory: Direction z times its singular value [d]; empty at first.
-        client: Id of the client to copy. −1 copies the client whose update lies
-            farthest out. If the given client is not in the round, or its update is not
-            finite, the benign client with the lowest id is copied.
+        client: Id of the client to copy. −1 copies the client whose update has the
+            largest component along z. If the given client is not in the round, or its
+            update is not finite, the benign client with the lowest id is copied.
 
     Returns:
         The messages, with attacked updates, and the memory.
@@ -66,7 +66,7 @@ def mimic(
 
 
 def _farthest_out(crowd: _crowd.Crowd, memory: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a mask of the update farthest out along z, and z for the next round.
+    """Return a mask of the update to copy, and the direction z for the next round.
 
     A is the matrix with rows [memory; c_i], and a is the first eigenvector of AAᵀ. The
     new memory is Aᵀa, and c_i·z is proportional to a_i. So the inner products suffice,

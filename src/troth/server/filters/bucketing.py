@@ -17,7 +17,7 @@ from troth.types import Messages
 def bucketing(
     messages: Messages, key: Tensor, note: Note = silent, *, s: int = 2
 ) -> Messages:
-    """Average every s updates of a random order into one (Algorithm 1).
+    """Put updates in random order, and average every s of them into one (Algorithm 1).
 
     `extra` and `loss` are averaged too, and sizes are added up. A bucket gets the
     lowest of its client ids. Buckets depend on the round and the client ids, not on the
@@ -33,7 +33,7 @@ def bucketing(
     Args:
         messages: One update per client.
         key: Key of the round's random draws.
-        note: Receives, for each update, the client id of its bucket.
+        note: Callback that receives, for each update, the client id of its bucket.
         s: Number of updates in a bucket. 1 merges nothing and only changes their order.
 
     Returns:

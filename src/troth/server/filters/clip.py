@@ -1,4 +1,4 @@
-"""Clipping: long updates are shortened.
+"""Clipping: shorten long updates to a given length.
 
 References: sun2019can.
 """
@@ -21,13 +21,14 @@ def clip(messages: Messages, note: Note = silent, *, radius: float = 0.0) -> Mes
     experiments (Appendix G.6). For an even number of updates, this is the mean of the
     middle two lengths. `extra` (control variates, running statistics) is not changed.
 
-    Guarantee: with a given radius, an update adds at most radius/n to the mean. With
-    the median length, if fewer than half of the updates are malicious, no update is
-    longer than the longest benign one.
+    Guarantee: with a given radius, each of the n updates adds a vector of length at
+    most radius/n to their mean. If the radius is the median length and fewer than half
+    of the updates are malicious, no clipped update is longer than the longest benign
+    one.
 
     Args:
         messages: One update per client.
-        note: Receives a mask of the shortened updates.
+        note: Callback that receives a mask of the shortened updates.
         radius: Length of the longest allowed update. 0 means the median length of the
             round's updates.
 

@@ -1,4 +1,4 @@
-"""Removal of messages with invalid numbers or a wrong length."""
+"""Removal of updates with invalid numbers or a wrong number of entries."""
 
 import torch
 
@@ -7,19 +7,20 @@ from troth.types import Broadcast, Messages
 
 
 def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
-    """Drop updates that contain NaN or infinity, or have the wrong length.
+    """Drop updates with NaN or infinity, or with the wrong number of entries.
 
     This is always the first filter. The record of the round counts and names the
     clients that were dropped.
 
-    Guarantee: every update that is left is finite and as long as w.
+    Guarantee: every remaining update is finite and has as many entries as w.
 
     Args:
-        broadcast: Broadcast of the server to the clients, which has the right lengths.
+        broadcast: Broadcast of the server to the clients, which has the right numbers
+            of entries.
         messages: One update per client.
 
     Returns:
-        The messages that are left.
+        The remaining messages.
 
     Example:
         >>> from troth.server.rules import broadcast, messages
@@ -39,9 +40,9 @@ def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
 def all_finite(broadcast: Broadcast, messages: Messages) -> torch.Tensor:
     """Return whether all messages are finite: [1] on the device, or [0] if unknown.
 
-    The result is [0] if messages have the wrong length. A server that knows that all
-    messages are finite skips this filter. Because the module has this function, the
-    filter comes first.
+    The result is [0] if an update has a wrong number of entries. A server that knows
+    that all messages are finite skips this filter. Because the module has this
+    function, the filter comes first.
     """
     if not _fits(broadcast, messages):
         return broadcast.w.new_zeros(0, dtype=torch.bool)
@@ -49,7 +50,7 @@ def all_finite(broadcast: Broadcast, messages: Messages) -> torch.Tensor:
 
 
 def _fits(broadcast: Broadcast, messages: Messages) -> bool:
-    """Return whether updates and extras are as long as those of the broadcast."""
+    """Return whether updates and extras have as many entries as in the broadcast."""
     pairs = zip(messages[:2], broadcast[:2], strict=True)
     return all(rows.shape[1:] == sent.shape for rows, sent in pairs)
 

@@ -25,7 +25,7 @@ def plausible(
     personalizer `coupled` is never outside. The record of the round names the clients
     that were dropped.
 
-    Guarantee: no update that is left is longer than radius·(1 + slack).
+    Guarantee: no remaining update is longer than radius·(1 + slack).
 
     Args:
         messages: One update per client.
