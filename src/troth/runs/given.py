@@ -9,12 +9,12 @@ from troth.types import Refusal
 
 KINDS = ("data", "model")
 Objects = Mapping[str, lookup.Given]
-"""Kind (`data` or `model`) → the member that was given; it is found while this exists.
+"""Kind (`data` or `model`) → its object in memory, known while this mapping exists.
 """
 
 
 def give(data: Any = None, model: Any = None) -> Objects:
-    """Make data and a network known as members; `None` is left out."""
+    """Register data and a network as members; `None` is left out."""
     found = {}
     if data is not None:
         from troth.data import sources

@@ -109,7 +109,7 @@ class Run:
 
     @cached_property
     def rounds(self) -> list[dict[str, Any]]:
-        """Every round: who was asked, who failed, and the results of an evaluation."""
+        """Every round: its cohort, the clients without a reply, and any evaluation."""
         return rounds(self.path / files.ROUNDS)
 
     def shared(self, client: int | None = None) -> nn.Module:
@@ -219,7 +219,7 @@ class Run:
         if not file.exists():
             raise Refusal(
                 f"{self.path} is not finished (it has no {name}); "
-                f"go on with it by: troth resume {self.path}"
+                f"continue it by: troth resume {self.path}"
             )
         return file
 
