@@ -267,15 +267,15 @@ class Anchor(NamedTuple):
 
 
 Settle = Callable[[Carry, Batch], Carry]
-"""State and validation batch → the state from which the personal model is read. It is
-for choices that a client makes only when its model is needed. The new state is not
-kept, so that training cannot depend on it."""
+"""State and validation batch → state from which the personal model is computed. Each
+use of the model calls it anew, to choose by validation data. The new state is not
+stored, so that training cannot depend on it."""
 
 
 class Personal(NamedTuple):
     """A personalizer: the method by which a client gets its own model.
 
-    It works next to any solver.
+    It can be combined with any solver.
     """
 
     init: Callable[[Tensor], Carry]  # the *initial* shared model → state

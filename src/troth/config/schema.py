@@ -370,7 +370,8 @@ class Engine:
         chunk: Number of clients trained together; 0: chosen by measurement.
         workers: Number of threads that train clients; 0: chosen by measurement.
         threads: Number of threads of one torch operation; 0: the idle cores.
-        store: Place where clients' state is stored; "auto": the first place with room.
+        store: Where clients' state is stored; "auto": the first of device, host and
+            disk with enough room.
         state_dir: Folder for client state on disk; "": inside the folder of the run.
         device: Device: auto (the fastest), cpu, cuda, cuda:N or mps.
     """

@@ -62,7 +62,7 @@ def spoken(hub: Hub, line: Mapping[str, Any]) -> str:
     text += f", {next(iter(distance))} farthest from the aggregate" if distance else ""
     found = line.get("evaluation", {}).get("personal", {})
     for key in ("accuracy_weighted", "error_weighted"):
-        text += f", {key[:-9]} at the start {found[key]:.3f}" if key in found else ""
+        text += f", {key[:-9]} before training {found[key]:.3f}" if key in found else ""
     text += "".join(f"; {n} is not counted: {w}" for n, w in line["refused"].items())
     absent = ", ".join(names[k] for k in line["absent"])
     text += f"; no reply from {absent}" if absent else ""

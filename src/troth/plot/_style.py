@@ -129,7 +129,7 @@ def mark(i: int, hollow: bool = False) -> dict[str, Any]:
 
 
 def many(n: int) -> dict[str, Any]:
-    """Return further properties for n points.
+    """Return size, opacity and other properties for n points.
 
     If there are many, they are small and faint, and an SVG stores them as one image.
     """

@@ -122,7 +122,7 @@ class _Federated(BaseEstimator):
         rate = self._rate if self.lr is None else self.lr
         tree["train"] = {"lr": rate, **tree.get("train", {}), "rounds": self.rounds}
         tree["evaluate"] = {"every": self.rounds, **tree.get("evaluate", {})}
-        tree.setdefault("engine", {"how": "vmap"})  # measured plans differ in last bits
+        tree.setdefault("engine", {"how": "vmap"})  # plans differ by rounding errors
         if isinstance(self.model, str | Mapping):
             tree["model"] = self.model
         part = {"name": "natural", "split": "given", "valid": self.valid}
@@ -347,7 +347,7 @@ class FederatedRegressor(RegressorMixin, _Federated):
 
 
 def _listed(groups: Any, like: Any) -> np.ndarray:
-    """Return the groups as a vector that is as long as the examples."""
+    """Check that there is one group per example, and return the groups."""
     found: np.ndarray = column_or_1d(groups)
     check_consistent_length(found, like)
     return found

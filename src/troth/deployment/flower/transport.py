@@ -307,10 +307,10 @@ def why(error: Exception) -> str:
     if isinstance(error, httpx.HTTPStatusError):
         flower = FlowerError.from_json(error.response.text)
         if error.response.status_code in (401, 412):
-            return "it does not know this site's key, or not yet"
+            return "it does not know this site's key (yet)"
         return f"it says {ascii(flower.message if flower else str(error))[:200]}"
     if "certificate" in str(error).lower():
-        return f"its certificate is not signed by the one of --tls ({error})"
+        return f"its certificate is not signed by the certificate of --tls ({error})"
     return f"it does not answer ({str(error) or type(error).__name__})"
 
 

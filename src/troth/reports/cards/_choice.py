@@ -106,10 +106,9 @@ class Chooser:
         return Choice(model, why, [*lines, *use])
 
     def _ahead(self, i: int) -> Model | None:
-        """Return the best model on this client's test data, if it is not the first one.
+        """Return the best model on this client's test data, if it is another one.
 
-        The first model has the best mean over clients. If it is not beaten on this
-        client's data, return None.
+        Return None if no model is better than the one with the best mean over clients.
         """
         worth = [self._sign * m.values[i] for m in self.models]
         if np.isnan(worth[0]) or not max(v for v in worth if v == v) > worth[0]:
