@@ -85,8 +85,8 @@ def pgd(
         if not low <= least <= most <= high:
             raise Refusal(
                 f"adversarial.bounds = {bounds} says that inputs lie between {low:g} "
-                f"and {high:g} (1 stands for {scale:g}), but they reach from {least:g} "
-                f"to {most:g}; set adversarial.bounds to [{least / scale:g}, "
+                f"and {high:g} (in units of {scale:g}), but they lie between {least:g} "
+                f"and {most:g}; set adversarial.bounds to [{least / scale:g}, "
                 f"{most / scale:g}] or wider, or to [] if the data have no range"
             )
 

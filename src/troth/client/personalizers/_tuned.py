@@ -124,7 +124,7 @@ def measure(task: Task, keep: str) -> Measure | None:
         )
     if task.classes == 0:
         raise Refusal(
-            f"keep = '{keep}' counts what is right, and this is a regression; take "
+            f"keep = '{keep}' compares accuracies, and this is a regression; take "
             "'best', the lowest loss"
         )
 

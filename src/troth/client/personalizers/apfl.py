@@ -65,8 +65,8 @@ def apfl(
     """
     if not 0 <= alpha <= 1:
         raise Refusal(
-            f"apfl's alpha = {alpha} must lie in [0, 1]: how much of a client's model "
-            "is its own; 1 is local, 0 the shared model"
+            f"apfl's alpha = {alpha} must lie in [0, 1]: it is the weight of the "
+            "client's own model; 1 is local, 0 the shared model"
         )
     if not adaptive and alpha == 1:
         return local(task, descent)
