@@ -151,7 +151,7 @@ def _words(found: Found) -> list[str]:
         f"{0.05 * n:.1f} may be wrong by chance. Other features need not be spurious: "
         "this is a reason to look closer, not a proof."
     )
-    lines.append(f"What would settle it: {_settle(found)}")
+    lines.append(f"What would decide it: {_settle(found)}")
     return [*lines, *(f"Caution: {text}." for text in found.rough)]
 
 
@@ -200,7 +200,7 @@ def _settle(found: Found) -> str:
         )
     if open_ := found.clients("biased", math.nan):
         return f"about {enough} conflicting test examples for {_who(open_)}.{more}"
-    return "conflicting test data have settled it."
+    return "conflicting test data have decided it."
 
 
 def _needed(found: Found) -> str:

@@ -1,7 +1,7 @@
 """`troth client`: one call that runs a site of a federation.
 
-This package's own app answers messages, in this process. An error of the connection
-ends the connection. Then a new connection is tried, after a pause that grows.
+This package's own app answers messages, in this process. After a connection error, the
+client connects again, and waits longer after each failed attempt.
 """
 
 import ssl

@@ -23,7 +23,7 @@ class Choice(NamedTuple):
     """The suggestion for one client."""
 
     model: Model | None  # None: no suggestion
-    why: str  # the rule that decided
+    why: str  # template of the sentence that explains it
     sentences: list[Sentence]
 
 
@@ -47,7 +47,7 @@ class Chooser:
         self.sure = self._certainty()
 
     def worth(self, model: Model) -> float:
-        """Return the mean of a model by which models are chosen."""
+        """Return the mean, on validation or test data, by which models are ranked."""
         return model.valid if self.by == "validation" else model.mean
 
     def _certainty(self) -> list[Sentence]:
@@ -151,7 +151,7 @@ class Chooser:
 
 
 def _verdict(found: Paired, sign: int) -> str:
-    """Return the rule for the outcome of a comparison.
+    """Return the sentence template for the outcome of a comparison.
 
     `sign` is 1 if larger values are better, and otherwise −1.
     """
