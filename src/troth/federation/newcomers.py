@@ -87,7 +87,7 @@ def join(
     engine: Engine,
     broadcast: Broadcast,
     ids: np.ndarray,
-    run: int,  # rounds of the run; newcomers draw with later round numbers
+    run: int,  # rounds of the run; later round numbers seed newcomers
     factors: list[float],  # factor on every learning rate, one per newcomer round
 ) -> Tensor:
     """Train newcomers on their data from the last broadcast; return their states."""

@@ -45,7 +45,7 @@ class Federation:
         sample: Callable[[int], np.ndarray],  # round → ids of the cohort
         scale: Callable[[int], float],  # round → factor on every learning rate
         hostile: np.ndarray,  # [n] mask of malicious clients
-        seed: int,  # of the rules' random draws
+        seed: int,  # seed of the rules' random numbers
         turnout: Callable[[int, np.ndarray], Turnout] = everyone,
         newcomers: np.ndarray | None = None,  # ids; they train at the end
     ) -> None:

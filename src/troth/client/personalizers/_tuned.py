@@ -167,7 +167,7 @@ def tuned(
         budget: Length of the training; None is 50 epochs.
         keep: Model that is kept.
         select: Candidates among which `keep` chooses.
-        gradient: Gradient of the personal objective; None is that of the loss.
+        gradient: Gradient of the personal objective; None is the gradient of the loss.
         weigh: Initial carry of the example weights, computed from w*, and the function
             that weights the examples of a batch.
         phase: Further fields of the phase.

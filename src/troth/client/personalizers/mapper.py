@@ -77,7 +77,7 @@ def mapper(
     losses and fine-tunes the mixtures after the last round. Because of a wrong
     indentation, only the last client's update reaches their server. "together" is not
     published. Running statistics of batch normalization are not mixed: both models have
-    those of the mixture.
+    the statistics of the mixture.
     """
     every = _checked(weights)
     made = _in_turn if solve == "in_turn" else _together

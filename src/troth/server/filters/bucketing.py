@@ -32,7 +32,7 @@ def bucketing(
 
     Args:
         messages: One update per client.
-        key: Key of the round's random draws.
+        key: Random key of the round.
         note: Callback that receives, for each update, the client id of its bucket.
         s: Number of updates in a bucket. 1 merges nothing and only changes their order.
 
