@@ -217,7 +217,7 @@ def kept(v: Tensor, broadcast: Broadcast, state: Carry) -> tuple[Reply, Carry]:
 
 
 def check_groups(name: str, groups: Groups | None, without: Without) -> None:
-    """Refuse data without groups and, if `without` is set, single-group clients."""
+    """Refuse data without groups, and with "refuse", also clients of a single group."""
     if groups is None:  # no data are loaded yet
         return
     if groups.number == 0:

@@ -66,7 +66,7 @@ def bucketing(
 def _each(
     field: Tensor, order: Tensor, s: int, merge: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Merge a field [n, …] bucket by bucket: `merge` gets [buckets, s, …]."""
+    """Merge a field [n, …] by bucket; the argument of `merge` is [buckets, s, …]."""
     whole = len(order) // s * s
     merged = merge(field[order[:whole]].reshape(whole // s, s, *field.shape[1:]))
     if whole == len(order):
