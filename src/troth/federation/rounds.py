@@ -134,8 +134,8 @@ class Federation:
     def finish(self, chunk: int) -> Iterator[int]:
         """Run the personalizer's last phase for all members, at most `chunk` at a time.
 
-        It runs once, after the last round, at the full learning rate. Yields the size
-        of each finished chunk.
+        This phase runs once, after the last round, at the full learning rate. Yields
+        the size of each finished chunk.
         """
         if self.engine.client.finish is None:
             return

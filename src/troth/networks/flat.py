@@ -72,7 +72,8 @@ def flatten(module: nn.Module) -> Tensor:
 def unflatten(place: Layout, v: Tensor) -> dict[str, Tensor]:
     """Return the tensors in a vector [d] by name.
 
-    They are views from a single split, so that autograd builds one gradient for all.
+    The tensors are views from a single split, so that autograd builds one gradient for
+    all.
     """
     if v.shape != (place.d,):
         raise Refusal(

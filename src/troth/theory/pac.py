@@ -66,7 +66,7 @@ class _Problem(NamedTuple):
     def ways(self, z: np.ndarray, step: np.ndarray, way: np.ndarray) -> np.ndarray:
         """Return the directions w after a step, to first order.
 
-        They solve s·w = u with u = θ_n − ρ and s = √(δ² + ‖u‖²).
+        The directions solve s·w = u with u = θ_n − ρ and s = √(δ² + ‖u‖²).
         """
         away, moved = z[1:] - z[0], step[1:] - step[0]
         far = np.sqrt(self.delta**2 + (away**2).sum(axis=1, keepdims=True))

@@ -58,8 +58,8 @@ def pgd(
             that the data have no range, and nothing is clipped.
 
     Departs: the paper adds the step to x, not to xᵗ, which would make all iterations
-    after the first useless. It does not state which iterate is used, nor ε, α, T or the
-    start. The defaults here are the usual choices.
+    after the first useless. The paper does not state which iterate is used, nor ε, α, T
+    or the start. The defaults here are the usual choices.
 
     Guarantee: if every input lies within the bounds, then x_adv lies within the bounds
     and in the ball, up to rounding.
