@@ -47,7 +47,7 @@ def combined(
 
     In every step the solver first moves its copy w_k of the shared model. The personal
     step then sees both the shared model that the round began with and the moved w_k
-    (FMTL's Algorithm 1, line 5).
+    (Algorithm 1, line 5, of FMTL: Li et al. 2020).
 
     Args:
         solver: Solver of the shared model.

@@ -102,7 +102,7 @@ class Feed:
         return torch.stack(each).amax(0)
 
     def alike(self, other: Feed) -> bool:
-        """Return whether another feed draws the same slots for the same clients."""
+        """Return whether another feed draws the same batches for the same clients."""
         names = ("seed", "batch", "_last", "_per_epoch", "_sizes", "_starts", "_code")
         pairs = ((getattr(self, name), getattr(other, name)) for name in names)
         return self.dtype == other.dtype and all(np.array_equal(*p) for p in pairs)

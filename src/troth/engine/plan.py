@@ -136,7 +136,7 @@ def _measured(trial: Trial, client_steps: float, wish: Plan, about: str) -> Choi
 
 
 def _fastest(trial: Trial, wish: Plan, most: int) -> Choice:
-    """Measure the candidates, with at most `most` clients computed together.
+    """Measure the candidates; compute at most as many clients together as `most` says.
 
     On a CPU, the plans that compute clients one by one are measured first. The time of
     their steps decides which other plans are candidates.

@@ -141,7 +141,7 @@ class RowFile:
         return {}
 
     def load(self, tensors: dict[str, Tensor], used: int) -> None:
-        """Return to a checkpoint with `used` slots: cut off all later slots."""
+        """Return to a checkpoint: cut off all slots from number `used` on."""
         self._settle()
         self._written = self._ahead = None
         has, needs = os.fstat(self._descriptor).st_size, used * self.stride
@@ -332,7 +332,7 @@ class Population:
         return {"slot": table, **self._rows.dump(self._slots.used)}
 
     def saved(self) -> None:
-        """Record that the last `dump` is safely on disk."""
+        """Record that the tensors of the last `dump` are safely on disk."""
         self._slots.saved()
 
     def load(self, tensors: dict[str, Tensor]) -> None:

@@ -199,9 +199,9 @@ def _auroc(
 ) -> np.ndarray:
     """Return P(margin of a positive > margin of a negative) + P(equal)/2 per client.
 
-    It is computed from ranks, as the Mann-Whitney statistic: (R − P(P+1)/2) / (P·N). P
-    and N are the numbers of positives and negatives, and R is the sum of the positives'
-    ranks. Equal margins share their mean rank.
+    The value is computed from ranks, as the Mann-Whitney statistic: (R − P(P+1)/2) /
+    (P·N). P and N are the numbers of positives and negatives, and R is the sum of the
+    positives' ranks. Equal margins share their mean rank.
     """
     from scipy.stats import rankdata  # takes half a second to load
 

@@ -85,8 +85,8 @@ def paired(a: np.ndarray, b: np.ndarray, higher_is_better: bool = True) -> Paire
 
     Returns:
         The comparison. If all differences are equal (and not 0) or one is infinite,
-        there is no interval, and the p-value is that of the sign test: over seeds, or
-        with one seed over clients.
+        there is no interval, and the p-value is from a sign test over seeds (with one
+        seed, over clients).
 
     Guarantee: for normal effects, a pair of equal methods is called different with a
         probability of at most 5 %, for any number of seeds and clients and any size of

@@ -36,8 +36,8 @@ class BatchNorm(BatchNormBase):
 
     In training, it normalizes by the statistics of the examples that are present, and
     stores the new running statistics in `moved`. In prediction, or with
-    `frozen_statistics`, it normalizes by the running statistics. Names and tensors are
-    those of the layer that it replaces.
+    `frozen_statistics`, it normalizes by the running statistics. Its tensors, and their
+    names, are the same as in the layer that it replaces.
     """
 
     def __init__(self, old: BatchNormBase) -> None:

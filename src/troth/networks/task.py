@@ -329,8 +329,8 @@ def _grad(function: Callable[..., Any], has_aux: bool = False) -> Callable[..., 
 def _bent(function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor) -> Tensor:
     """Return the product of the Hessian of a function with a vector.
 
-    It is computed by two backward passes, because the Hessian is symmetric, and torch's
-    forward mode needs torch.jit, which Python 3.14 lacks.
+    The product is computed by two backward passes, because the Hessian is symmetric,
+    and torch's forward mode needs torch.jit, which Python 3.14 lacks.
     """
     (found,) = torch.func.vjp(torch.func.grad(function), at)[1](along)
     return cast(Tensor, found)

@@ -35,9 +35,9 @@ class Rule(NamedTuple):
         if type(pair) is tuple and len(pair) == 2 and isinstance(pair[1], Tensor):
             return pair
         raise Refusal(
-            f"'{self.name}' asks for memory and gives a {type(pair).__name__} that is "
-            "no pair of its result and a tensor to remember; write: return result, "
-            "memory"
+            f"'{self.name}' has a parameter memory and returned a "
+            f"{type(pair).__name__}; it must return a pair of its result and a tensor "
+            "to remember; write: return result, memory"
         )
 
 

@@ -66,7 +66,7 @@ class _Problem(NamedTuple):
     def ways(self, z: np.ndarray, step: np.ndarray, way: np.ndarray) -> np.ndarray:
         """Return the directions w after a step, to first order.
 
-        They solve s·w = u with u = θ_n − ρ and s = √(δ² + ‖u‖²).
+        The directions solve s·w = u with u = θ_n − ρ and s = √(δ² + ‖u‖²).
         """
         away, moved = z[1:] - z[0], step[1:] - step[0]
         far = np.sqrt(self.delta**2 + (away**2).sum(axis=1, keepdims=True))
@@ -226,9 +226,9 @@ def pac_curve(
         examples: numbers of examples of each honest user, one point of the curve each.
             With 0, only the coupling decides the user's model.
         users: the federation.
-        trials: number of draws of the honest users' data. A smaller number of examples
-            uses the first examples of the same draw.
-        seed: seed of all draws.
+        trials: number of random data sets of the honest users. A smaller number of
+            examples uses the first examples of the same data set.
+        seed: seed of all random numbers.
 
     Returns:
         The distance for every number of examples and every trial.
@@ -265,7 +265,7 @@ def pac_constant(kind: Kind, theta: np.ndarray, noise: float = 1.0) -> float:
     This follows from the central limit theorem and is not in the paper. c² is the trace
     of the inverse Fisher information of one example, with the queries of `pac_curve`.
     The information is E[qqᵀ]/σ² = 1/(3σ²) times the identity for linear regression, and
-    E[σ'(qᵀθ†)qqᵀ] (estimated by 200,000 draws) for logistic regression.
+    E[σ'(qᵀθ†)qqᵀ] (estimated from 200,000 random queries) for logistic regression.
 
     Args:
         kind: linear or logistic regression.

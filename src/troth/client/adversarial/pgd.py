@@ -58,8 +58,8 @@ def pgd(
             that the data have no range, and nothing is clipped.
 
     Departs: the paper adds the step to x, not to xᵗ, which would make all iterations
-    after the first useless. It does not state which iterate is used, nor ε, α, T or the
-    start. The defaults here are the usual choices.
+    after the first useless. The paper does not state which iterate is used, nor ε, α, T
+    or the start. The defaults here are the usual choices.
 
     Guarantee: if every input lies within the bounds, then x_adv lies within the bounds
     and in the ball, up to rounding.
@@ -85,8 +85,8 @@ def pgd(
         if not low <= least <= most <= high:
             raise Refusal(
                 f"adversarial.bounds = {bounds} says that inputs lie between {low:g} "
-                f"and {high:g} (1 stands for {scale:g}), but they reach from {least:g} "
-                f"to {most:g}; set adversarial.bounds to [{least / scale:g}, "
+                f"and {high:g} (in units of {scale:g}), but they lie between {least:g} "
+                f"and {most:g}; set adversarial.bounds to [{least / scale:g}, "
                 f"{most / scale:g}] or wider, or to [] if the data have no range"
             )
 

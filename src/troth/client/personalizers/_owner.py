@@ -29,7 +29,7 @@ def owner(
     shares: bool = True,
     **more: Any,
 ) -> Client:
-    """Make a client whose work in a round is that of a solver.
+    """Make a client that trains in a round as a solver does.
 
     The solver reads no validation data.
 

@@ -45,8 +45,8 @@ def ditto(
             harm.
         anchor: Shared model in the penalty: "shared" or "moving". "shared" is the wᵗ
             that the round began with, as in Ditto and its code. "moving" is the
-            client's own copy w_k, after the current step of its solver (FMTL's
-            Algorithm 1, line 5).
+            client's own copy w_k, after the current step of its solver (Algorithm 1,
+            line 5, of FMTL: Li et al. 2020).
         choose: Way in which a client chooses its λ. "side_by_side": the client trains a
             model for each candidate and uses the one with the lowest validation loss.
             "paper": the same, but clients with fewer than `few` validation examples

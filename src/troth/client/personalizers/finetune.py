@@ -20,8 +20,8 @@ def finetune(
     The training begins after the last round and lasts `personalizer.steps` or
     `personalizer.epochs`. Fine-tuning is the baseline of Ditto's Tables 3 and 7–10 and
     Figures 7–9. The Ditto paper trains for 50 epochs, its authors' script for 40, and
-    FMTL for 30. Nothing pulls v back to w*, but if w* was poisoned, v starts from the
-    poisoned model.
+    FMTL (Li et al. 2020) for 30. Nothing pulls v back to w*, but if w* was poisoned, v
+    starts from the poisoned model.
 
     Args:
         task: Task of the client.

@@ -61,9 +61,9 @@ def group_dro(
 
     Departs: Algorithm 1 takes one example per step. Here a step takes a batch, as in
     the authors' code. An example of group g has the weight q_g, divided by the sum of
-    these weights over the batch. So an uneven draw of groups does not change the length
-    of a step. If a batch lacks a group, the group keeps its q, apart from the
-    normalization. The strong weight decay that the paper recommends is
+    these weights over the batch. So the numbers of examples per group in a batch do not
+    change the length of a step. If a batch lacks a group, the group keeps its q, apart
+    from the normalization. The strong weight decay that the paper recommends is
     `train.weight_decay`.
     """
     check_groups("group_dro", groups, without)

@@ -55,7 +55,7 @@ def mapper(
     The client sends w_k − wᵗ. With "together", this reveals v, or almost: with `sgd`,
     equal learning rates and one λ in the round, v moved by the update times λ/(1 − λ),
     and the server has few λ to guess from. If F_k has a single minimizer, the client
-    converges to it, as with `local` (a remark of FMTL).
+    converges to it, as with `local` (a remark of FMTL: Li et al. 2020).
 
     Args:
         task: Task of the client.
@@ -77,7 +77,7 @@ def mapper(
     losses and fine-tunes the mixtures after the last round. Because of a wrong
     indentation, only the last client's update reaches their server. "together" is not
     published. Running statistics of batch normalization are not mixed: both models have
-    those of the mixture.
+    the statistics of the mixture.
     """
     every = _checked(weights)
     made = _in_turn if solve == "in_turn" else _together

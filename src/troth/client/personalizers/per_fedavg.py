@@ -71,10 +71,10 @@ def per_fedavg(
             hold all data, this is the objective above. Otherwise it is biased.
 
     Departs: in the paper, each of the three batches is drawn from all data. Here one
-    batch is divided. (The code of Ditto's authors draws three batches too. It has η =
-    0.01, δ = 0.001 and the learning rate of fedavg as α. Its clients then fine-tune for
-    40 epochs.) Weight decay applies to the outer steps only. The running statistics of
-    batch normalization follow D' only.
+    batch is divided. (The code of Ditto's authors draws three batches too. That code
+    has η = 0.01, δ = 0.001 and the learning rate of fedavg as α. Its clients then
+    fine-tune for 40 epochs.) Weight decay applies to the outer steps only. The running
+    statistics of batch normalization follow D' only.
 
     Guarantee: if batches hold all data and a round is one step, "exact" and
     "hessian_free" converge to the minimizer of the objective on quadratic F_k. With

@@ -17,9 +17,9 @@ def size(
 
     Clients are drawn one after another among those present, with the distribution of
     numpy's `choice` for p ∝ size. To this end, draws with replacement are repeated
-    until enough distinct clients are drawn. If many clients are drawn twice, a race of
-    exponential clocks chooses the rest, which has the same distribution. Only that race
-    takes time that grows with the number of all clients.
+    until enough distinct clients are drawn. If many clients are drawn twice,
+    exponential random numbers choose the rest, with the same distribution. Only this
+    last method takes time that grows with the number of all clients.
 
     Args:
         seed: Seed of the experiment.

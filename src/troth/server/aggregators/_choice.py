@@ -69,6 +69,6 @@ def nearest(between: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def scores(near: Tensor, others: int) -> Tensor:
-    """Sum each update's k = `others` smallest distances, [n]; 0 if k ≤ 0."""
+    """Sum each update's k smallest distances, where k is `others`; 0 if k ≤ 0."""
     count = max(0, min(others, near.shape[1] - 1))
     return numerics.level(near[:, :count].sum(dim=1))

@@ -82,8 +82,8 @@ def _weights(products: Tensor, eps: float) -> Tensor:
     missed = _min_norm.violation(g @ lam, lam, low, high)
     if not missed <= ACCURACY:
         raise Refusal(
-            f"fedmgda met its optimality conditions to {missed:.1e} and {ACCURACY:.0e} "
-            f"is asked for with n = {n} and eps = {eps}; lower eps or train.cohort"
+            f"fedmgda missed its optimality conditions by {missed:.1e}, more than "
+            f"{ACCURACY:.0e}, with n = {n} and eps = {eps}; lower eps or train.cohort"
         )
     return torch.from_numpy(lam).to(products)
 

@@ -56,9 +56,9 @@ def counter_gradient(
     "others" here.
 
     Threat model: knows the shared models that it was sent, how many clients take part
-    and the server's learning rate, but not the others' messages (with knows = "others":
-    those of the round before); controls the messages of all malicious clients, which
-    act as one.
+    and the server's learning rate, but not the others' messages (with knows = "others",
+    it knows the others' messages of the round before); controls the messages of all
+    malicious clients, which act as one.
 
     Args:
         messages: One update per client.
@@ -72,14 +72,14 @@ def counter_gradient(
             .npz with an array `target`.
         aim: Model to move to the target: "shared" for the shared model, "local" for the
             mean of the benign clients' own models.
-        eta: Learning rate η of the server. "auto": that of the experiment.
+        eta: Learning rate η of the server. "auto": the experiment's `server.lr`.
         over: Whether the server adds up the messages ("sum") or averages them ("mean").
             "auto": as the experiment's aggregator does; every aggregator except for
             `sum` counts as a mean.
         radius: Length of the longest plausible message; inf shortens nothing. "auto":
             with personalizer `coupled` the radius that follows from its regularizer,
             otherwise inf.
-        lam: Weight λ of the coupling, used for aim = "local". "auto": that of the
+        lam: Weight λ of the coupling, used for aim = "local". "auto": λ of the
             personalizer `coupled`.
         knows: Source of the estimate of the others' messages. "history" infers them
             from the shared models (Eq. 6). "others" reads what they sent in the round

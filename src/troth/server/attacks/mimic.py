@@ -50,7 +50,7 @@ def mimic(
         >>> mimic(sent, sent.client == 2, torch.zeros(0))[0].update.tolist()
         [[1.0], [3.0], [3.0]]
     """
-    must = "the id of a client, from 0 on, or -1, which takes the client farthest out"
+    must = "the id of a client, or -1 for the client with the largest deviation"
     expect(client >= -1, "mimic's client", client, must)
     crowd = _crowd.seen(messages, hostile)
     if crowd is None:
