@@ -58,7 +58,8 @@ def make_engine(
         data: all clients' data, on the device.
         arrays: the data set before it was split.
         members: the number of clients that take part in rounds.
-        plan: how clients are trained together; `None` sets a plain loop for now.
+        plan: how clients are trained together; `None`: one after another, until a plan
+            is measured.
     """
     feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, precision(e))
     objective = task.Objective(net, arrays.classes, loss(e), feed.padded)
@@ -71,7 +72,7 @@ def make_engine(
     w0, first = task.flatten(objective.net), plan or Plan("loop", 1)
     made = Engine(objective, make, feed, w0, e.train.precision, first)
     if "adversarial" in lookup.asks(lookup.find("personalizer", e.personalizer.name)):
-        clean = data.x[: len(arrays.x)]  # poisoned inputs follow
+        clean = data.x[: len(arrays.x)]  # the rest of x are poisoned inputs
         adversarial(e.adversarial, made.task, arrays.scale).expect(clean)
     return made
 
@@ -98,10 +99,10 @@ class Built(NamedTuple):
     network: nn.Module
     data: Data
     hostile: np.ndarray  # [n]
-    facts: dict[str, Any]  # what a run records: clients, shape, classes, parameters …
+    facts: dict[str, Any]  # recorded in the run's folder: clients, shape, classes …
     prepared: Prepared | None = None  # how the inputs were prepared
     aim: Aim | None = None  # the goal of the corruption
-    seconds: float = 0.0  # that `build` took: reading data, measuring plans
+    seconds: float = 0.0  # duration of `build`: reading data, measuring plans
 
     @property
     def need(self) -> plans.Need:
@@ -276,7 +277,7 @@ def _need(e: Experiment, engine: Engine, n: int, late: int) -> plans.Need:
 def _begun(
     e: Experiment, engine: Engine, w0: Tensor, hostile: np.ndarray
 ) -> tuple[np.ndarray, Tensor] | None:
-    """Return the malicious clients with another initial model, and their first state.
+    """Return the malicious clients with an initial model of their own, and their state.
 
     Return `None` if `adversary.start` is not set.
     """
@@ -331,7 +332,7 @@ def _attendance(e: Experiment, engine: Engine, late: np.ndarray) -> Attendance |
     if e.availability == Availability():
         return None
     work = engine.feed.steps(engine.client.local).numpy()
-    if len(late):  # newcomers must not move the median, the unit of a deadline
+    if len(late):  # the median client defines the deadline; newcomers do not count
         work = work.astype(np.float64)
         work[late] = np.median(work[newcomers.others(len(work), late)])
     return Attendance(e.availability, e.seed, work, e.train.rounds)

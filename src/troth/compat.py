@@ -38,7 +38,7 @@ def is_wrapped(x: Tensor) -> bool:
 
 
 def layers_of(x: Tensor) -> Iterator[Tensor]:
-    """Yield a tensor, and one by one the tensors that vmap and grad wrapped in it."""
+    """Yield a tensor, then the tensor inside its vmap or grad wrapper, and so on."""
     yield x
     while is_wrapped(x):
         x = _functorch.get_unwrapped(x)
@@ -52,7 +52,7 @@ def is_lifted(x: Tensor) -> bool:
 
 @contextmanager
 def quiet_fallback() -> Iterator[None]:
-    """Let vmap be silent about operations that it computes one after another."""
+    """Suppress vmap's warning about operations that it computes in a loop."""
     _functorch._set_vmap_fallback_warning_enabled(False)
     try:
         yield
@@ -77,10 +77,10 @@ def compile_graph(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
 
 
 def compile_options() -> dict[str, Any]:
-    """Return options with which the compiler chooses no kernel by measurement.
+    """Return compiler options that forbid choosing kernels by measurement.
 
-    Otherwise another process could sum in another order. Versions of torch without this
-    option have no such choice.
+    Another process could measure another kernel as fastest, and then sum in another
+    order. Versions of torch without this option do not measure kernels.
     """
     known = hasattr(torch._inductor.config, "deterministic")
     return {"deterministic": True} if known else {}

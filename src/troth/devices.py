@@ -73,10 +73,10 @@ def threads(device: torch.device) -> int:
     """Choose how many threads one torch operation on a CPU uses.
 
     An operation ends with its slowest thread. If other programs use the cores, all
-    threads wait for the one that has none, and the operation may take ten times as long
-    as on one thread. So only idle cores are used, and a short measurement compares them
-    with one core. If `OMP_NUM_THREADS` is set, or on another device, torch's number is
-    kept.
+    threads wait for the thread without a core, and the operation may take ten times as
+    long as on one thread. So only idle cores are used, and a short measurement compares
+    them with one core. If `OMP_NUM_THREADS` is set, or on another device, torch's
+    number is kept.
     """
     whole = torch.get_num_threads()
     if device.type != "cpu" or whole == 1 or os.environ.get("OMP_NUM_THREADS"):
@@ -94,8 +94,8 @@ def threads(device: torch.device) -> int:
 def _busy() -> int:
     """Return how many cores other programs use now; 0 if the system does not say.
 
-    The system gives the mean of the last minute and the number of running threads. Our
-    own earlier work counts in the first, so that the smaller number is taken.
+    The system gives the mean of the last minute and the number of running threads. The
+    mean includes the earlier work of this process, so the smaller number is taken.
     """
     line = next(iter(_lines("/proc/loadavg")), "") or "0 0 0 1/1"
     fields = line.split()
@@ -161,7 +161,7 @@ def _by_groups() -> Iterator[int]:
         root = "/sys/fs/cgroup" + ("/memory" if controllers else "")
         names = ("limit_in_bytes", "usage_in_bytes") if controllers else _SECOND
         above = PurePosixPath(path)
-        for group in (above, *above.parents):  # a container shows only the last
+        for group in (above, *above.parents):  # in a container, only the last exists
             where = f"{root}{group}/memory.".replace("//", "/")
             limit, used = (_number(where + name) for name in names)
             if limit is not None and used is not None:

@@ -245,7 +245,7 @@ def average(rows: Tensor, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def level(numbers: Tensor) -> Tensor:
-    """Round float64 to 30 bits, so that numbers that differ only by rounding are equal.
+    """Round float64 to 30 bits, so that rounding errors do not affect comparisons.
 
     Ties are then broken by client id, and not by the order of summation. The method is
     Veltkamp's splitting. Where the splitting overflows, numbers are unchanged. Float32

@@ -20,7 +20,7 @@ class Refusal(ValueError):
 
 
 class Notice(UserWarning):
-    """Warning that says what a choice of the user costs; the work goes on."""
+    """Warning about a drawback of the user's choice; the work continues."""
 
 
 class Arrays(NamedTuple):
@@ -267,15 +267,15 @@ class Anchor(NamedTuple):
 
 
 Settle = Callable[[Carry, Batch], Carry]
-"""State and validation batch → the state from which the personal model is read. It is
-for choices that a client makes only when its model is needed. The new state is not
-kept, so that training cannot depend on it."""
+"""State and validation batch → state from which the personal model is computed. Each
+use of the model calls it anew, to choose by validation data. The new state is not
+stored, so that training cannot depend on it."""
 
 
 class Personal(NamedTuple):
-    """A personalizer: the way in which a client gets its own model.
+    """A personalizer: the method by which a client gets its own model.
 
-    It works next to any solver.
+    It can be combined with any solver.
     """
 
     init: Callable[[Tensor], Carry]  # the *initial* shared model → state
@@ -317,7 +317,7 @@ class Record(NamedTuple):
     dropped: Mapping[str, list[int]]  # filter → ids it removed
     verdicts: Mapping[str, list[int]]  # clipped, chosen, downweighted → ids
     moved: float  # ‖w⁺ − w‖
-    cosine: float  # of mean malicious and mean benign update; NaN if undefined
+    cosine: float  # between mean malicious and mean benign update; or NaN
     why: str  # reason why w stayed unchanged; "" if it changed
 
     @property
@@ -329,7 +329,7 @@ class Record(NamedTuple):
 class Tracked(NamedTuple):
     """A run, or a grid of runs, that a tracker shows."""
 
-    id: str  # the same for every tracking of this folder
+    id: str  # equal each time that this folder is tracked
     name: str  # its folder; a run of a grid: folder of the grid/label
     path: Path  # folder of the run or grid
     root: Path  # folder of the run, or of the grid that it belongs to

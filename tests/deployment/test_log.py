@@ -21,8 +21,8 @@ def test_a_round_in_a_line(hub, answer):
     assert line["evaluation"]["round"] == 0
     assert line["evaluation"]["personal"]["accuracy_weighted"] == 0.75
     assert log.spoken(made, line) == (
-        "round 2 of 3: 2 replies, a farthest from the aggregate, accuracy at the start "
-        "0.750; b is not counted: it claims 0 examples"
+        "round 2 of 3: 2 replies, a farthest from the aggregate, accuracy before "
+        "training 0.750; b is not counted: it claims 0 examples"
     )
     line = log.noted(made, [0], {}, {}, *made.serve({}))
     assert line["absent"] == [0] and line["stayed"] and "evaluation" not in line

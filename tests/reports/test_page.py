@@ -134,9 +134,9 @@ def test_the_summary_in_words(examined, whole):
         "Runs: 4. Finished: 4.",
         f"Under attack “ditto,lam=auto” has mean accuracy {under}. Without the attack "
         f"(“clean”) it is {without}, a change of ",
-        f"Updates that the rules of “clean” clipped: {fell[0]} of malicious clients "
+        f"Updates that the server of “clean” clipped: {fell[0]} of malicious clients "
         f"(clients {marked}) and {fell[1]} of benign clients (clients {on}).",
-        "Updates that the rules of “clean” chose: {:.0f} of {:.0f} from malicious "
+        "Updates that the server of “clean” chose: {:.0f} of {:.0f} from malicious "
         "clients and {:.0f} of {:.0f} from benign clients.".format(*times),
         f"Malicious in the experiment: 3 of 12 clients (clients {marked}). What they",
         "of 9 audited clients",

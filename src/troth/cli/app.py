@@ -95,7 +95,7 @@ def main() -> None:
     """Run `troth`: the entry point of the installed command."""
     warnings.formatwarning = _as_line
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed; no other file may get its descriptor
+        if getattr(sys, name) is None:  # closed: reopen it as the null device
             way = "r" if name == "stdin" else "w"
             stream = open(os.devnull, way, encoding="utf-8")  # noqa: SIM115
             setattr(sys, name, stream)

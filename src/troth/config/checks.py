@@ -56,9 +56,9 @@ def expect(fits: bool, option: str, value: object, must: str) -> None:
 
 
 def coupled(option: str, value: float | Literal["auto"]) -> float:
-    """Return the value of an option that only the personalizer `coupled` can choose.
+    """Return the number in an option; refuse "auto".
 
-    Refuse "auto" for any other personalizer.
+    With the personalizer `coupled`, "auto" was replaced by a number before.
     """
     if value == "auto":
         remedy = "is known only with personalizer 'coupled'; set it to a number"

@@ -120,7 +120,7 @@ def _changed(tree: dict[str, Any], changes: list[Change]) -> dict[str, Any]:
 def _make_room(
     tree: dict[str, Any], path: list[str], value: Any, changed: list[list[str]]
 ) -> None:
-    """Remove keys that conflict with a new value and are not changed themselves.
+    """Remove keys that conflict with a new value, unless they are set as well.
 
     A new `name` of a method removes those options that only the old method has. A new
     value of `steps` in `train` or `personalizer` removes `epochs`, and the reverse.

@@ -116,7 +116,7 @@ def _reference(field: Field[Any], part: type[Part], definitions: Schema) -> Sche
     """Return a reference to the members of a kind, which are described only once."""
     key = f"{reader.kind_of(field)} of {part.__name__}"
     if key not in definitions:
-        definitions[key] = {}  # stops the recursion: a part may hold parts
+        definitions[key] = {}  # stops the recursion: members may name members
         definitions[key] = _member(field, part, definitions)
     return {"$ref": f"#/definitions/{key}"}
 

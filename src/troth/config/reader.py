@@ -27,7 +27,7 @@ from troth.config.toml import read as read
 from troth.types import Refusal
 
 _ASIDE = ("resolved", "engine", "checkpoint", "output", "track", "deployment", "name")
-"""Sections that change no number of a run's results."""
+"""Sections without influence on the numbers of a run."""
 MAY_BE_NONE = ("corruption", "attack")  # there, "none" is allowed and is not a member
 RENAMED = {
     ("model", "normalise"): "normalize",

@@ -156,8 +156,8 @@ class PersonalizerPart(Part):
             of steps then.
         epochs: Epochs of the personal model, in place of steps. If neither is set,
             training is as long as in `[train]`, or 50 epochs after the last round.
-        count: Steps of `epochs` after the last round: all "batches" of each epoch, or
-            by "examples", max(⌊epochs · n / batch⌋, epochs) for n examples.
+        count: Number of steps of `epochs` after the last round. "batches": all batches
+            of each epoch. "examples": max(⌊epochs · n / batch⌋, epochs) for n examples.
         optimizer: Optimizer of the personal model; if not set, that of `[train]`.
         augment: Random changes of the training inputs; if not set, those of `[train]`;
             []: none.
@@ -272,8 +272,8 @@ class Availability:
             limit.
         speed_spread: Standard deviation of ln(speed) between clients.
         speed_noise: Standard deviation of ln(speed) of one client between rounds.
-        partial: Use of work that the deadline cuts short: it is sent ("count") or lost
-            ("drop").
+        partial: Treatment of an update that the deadline cuts short: "count" sends it,
+            and "drop" discards it.
     """
 
     drop: float = 0.0
@@ -301,8 +301,8 @@ class Availability:
         if self.drop_spread and self.drop_spread >= most:
             raise Refusal(
                 f"availability.drop_spread = {self.drop_spread} is too much for "
-                f"availability.drop = {self.drop}; no chances between 0 and 1 with "
-                f"that mean spread so far: it must be below {most:.4g}"
+                f"availability.drop = {self.drop}; probabilities with that mean "
+                f"cannot spread so far: it must be below {most:.4g}"
             )
         if bool(self.period) != bool(self.on) or self.on > self.period:
             raise Refusal(
@@ -370,7 +370,8 @@ class Engine:
         chunk: Number of clients trained together; 0: chosen by measurement.
         workers: Number of threads that train clients; 0: chosen by measurement.
         threads: Number of threads of one torch operation; 0: the idle cores.
-        store: Place where clients' state is stored; "auto": the first place with room.
+        store: Where clients' state is stored; "auto": the first of device, host and
+            disk with enough room.
         state_dir: Folder for client state on disk; "": inside the folder of the run.
         device: Device: auto (the fastest), cpu, cuda, cuda:N or mps.
     """

@@ -30,7 +30,7 @@ def noted(
         asked: Clients that were selected.
         answers: Counted replies, by client.
         refused: Reasons of refused replies, by site name.
-        served: What the rules did with the updates.
+        served: Updates that filters and the aggregator dropped or changed.
         far: Relative distance of each site's update from the aggregate, by client.
     """
     names = hub.names
@@ -50,19 +50,19 @@ def noted(
     if served.why:
         line["why"] = served.why
     cards = {k: a.card for k, a in answers.items() if a.card}
-    if cards:  # they score the models that the round began with
+    if cards:  # scores of the models before this round's training
         line["evaluation"] = {"round": hub.round - 2, **summarized(cards)}
     return line
 
 
 def spoken(hub: Hub, line: Mapping[str, Any]) -> str:
-    """Write the line of a round, as `noted` returns it, as text for people."""
+    """Describe a round in one sentence, from its line of `rounds.jsonl`."""
     names, distance = hub.names, line["distance"]
     text = f"round {hub.round} of {hub.rounds}: {len(distance)} replies"
     text += f", {next(iter(distance))} farthest from the aggregate" if distance else ""
     found = line.get("evaluation", {}).get("personal", {})
     for key in ("accuracy_weighted", "error_weighted"):
-        text += f", {key[:-9]} at the start {found[key]:.3f}" if key in found else ""
+        text += f", {key[:-9]} before training {found[key]:.3f}" if key in found else ""
     text += "".join(f"; {n} is not counted: {w}" for n, w in line["refused"].items())
     absent = ", ".join(names[k] for k in line["absent"])
     text += f"; no reply from {absent}" if absent else ""

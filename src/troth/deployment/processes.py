@@ -49,7 +49,7 @@ def child(
 
 
 def _binding(orphaned: signal.Signals) -> Callable[[], None]:
-    """Return the function that the child runs first.
+    """Return the function that the child runs before the program.
 
     All names are resolved here, because the child should do as little as possible
     between fork and exec.

@@ -1,6 +1,6 @@
-"""Check the replies of sites before any rule of the server reads them.
+"""Check the replies of sites before a filter or the aggregator reads them.
 
-A reply may hold arbitrary bytes, so nothing in it is trusted. A reply that does not fit
+A reply may hold arbitrary bytes, so nothing in it is trusted. A reply of another form
 is refused with a reason. A vector is read only if its type and its size are right.
 """
 
@@ -39,13 +39,13 @@ class Expected(NamedTuple):
     """What a reply must contain to be counted."""
 
     d: int  # length of the update
-    extra: int  # length of the extra vector; 0: there is none
+    extra: int  # length of the solver's extra vector; 0: none
     dtype: torch.dtype
     round: int
     run: str  # token of the run
-    most: int  # a larger number of examples is reduced to this
-    loss: bool  # whether a rule reads losses
-    card: bool = False  # whether the site reports the scores of its models
+    most: int  # largest number of examples that counts
+    loss: bool  # whether a filter or the aggregator uses losses
+    card: bool = False  # whether the site reports its scores
 
 
 class Answer(NamedTuple):
@@ -96,7 +96,9 @@ def check(
     The text of a refusal calls the reply "it" and does not name the site.
     """
     if set(about) != _KEYS:
-        raise Refusal(f"its fields are {_short(sorted(map(str, about)))}")
+        raise Refusal(
+            f"its fields are not those of a reply: {_short(sorted(map(str, about)))}"
+        )
     if about["name"] != name or about["run"] != expected.run:
         raise Refusal("it is of another site or of another run")
     if type(about["round"]) is not int or about["round"] != expected.round:
@@ -110,7 +112,9 @@ def check(
         raise Refusal(f"its loss is {_short(loss)}, which is not a finite number")
     wanted = {"update"} | ({"extra"} if expected.extra else set())
     if set(vectors) != wanted:
-        raise Refusal(f"its vectors are {_short(sorted(map(str, vectors)))}")
+        raise Refusal(
+            f"its vectors are not as requested: {_short(sorted(map(str, vectors)))}"
+        )
     update = unpack("update", vectors["update"], expected.d, expected.dtype)
     extra = update[:0]
     if expected.extra:

@@ -1,4 +1,4 @@
-"""The server of a real federation. It holds the shared model and the rules, no data.
+"""The server of a real federation: the shared model, filters and aggregator; no data.
 
 Messages are processed by the same `Serving` as in a simulation.
 """
@@ -26,14 +26,14 @@ from troth.types import Arrays, Broadcast, Messages, Refusal, Shards
 
 
 class Hub:
-    """The state of the server: the shared model, the memory of rules, and the round."""
+    """The server's state: shared model, round, and memory of filters and aggregator."""
 
     def __init__(self, e: Experiment, run: str) -> None:
         """Build the server's state before the first round.
 
         Args:
             e: The experiment, as `site.agreed` returns it.
-            run: Token of the run, by which sites separate the runs of an experiment.
+            run: Token of the run. Sites store their states by this token.
         """
         self.e, self.run, self.round = e, run, 0
         self.names, self.rounds = e.deployment.sites, e.train.rounds
@@ -50,12 +50,12 @@ class Hub:
         self.serving = Serving(rules, self.engine.task.tail, e.seed, where, n)
         self.broadcast = first(self.engine, w0)
         self.scale = build.schedule(e)
-        self.scale(0)  # a bad schedule is refused before the start
+        self.scale(0)  # refuse an invalid schedule before the start
         how, cohort = e.train.sampling, e.train.cohort or n
         self.sample = sampling.named(how, e.seed, cohort, np.ones(n))
         self.identity = site.identity(e, self.engine, w0)
         self.every = e.evaluate.every or max(1, self.rounds // 20)
-        self.far = np.zeros((2, n))  # sum of relative distances, and their number
+        self.far = np.zeros((2, n))  # of each site: sum and number of its distances
 
     @property
     def over(self) -> bool:
@@ -94,13 +94,13 @@ class Hub:
 
     @torch.no_grad()
     def serve(self, answers: Mapping[int, Answer]) -> tuple[Served, dict[int, float]]:
-        """Apply the rules to the replies of a round, and move to the next round.
+        """Filter and aggregate the replies of a round, and move to the next round.
 
         With fewer than `deployment.least` replies, the shared model does not change.
 
         Returns:
-            What the rules did, and the relative distance of each site's update from
-            the aggregate, by client.
+            The new shared model with the updates that were dropped or changed; and the
+            relative distance of each site's update from the aggregate, by client.
         """
         before, r = self.outgoing(), self.round
         messages = _stacked(dict(sorted(answers.items())), before)
@@ -166,7 +166,7 @@ def _stacked(answers: Mapping[int, Answer], sent: Broadcast) -> Messages:
     """Stack replies as messages with one row per site, in the order of `answers`."""
     w, extra = sent.w, sent.extra
     each = list(answers.values())
-    # w and extra are cut off again: they only give the shapes if there are no replies
+    # w and extra are appended and removed: they give the shapes if no site replied
     return Messages(
         torch.stack([*(a.update.to(w) for a in each), w])[:-1],
         torch.stack([*(a.extra.to(extra) for a in each), extra])[:-1],
@@ -177,9 +177,9 @@ def _stacked(answers: Mapping[int, Answer], sent: Broadcast) -> Messages:
 
 
 def _blank(e: Experiment) -> tuple[Arrays, Shards]:
-    """Return two made-up examples.
+    """Return two examples of zeros.
 
-    The server has no data, but building its network needs inputs to try.
+    The server has no data, but needs example inputs to build its network.
     """
     own = e.deployment
     x, classes = np.zeros((2, *own.shape), np.float32), own.classes or 0

@@ -50,12 +50,12 @@ def agreed(e: Experiment) -> Experiment:
                 f"before the first round; add it to [deployment], such as {example}"
             )
     one_place = (
-        "needs the data of all sites in one place, which a deployment has not; set "
+        "needs the data of all sites in one place, which no machine has; set "
         "normalize to 'unit' or 'none', features to 'own' or 'none', and sampling to "
         "'uniform'"
     )
     alone = (
-        "is for simulations alone: sites come, go and begin by themselves; leave it out"
+        "is only for simulations: real sites join and leave by themselves; leave it out"
     )
     for what, there, why in (
         ("model.normalize = 'pixel'", e.model.normalize == "pixel", one_place),
@@ -78,7 +78,7 @@ def agreed(e: Experiment) -> Experiment:
 def fingerprint(e: Experiment) -> str:
     """Return a hash, 12 hex digits, of all that server and sites must agree on.
 
-    The place of the data and the duration of a round are not part of it.
+    The section `data` and the end of a round (quorum, deadline) are not hashed.
     """
     own = e.deployment
     facts = repr((own.sites, own.shape, own.classes, own.scale, own.several))
@@ -131,7 +131,7 @@ class Site:
     """Client k of n, with its own data only."""
 
     def __init__(self, e: Experiment, name: str, data: str) -> None:
-        """Prepare the rounds; refuse a name no site has, and data that do not fit."""
+        """Read the site's data and build its engine; refuse a name that no site has."""
         if name not in e.deployment.sites:
             known = ", ".join(e.deployment.sites)
             raise Refusal(f"no site is called '{name}'; deployment.sites are: {known}")
@@ -201,7 +201,7 @@ class Site:
 
     @torch.no_grad()
     def finish(self, sent: Broadcast, row: Tensor) -> Tensor:
-        """Return the state after the personalizer's work after the last round."""
+        """Do the personalizer's work after the last round, and return the new state."""
         if self.engine.client.finish is None:
             return row
         rounds = self.e.train.rounds
@@ -257,18 +257,18 @@ def read(path: str | Path) -> Experiment:
 
 
 class Asked(NamedTuple):
-    """The part of the server's message that is not the model."""
+    """What the server requests of a site, in addition to sending the model."""
 
     round: int
     run: str  # token of the run
-    loss: bool  # whether a rule reads losses
+    loss: bool  # whether to report the loss of the shared model
     card: bool  # whether to report scores of the models before this round's training
 
 
 def train(
     site: Site, state: Path, sent: Broadcast, asked: Asked
 ) -> tuple[Messages, str]:
-    """Train a round from the stored state before it, and store the state after it.
+    """Train one round from the stored state, and store the new state.
 
     Return the message to the server, and the card as JSON text if it is requested.
     """
@@ -281,9 +281,9 @@ def train(
 
 
 def finish(site: Site, state: Path, sent: Broadcast, asked: Asked) -> str:
-    """Finish after the last round: write the site's model and card.
+    """Make the final personal model, and write it with its scores.
 
-    Return the scores of the card as JSON text.
+    Return the scores as JSON text.
     """
     keeper, row = _before(site, state, asked)
     row = site.finish(sent, row)
@@ -305,7 +305,7 @@ def written(scores: dict[str, float]) -> str:
 
 
 def _before(site: Site, state: Path, asked: Asked) -> tuple[Keeper, Tensor]:
-    """Return the store of a run's states, and the state that a round begins with."""
+    """Return the store of states of this run, and the state before this round."""
     if not re.fullmatch(r"[0-9a-f]{8,32}", asked.run) or asked.round < 0:
         raise Refusal("the server's message is of no run or round")
     keeper, start = Keeper(state / asked.run), site.start

@@ -12,21 +12,21 @@ from troth import files
 from troth.types import Refusal
 
 _FILE = re.compile(r"(\d{8})\.safetensors")
-_KEPT = 8  # rounds whose states are kept
+_KEPT = 8  # latest rounds whose states are kept
 
 
 class Keeper:
-    """The stored states of one client in one run: the state before each of some rounds.
+    """The states that a client stored in one run, from before each of the last rounds.
 
     If the server repeats a round, the client starts from the state before that round.
     Later states are deleted, because they belong to rounds that the server discarded.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path  # made when the first state is kept
+        self.path = path  # created when the first state is stored
 
     def before(self, round_: int, start: Tensor) -> Tensor:
-        """Return the state that a round begins with, [1, width].
+        """Return the client's state before a round, [1, width].
 
         `start` is the state of a client that was never selected. Refuse if all states
         before this round were deleted, or if the state belongs to another model.
@@ -47,7 +47,7 @@ class Keeper:
         except Exception as error:
             raise Refusal(
                 f"{file} cannot be read ({type(error).__name__}); remove it: the site "
-                "then goes on from the round before"
+                "then continues from the previous round"
             ) from None
         if row.shape != start.shape or row.dtype != start.dtype:
             raise Refusal(

@@ -29,7 +29,7 @@ _DASHES = (
 )
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "<")
 SHARED, LOCAL = 0, 1
-"""Places of the shared model and of local training. A place fixes color and marks."""
+"""Color indices of the shared model and of local training; they also fix the marker."""
 _LONGEST = 34  # characters of a label, at most
 _NAMED = 10  # names in a legend, at most
 _POINTS = 400  # more points than this are stored as an image
@@ -129,7 +129,7 @@ def mark(i: int, hollow: bool = False) -> dict[str, Any]:
 
 
 def many(n: int) -> dict[str, Any]:
-    """Return further properties for n points.
+    """Return size, opacity and other properties for n points.
 
     If there are many, they are small and faint, and an SVG stores them as one image.
     """

@@ -57,7 +57,7 @@ def curves(runs: Several) -> Figure:
 
 
 def _apart(runs: list[Dossier], metric: str) -> dict[int, Dossier]:
-    """Return one run for each different shared model, by the model's place."""
+    """Return one run for each different shared model, by the model's color index."""
     found: dict[str, list[Dossier]] = {}
     for run in runs:
         found.setdefault(str(_points(run, "shared", metric)), []).append(run)

@@ -1,4 +1,4 @@
-"""Draw certificates, audits, and what rules did to updates."""
+"""Draw certificates, audits, and updates that were dropped, clipped or chosen."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,10 +18,10 @@ VERDICTS = ("dropped", "clipped", "chosen", "downweighted", "absent", "cut")
 _BINS, _MOST = 100, 60  # columns of rounds and rows of clients, at most
 _BLUE = to_rgb(style.SERIES[0])
 _SHADES = LinearSegmentedColormap.from_list("troth", [(*_BLUE, 0.0), (*_BLUE, 1.0)])
-_OWN = LOCAL + 1  # place of personal models
-_FEW = 20  # with at most so many radii, each has a mark
+_OWN = LOCAL + 1  # color index of personal models
+_FEW = 20  # radii up to which each has a marker
 _SEPARATE = 10  # clients whose intervals are drawn, at most
-_FIRST = 3  # place whose color no model of a small report has
+_FIRST = 3  # color index that no model of a small report has
 _AUDITED = 80  # clients to draw, at most
 
 
@@ -179,10 +179,11 @@ def _changes(axes: Axes, found: Audit, limit: float) -> None:
 
 
 def verdicts(run: Several) -> Figure:
-    """Draw what rules did to updates, with rounds as columns and clients as rows.
+    """Draw whose updates filters and the aggregator dropped, clipped or chose.
 
-    There is one panel per verdict, such as dropped or clipped. A darker cell has the
-    verdict more often. Malicious clients are below the horizontal line.
+    Rounds are columns and clients are rows. There is one panel per verdict, such as
+    dropped or clipped. A darker cell has the verdict more often. Malicious clients are
+    below the horizontal line.
 
     Args:
         run: A run. Of several runs, the first that has any verdict is drawn.
@@ -196,8 +197,9 @@ def verdicts(run: Several) -> Figure:
         if found:
             return _verdicts(one, found)
     raise Refusal(
-        "no rule of these runs dropped, clipped, chose or downweighted an update; such "
-        "rules are listed by: troth list filter, troth list aggregator"
+        "the server of these runs dropped, clipped, chose or downweighted no update; "
+        "filters and aggregators that do so are listed by: troth list filter, "
+        "troth list aggregator"
     )
 
 

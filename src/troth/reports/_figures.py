@@ -75,7 +75,7 @@ _METRIC: _Pictures = {
 _RUN: _Pictures = {
     "verdicts": (
         plot.verdicts,
-        "clients that rules dropped, clipped, chose or downweighted in each round. "
+        "clients that the server dropped, clipped, chose or downweighted, by round. "
         "Numbers: rounds.jsonl.",
     ),
     "certified": (

@@ -100,8 +100,8 @@ def _key(pair: dict[str, Any]) -> frozenset[frozenset[str]]:
 def _decided(decks: Sequence[Deck]) -> list[dict[str, Any]]:
     """Compare the models that clients can choose from, over all seeds.
 
-    `key` identifies the runs if the models are those of whole runs; otherwise `key` is
-    None.
+    `key` identifies the two runs if every client of them uses the compared models. It
+    is None if a model is the shared model of a run with personal models.
     """
     pooled: dict[tuple[str, ...], list[tuple[Model, Model]]] = {}
     for deck in decks:

@@ -60,7 +60,7 @@ def named(runs: Sequence[Dossier], most: int = 6) -> str:
 
 
 def _marked(runs: Sequence[Dossier]) -> list[Sentence]:
-    """Name the malicious clients, and the runs whose rules detected none of them."""
+    """Name the malicious clients, and the runs whose server detected none of them."""
     bad = np.flatnonzero(runs[0].column("malicious") == 1)
     n = str(len(runs[0].column("client")))
     if not len(bad):
@@ -94,13 +94,13 @@ def _unfinished(run: Dossier) -> list[Sentence]:
     if not run.sections:
         return []
     far = str(len(run.rounds)), str(run.total)
-    if run.alive:  # a running experiment must not be resumed by a second process
+    if run.alive:  # do not suggest to resume a run that is still training
         return [("page.going", quoted(run), *far)]
     return [("page.unfinished", quoted(run), *far, command("resume", run.path))]
 
 
 def _happened(run: Dossier) -> list[Sentence]:
-    """Describe what happened in a run: rules, newcomers, certificates and audits."""
+    """Describe what happened in a run: verdicts, newcomers, certificates and audits."""
     assert run.summary is not None
     label, metric, attackers = quoted(run), run.metric, run.column("malicious") == 1
     lines: list[Sentence] = []
@@ -123,7 +123,7 @@ def _happened(run: Dossier) -> list[Sentence]:
 
 
 def _chosen(run: Dossier, attackers: np.ndarray) -> list[Sentence]:
-    """Count how often rules chose updates of malicious and of benign clients."""
+    """Count how often the server chose updates of malicious and of benign clients."""
     chosen, asked = (np.nan_to_num(run.column(k)) for k in ("chosen", "asked"))
     if not chosen.any() or not attackers.any():
         return []
@@ -132,7 +132,7 @@ def _chosen(run: Dossier, attackers: np.ndarray) -> list[Sentence]:
 
 
 def _fell(counts: np.ndarray, who: np.ndarray) -> tuple[str, str]:
-    """Return the number of verdicts on some clients, and the list of these clients."""
+    """Count the verdicts on the clients `who`, and list the clients that have any."""
     return str(counts[who].sum()), listed(np.flatnonzero(who & (counts > 0)))
 
 

@@ -32,7 +32,7 @@ PARTS = {
     "curves": "Training curves",
     "clients": "All clients",
     "compared": "Comparisons",
-    "rules": "What rules did to updates",
+    "rules": "What the server did with updates",
     "proven": "Certificates",
     "relied": "Audit for shortcuts",
     "origins": "Files",

@@ -2,8 +2,8 @@
 
 The loop is written as a careful user would write it. It has an eager `nn.Module` per
 client, data on the device, `torch.optim.SGD(foreach=True)`, gradients set to None, and
-the same precision as the engine. It gets its batches as ready slices, while the engine
-has to draw and gather its own.
+the same precision as the engine. The loop gets prepared batches, while the time of the
+engine includes drawing and gathering its batches.
 """
 
 import copy
@@ -76,7 +76,7 @@ def _measure(case: Case, where: torch.device, n: int, quick: bool) -> dict[str, 
         engine.run("local", broadcast, rows, ids, 0)
 
     times: dict[str, list[float]] = {"loop": [], "engine": []}
-    for _ in range(_REPEATS):  # alternately, so that a busy machine slows both
+    for _ in range(_REPEATS):  # take turns, so that other programs slow both equally
         for name, work in (("loop", loop), ("engine", ours)):
             sync()
             began = time.perf_counter()

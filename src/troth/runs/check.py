@@ -21,7 +21,7 @@ from troth.networks.validate import sentence
 from troth.types import Arrays, Broadcast, Data, Split
 
 _CLIENTS, _BATCH, _STEPS = 8, 16, 2
-_SECONDS = 2.0  # after which no further measurement of a plan begins
+_SECONDS = 2.0  # seconds; then the remaining plans are not measured
 TOGETHER, PRODUCT = "together", "together, as matrix products"
 SLOWLY, APART = "together, but slowly", "one client at a time"
 
@@ -33,7 +33,7 @@ def check(
     options: dict[str, Any] | None = None,
     device: str = "auto",
 ) -> dict[str, Any]:
-    """Check a network on made-up data: 8 clients with 16 examples each.
+    """Check a network on random data: 8 clients with 16 examples each.
 
     Args:
         name: Name of a model, or `module:function`.
@@ -74,7 +74,7 @@ def check(
 
 
 def _layers(model: nn.Module, made: Engine) -> list[dict[str, Any]]:
-    """Describe every layer, and every larger module that is an obstacle."""
+    """Describe every layer, and every larger module that vmap cannot lift."""
     obstacles = {o.layer: o for o in made.objective.obstacles}
     products = nn.Conv1d, nn.Conv2d
     rows = []
@@ -121,7 +121,7 @@ def _least(made: Engine, sent: Broadcast, plan: Plan) -> float:
 
 
 def _data(shape: tuple[int, ...], classes: int, where: torch.device) -> Data:
-    """Draw random examples in a fixed way."""
+    """Draw random examples, the same in every call."""
     rows = _CLIENTS * _BATCH
     x = torch.linspace(0, 1, rows * int(np.prod(shape))).reshape(rows, *shape)
     y: Tensor = torch.arange(rows) % classes if classes else torch.zeros(rows)

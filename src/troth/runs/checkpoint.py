@@ -22,7 +22,7 @@ class Journal:
         self.path, self._federation = path, federation
         n = federation.population.n
         self.counts = {name: np.zeros(n, np.int64) for name in _COUNTED}
-        self.stayed, self.why = 0, ""  # rounds in which w stayed; the last reason
+        self.stayed, self.why = 0, ""  # rounds with unchanged w, last reason
         self._file = (path / files.ROUNDS).open("ab")
         files.hold(self._file)  # a lock that shows viewers that the run is active
 
@@ -67,7 +67,7 @@ class Journal:
         f.population.saved()
 
     def restore(self) -> float:
-        """Go back to the last checkpoint, or to the start; return the seconds taken."""
+        """Restore the last checkpoint, or the start; return the seconds trained."""
         path, f = self.path / files.CHECKPOINT, self._federation
         if not path.exists():
             self._file.truncate(0)

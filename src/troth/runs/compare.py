@@ -24,7 +24,7 @@ class Group(NamedTuple):
     settings: dict[str, Any]  # without the seed
     seeds: list[Any]
     runs: list[int]  # index of the run of each seed
-    numbers: dict[str, tuple[float, float]]  # key → mean, half width
+    numbers: dict[str, tuple[float, float]]  # key → mean, half width of its interval
 
 
 class Pair(NamedTuple):
@@ -86,7 +86,7 @@ def pairs(runs: Sequence[Row]) -> list[Pair]:
 
 
 def _difference(a: dict[str, str], b: dict[str, str]) -> str:
-    """Return the setting in which two runs differ; "" if it is the seed, or several."""
+    """Return the one setting, not the seed, in which two runs differ; otherwise ""."""
     changed = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k))
     if len(changed) == 1:
         return "" if changed == ["seed"] else changed[0]
@@ -205,7 +205,7 @@ def _over_seeds(
 def _by_client(
     pair: Pair, groups: Sequence[Group], runs: Sequence[Run], labels: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Compare two groups of runs; None if they have no seed in common."""
+    """Compare two groups of runs; return None if they have no seed in common."""
     of = [
         dict(zip(g.seeds, g.runs, strict=True))
         for g in (groups[pair.first], groups[pair.second])
@@ -230,7 +230,7 @@ def _by_client(
 
 
 def _values(run: Run, metric: str) -> np.ndarray:
-    """Return the metric of every client; NaN for clients that do not count."""
+    """Return the metric of every client; NaN for clients that summaries leave out."""
     return np.where(judged(run.clients), run.clients[metric], NAN)
 
 

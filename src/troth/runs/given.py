@@ -9,12 +9,12 @@ from troth.types import Refusal
 
 KINDS = ("data", "model")
 Objects = Mapping[str, lookup.Given]
-"""Kind (`data` or `model`) → the member that was given; it is found while this exists.
+"""Kind (`data` or `model`) → its object in memory, known while this mapping exists.
 """
 
 
 def give(data: Any = None, model: Any = None) -> Objects:
-    """Make data and a network known as members; `None` is left out."""
+    """Register data and a network as members; `None` is left out."""
     found = {}
     if data is not None:
         from troth.data import sources
@@ -30,6 +30,26 @@ def give(data: Any = None, model: Any = None) -> Objects:
 def settings(objects: Objects) -> list[str]:
     """Return the settings that make an experiment use the objects."""
     return [f"{kind}.name={given.name}" for kind, given in objects.items()]
+
+
+def check_sections(objects: Objects, sections: Mapping[str, Any]) -> None:
+    """Refuse objects inside an experiment, and a grid over what an object replaces."""
+    for kind in KINDS:
+        part = sections.get(kind, "")
+        inside = part if not isinstance(part, str | Mapping) else None
+        if isinstance(part, Mapping) and "x" in part and not isinstance(part["x"], str):
+            inside = part["x"]
+        if inside is not None:
+            raise Refusal(
+                f"the section '{kind}' of the experiment holds a "
+                f"{type(inside).__name__}; pass objects as troth.run(…, {kind}=…)"
+            )
+        if kind in objects:
+            for axis in {kind, f"{kind}.name"} & {*sections.get("grid", ())}:
+                raise Refusal(
+                    f"{kind}= is given, and grid.{axis} names others; remove one of "
+                    "the two, or train each object by a troth.run"
+                )
 
 
 def check_used(objects: Objects, experiments: Sequence[Experiment]) -> None:

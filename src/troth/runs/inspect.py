@@ -167,7 +167,7 @@ class Dossier:
 
     @property
     def finished(self) -> bool:
-        """Whether the run's last files exist and can be read."""
+        """Whether the files that complete a run exist and can be read."""
         return self.summary is not None and self.clients is not None
 
     @property
@@ -235,7 +235,7 @@ class Dossier:
     def column(self, name: str) -> np.ndarray:
         """Return a column of `clients.csv`; all NaN if the file does not have it."""
         assert self.clients is not None
-        if name not in self.kept:  # a new copy for each of 10,000 cards is slow
+        if name not in self.kept:  # cached: many cards read the same column
             none = np.full(len(self.clients["client"]), np.nan)
             self.kept[name] = self.clients.get(name, none).astype(np.float64)
         found: np.ndarray = self.kept[name]

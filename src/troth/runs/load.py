@@ -87,6 +87,10 @@ class Run:
         self.experiment = e = read_experiment(self.path)
         self._held = lookup.held(e.data.name), lookup.held(e.model.name)
 
+    def __reduce__(self) -> tuple[type, tuple[Path]]:
+        """Pickle the folder's path, because objects in memory may not be picklable."""
+        return type(self), (self.path,)
+
     @property
     def finished(self) -> bool:
         """Whether the run has finished."""
@@ -105,7 +109,7 @@ class Run:
 
     @cached_property
     def rounds(self) -> list[dict[str, Any]]:
-        """Every round: who was asked, who failed, and the results of an evaluation."""
+        """Every round: its cohort, the clients without a reply, and any evaluation."""
         return rounds(self.path / files.ROUNDS)
 
     def shared(self, client: int | None = None) -> nn.Module:
@@ -215,7 +219,7 @@ class Run:
         if not file.exists():
             raise Refusal(
                 f"{self.path} is not finished (it has no {name}); "
-                f"go on with it by: troth resume {self.path}"
+                f"continue it by: troth resume {self.path}"
             )
         return file
 

@@ -60,10 +60,10 @@ def personalize(
     """Make a model for a client that took no part in training, from a finished run.
 
     The run's personalizer starts from the shared model. It trains for some rounds on
-    the newcomer's examples, and the server learns nothing of them. Then it does its
-    usual work after the last round. With `ditto`, the result is a model that is pulled
-    towards the shared model. With `finetune`, it is the shared model after further
-    training. With `none`, it is the shared model itself.
+    the newcomer's examples, and sends nothing to a server. Then it does its usual work
+    after the last round. With `ditto`, the result is a model that is pulled towards the
+    shared model. With `finetune`, it is the shared model after further training. With
+    `none`, it is the shared model itself.
 
     Departs: SCAFFOLD's control variates are not in the folder of a run and count as 0.
 
@@ -73,8 +73,8 @@ def personalize(
             these arrays, in the format of the run's data set. An array split may divide
             the examples into train, valid and test.
         rounds: Number of rounds in which the newcomer trains. 0 means
-            `evaluate.newcomer_rounds` of the run; if that is 0 too, as many rounds as
-            the average client was asked in.
+            `evaluate.newcomer_rounds` of the run; if that is 0 too, the number of
+            rounds for which the average client was selected.
         test: Share of the examples that is held out for testing, in [0, 1); 0 holds out
             none.
         device: Device to compute on: auto, cpu, cuda, cuda:N or mps.
@@ -102,7 +102,7 @@ def personalize(
     if rounds < 0:
         raise Refusal(
             f"rounds = {rounds} must be at least 0; 0 takes as many as the average "
-            "client was asked in"
+            "client was selected in"
         )
     if not 0 <= test < 1:
         raise Refusal(

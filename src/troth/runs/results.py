@@ -130,7 +130,7 @@ def write(
         summary |= {"newcomers": own["personal"], "newcomers_shared": own["shared"]}
         summary |= {"newcomers_tests": own["tests"]} if "tests" in own else {}
     chosen_by: Tables = {}
-    if len(data.valid.y):  # for choosing options without use of test data
+    if len(data.valid.y):  # so that options can be chosen without test data
         chosen_by = evaluate(built, on="valid")
         summary["valid"] = summaries(built, chosen_by, on="valid")
     for name in ("train", "valid", "test"):
@@ -205,7 +205,7 @@ def save_models(built: Built, path: Path) -> None:
     if not built.experiment.output.personal or f.population.width == 0:
         return
     ids, dtype = f.population.visited, f.population.start.dtype
-    client = torch.from_numpy(np.append(ids, -1))  # −1: clients that were never asked
+    client = torch.from_numpy(np.append(ids, -1))  # −1: never selected clients
     shapes = {
         "client": (client.dtype, [len(client)]),
         "parameters": (dtype, [len(client), f.engine.task.d]),
@@ -215,13 +215,13 @@ def save_models(built: Built, path: Path) -> None:
 
 
 def _models(f: Federation, ids: np.ndarray) -> Iterator[Tensor]:
-    """Yield the models of clients in groups, and last that of clients never asked."""
+    """Yield clients' models in groups, and last the model of clients never selected."""
     for some, rows in f.population.each(_groups(f, ids)):
         yield f.engine.models(f.broadcast.w, f.engine.settled(rows, some))
     yield f.engine.models(f.broadcast.w, f.population.start[None])
 
 
 def _groups(f: Federation, ids: np.ndarray) -> list[np.ndarray]:
-    """Return the clients in groups that memory holds at once."""
+    """Divide the clients into groups whose models fit in memory together."""
     some = max(1, min(64, _NUMBERS // max(f.engine.task.d, f.population.width)))
     return [ids[k : k + some] for k in range(0, len(ids), some)]

@@ -22,7 +22,7 @@ _NUMBERS = {
     "shared mean": "shared.{}_mean",
 }
 _ABOVE = ("attack", "corruption", "adversary")  # in columns, if they are axes
-_SURROUNDINGS = (*_ABOVE, "fraction", "data", "partition", "clients")  # not chosen
+_SURROUNDINGS = (*_ABOVE, "fraction", "data", "partition", "clients")  # given
 _HALF = " half width"
 
 
@@ -32,7 +32,7 @@ class Method(NamedTuple):
     axes: dict[str, str]  # axis of the grid → value, without the seed
     metric: str
     seeds: int
-    numbers: dict[str, tuple[float, float]]  # column → mean, half width
+    numbers: dict[str, tuple[float, float]]  # column → mean, half width of its interval
 
 
 class Pivot(NamedTuple):
@@ -40,7 +40,7 @@ class Pivot(NamedTuple):
 
     heads: list[str]
     rows: list[list[str]]
-    sides: int  # number of columns with text
+    sides: int  # number of leading columns with text
 
 
 def methods(runs: Sequence[Run], labels: Sequence[str]) -> list[Method]:
@@ -108,11 +108,10 @@ def cell(method: Method, column: str) -> str:
 
 
 def best(found: Sequence[Method]) -> list[tuple[dict[str, str], Method]]:
-    """Return the method with the best validation mean, for each surrounding.
+    """Return the methods with the best validation mean.
 
-    A surrounding is a combination of attack, data set and partition, because these are
-    not chosen by validation. Surroundings with a single method are left out, and so are
-    methods without validation data.
+    Methods are compared only under the same attack, data set and partition. Left out
+    are methods without validation data, and combinations with a single method.
     """
     groups: dict[tuple[tuple[str, str], ...], list[Method]] = {}
     for method in found:
@@ -215,7 +214,7 @@ def _latex(found: Sequence[Method]) -> str:
 
 
 def choice(found: Sequence[Method]) -> list[str]:
-    """Write which method is best on validation data, with its result on test data."""
+    """Name the best methods on validation data, with their results on test data."""
     lines = []
     for around, method in best(found):
         chosen = {k: v for k, v in method.axes.items() if k not in around}

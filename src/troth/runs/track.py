@@ -27,7 +27,7 @@ from troth.runs.load import Run, Tail, read_experiment
 from troth.types import Refusal, Tracked, Tracker
 
 Extra = Callable[[Path, Path], Sequence[Path]]
-"""Function of a run's or grid's folder and an empty folder: files to save with it."""
+"""Makes further files to save: (folder of a run or grid, empty folder) → the files."""
 
 PAUSE = 1.0  # seconds between two readings of the files
 PATIENCE = 10.0  # seconds that a finished run waits for its trackers
@@ -278,6 +278,7 @@ def _start(tracker: Part, root: Path) -> Any:
             errors.seek(0)
             lines = errors.read().decode("utf-8", "replace").strip().splitlines()
             why = lines[-1] if lines else f"exit code {process.returncode}"
+            why = why.removeprefix("troth: ")
             _log.warning("%s does not track %s: %s", tracker.name, root, why)
         errors.close()
 

@@ -70,7 +70,7 @@ def numbered(watch: Watch | None, run: int, runs: int) -> Watch | None:
 
 
 UNMEASURED = Plan("loop", 1)
-"""Plan for building an experiment without training, so nothing is measured."""
+"""Plan for experiments that are built but not trained; it avoids measuring plans."""
 
 
 _log = logging.getLogger("troth.run")
@@ -341,7 +341,7 @@ def _finished_round(path: Path, record: Record, evaluated: dict[str, Any]) -> No
 def _stepped(
     f: Federation, stacks: Sequence["Stack"], ahead: bool
 ) -> tuple[list[Record], Exception | None]:
-    """Finish one round, and begin the next if `ahead`.
+    """Finish one round, and begin the next one if `ahead` is true.
 
     Also returns the error if the next round could not begin.
     """
@@ -357,7 +357,7 @@ def _stepped(
 
 
 def saves(e: Experiment, began: float) -> Callable[[list[Journal], int, bool], None]:
-    """Return a function that saves checkpoints of runs when due, or at once."""
+    """Return a function that saves checkpoints when they are due, or on request."""
     last = time.monotonic()
 
     def save(journals: list[Journal], done: int, now: bool) -> None:
@@ -382,7 +382,7 @@ def _record(path: Path, plan: Plan) -> None:
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C ask for a stop after the round; a second Ctrl-C stops at once.
+    """Let Ctrl-C request a stop after the round; a second Ctrl-C stops at once.
 
     Yields a function that returns whether a stop was requested.
     """

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 _SERVERS = ("filter", "aggregator", "server")
 MAY_DIFFER = ("seed", "adversary", "attack", "corruption", *_SERVERS)
-"""Sections in which runs that step together may differ."""
+"""Sections in which runs that train together may differ."""
 _ASIDE = ("resolved", "name", "checkpoint", "output", "track")
 
 
 def kind(experiment: Experiment) -> str:
-    """Return a text that two runs share if they can be trained together."""
+    """Return a key that is equal for runs that can be trained together."""
     tree = reader.to_dict(experiment)
     kept = {k: v for k, v in tree.items() if k not in (*MAY_DIFFER, *_ASIDE)}
     kept["model"] = {k: v for k, v in tree["model"].items() if k != "weights"}
@@ -103,10 +103,10 @@ def _check(experiments: Sequence[Experiment]) -> None:
 
 
 def _likeness(built: Built) -> Any:
-    """Return what the runs must have in common but only the loaded data show.
+    """Return what must be equal in runs that train together, as found in their data.
 
-    This is the number of clients, and the part of the network that is not trained. For
-    instance, if statistics of the training data normalize the inputs, they differ
+    These are the number of clients, and the tensors of the network that are not
+    trained. The latter include the statistics that normalize inputs, which may differ
     between seeds.
     """
     net, f = built.network, built.federation
@@ -118,11 +118,12 @@ def _likeness(built: Built) -> Any:
 
 
 def joint(experiment: Experiment, apart: bool | None = None) -> bool:
-    """Return whether a run is to be trained together with others of its kind.
+    """Return whether to train a run together with others of its kind.
 
-    If `apart` is True, never. If it is False, whenever possible. If it is None, on a
-    GPU or if the experiment sets `vmap` or `compiled`. On a CPU, large models train
-    fastest with one client at a time, so training runs together gains nothing.
+    If `apart` is True, runs train one after another. If it is False, they train
+    together whenever possible. If it is None, they train together on a GPU, or if
+    `engine.how` is `vmap` or `compiled`. On a CPU, large models train fastest with one
+    client at a time, so training runs together gains nothing.
     """
     if apart or experiment.evaluate.newcomers or experiment.engine.store == "disk":
         return False
@@ -193,7 +194,7 @@ def _room(place: torch.device) -> int:
 
 
 def _stacks(federations: list[Federation]) -> list["Stack"]:
-    """Return two stacks on a GPU: one trains while the rounds of the other end.
+    """Return two stacks on a GPU: one trains while the other's updates are aggregated.
 
     On a CPU, or for fewer than three federations, return a single stack.
     """

@@ -27,7 +27,16 @@ from troth.types import TEST, TRAIN
 Method = str | Mapping[str, Any]
 """The name of a method, or a dictionary with `name` and options."""
 
-_OWN = ("data", "partition", "model", "personalizer", "aggregator", "features", "seed")
+_OWN = (
+    "grid",
+    "data",
+    "partition",
+    "model",
+    "personalizer",
+    "aggregator",
+    "features",
+    "seed",
+)
 """Sections of an experiment that are arguments of the estimators."""
 _ROWS = 4096  # examples that a model predicts at once
 
@@ -104,8 +113,8 @@ class _Federated(BaseEstimator):
         for section in _OWN:
             if section in tree:
                 raise ValueError(
-                    f"experiment has the section '{section}', which is set by "
-                    "arguments of this estimator; remove it"
+                    f"experiment has the section '{section}', which arguments of this "
+                    "estimator set (a grid: GridSearchCV); remove it"
                 )
         features = self.features
         if features == "auto":
@@ -113,7 +122,7 @@ class _Federated(BaseEstimator):
         rate = self._rate if self.lr is None else self.lr
         tree["train"] = {"lr": rate, **tree.get("train", {}), "rounds": self.rounds}
         tree["evaluate"] = {"every": self.rounds, **tree.get("evaluate", {})}
-        tree.setdefault("engine", {"how": "vmap"})  # measured plans differ in last bits
+        tree.setdefault("engine", {"how": "vmap"})  # plans differ by rounding errors
         if isinstance(self.model, str | Mapping):
             tree["model"] = self.model
         part = {"name": "natural", "split": "given", "valid": self.valid}
@@ -338,7 +347,7 @@ class FederatedRegressor(RegressorMixin, _Federated):
 
 
 def _listed(groups: Any, like: Any) -> np.ndarray:
-    """Return the groups as a vector that is as long as the examples."""
+    """Check that there is one group per example, and return the groups."""
     found: np.ndarray = column_or_1d(groups)
     check_consistent_length(found, like)
     return found

@@ -79,7 +79,7 @@ def test_words(troth, run):
     assert result.exit_code == 0 and result.stdout == "", result.output
     said = result.stderr
     assert "4/4 clients" in said and "θ" in said and "disparity" in said
-    for words in ("Conflicting test data:", "Confidence:", "What would settle it:"):
+    for words in ("Conflicting test data:", "Confidence:", "What would decide it:"):
         assert words in said
     assert "not a proof" in said and f"Files: {run / 'audit.csv'}" in said
     assert "nan" not in said

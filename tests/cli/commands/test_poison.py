@@ -52,7 +52,12 @@ def test_the_whole_chain(troth, file, tmp_path):
     assert stages == ["none", "gradient", "model", "data"]
     last = said["stages"][-1]
     assert last["examples"] == 80 and last["aimed"] > said["stages"][0]["aimed"]
-    for word in ("target labels", "largest norm", "with fewer than", "from_file"):
+    for word in (
+        "target labels",
+        "largest norm",
+        "smaller total weight than",
+        "from_file",
+    ):
         assert word in result.stderr
     with np.load(out / "poison.npz") as poison:
         assert len(poison["x"]) == 80

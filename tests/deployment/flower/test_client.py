@@ -43,7 +43,7 @@ def test_a_site_without_room_says_so_and_leaves_the_round(
 def test_methods_that_reveal_a_personal_model_ask_first(tmp_path, deployed, three):
     three |= {"personalizer": "l2sgd", "solver": "fedavg"}
     made = deployed(tmp_path, three)
-    with pytest.raises(Refusal, match="agree to that by --share-personal"):
+    with pytest.raises(Refusal, match="allow that by --share-personal"):
         configured(made.node("a"))
     assert configured(made.node("a", **{"share-personal": True}))[0].name == "a"
     with pytest.raises(Refusal, match="configuration lacks data, state"):

@@ -61,7 +61,7 @@ def test_who_has_no_key_that_the_server_knows(place, link):
     other = (place / "tls" / "server.pem").read_bytes()
     for name, ca, words in (
         ("b", link.ca, "it does not know this site's key"),
-        ("a", other, "its certificate is not signed by the one of --tls"),
+        ("a", other, "its certificate is not signed by the certificate of --tls"),
     ):
         said, mine = list[str](), way(place, link.address, name, ca)
         with pytest.raises(Refusal, match="cannot reach the server"):

@@ -117,8 +117,8 @@ SENTENCES = [
     ),
     (
         "rounds.undetected",
-        "0 of its updates were dropped, clipped or downweighted: no rule detected this "
-        "client.",
+        "0 of its updates were dropped, clipped or downweighted: the server did not "
+        "detect this client.",
     ),
     (
         "page.attack A accuracy 0.5 B 0.9 -0.4",
@@ -127,8 +127,8 @@ SENTENCES = [
     ),
     (
         "page.verdicts A 2 clipped NINE 0 NONE",
-        "Updates that the rules of A clipped: 2 of malicious clients (NINE) and 0 of "
-        "benign clients (NONE). The rules do not know which clients are malicious.",
+        "Updates that the server of A clipped: 2 of malicious clients (NINE) and 0 of "
+        "benign clients (NONE). The server does not know which clients are malicious.",
     ),
 ]
 

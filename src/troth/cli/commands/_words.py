@@ -35,7 +35,7 @@ class Warnings(logging.Handler):
 
 
 def again() -> str:
-    """Return how to continue a command that continues when it is repeated."""
+    """Return a hint that repeating this command continues its work."""
     return f"repeat the command to continue: {shlex.join(['troth', *sys.argv[1:]])}"
 
 

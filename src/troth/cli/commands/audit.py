@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from troth.examine.audit import Found
 
-_MOST = 10  # clients that are shown
+_MOST = 10  # clients in the table, at most
 _COLUMNS = {
     "client": "client",
     "examples": "examples",
@@ -133,7 +133,7 @@ def _cell(head: str, value: float) -> str:
 
 
 def _words(found: Found) -> list[str]:
-    """Write which clients are suspect, how certain this is, and how to be certain."""
+    """Describe which clients are suspect, and how certain this is."""
     n, limit = len(found.table["client"]), found.settings["limit"]
     yes, open_ = found.clients("suspect", 1.0), found.clients("suspect", math.nan)
     lines = [
@@ -147,11 +147,12 @@ def _words(found: Found) -> list[str]:
         lines.append(f"Undecided: {_who(open_)}. Their intervals contain the limit.")
     lines += [*_far(found), *_known(found)]
     lines.append(
-        f"Confidence: each interval holds with 95 % for one client. Of {n} intervals, "
-        f"{0.05 * n:.1f} may be wrong by chance. Other features need not be spurious: "
-        "this is a reason to look closer, not a proof."
+        "Confidence: an interval contains the true change of its client with "
+        f"probability 95 %. Of {n} intervals, {0.05 * n:.1f} may miss it by chance. "
+        "Other features need not be spurious: this is a reason to look closer, not a "
+        "proof."
     )
-    lines.append(f"What would settle it: {_settle(found)}")
+    lines.append(f"What would decide it: {_settle(found)}")
     return [*lines, *(f"Caution: {text}." for text in found.rough)]
 
 
@@ -200,15 +201,15 @@ def _settle(found: Found) -> str:
         )
     if open_ := found.clients("biased", math.nan):
         return f"about {enough} conflicting test examples for {_who(open_)}.{more}"
-    return "conflicting test data have settled it."
+    return "conflicting test data have decided it."
 
 
 def _needed(found: Found) -> str:
-    """Estimate how many examples would decide undecided clients, at the same change.
+    """Estimate how many examples would decide undecided clients with equal changes.
 
-    A client is decided when the end of the interval that is beyond the limit moves to
-    the limit. The distance of this end from the change shrinks with the square root of
-    the number of examples.
+    A client is undecided if its interval contains the limit. The interval shrinks with
+    the square root of the number of examples. The estimate is the number at which the
+    end of the interval beyond the limit reaches the limit.
     """
     t, limit, texts = found.table, found.settings["limit"], []
     for k in found.clients("suspect", math.nan):

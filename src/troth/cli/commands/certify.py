@@ -87,8 +87,8 @@ def certify(
     frame: Annotated[
         str,
         Flag(
-            help="Where coordinates -1 and 1 lie: at the outer edges or at the centres "
-            "of the border pixels, or mixed (as in the paper)."
+            help="Where coordinates -1 and 1 lie. edges: at the outer edges of the "
+            "border pixels. centres: at their centers. mixed: as in the paper."
         ),
     ] = "edges",
     units: Annotated[

@@ -27,7 +27,7 @@ def check(
 ) -> None:
     """Check whether a network trains for many clients together, and how fast.
 
-    The network is built and run on made-up data, which takes seconds.
+    The network is built and run on random data, which takes seconds.
     """
     sizes = shape.split(",")
     if not all(size.strip().isdecimal() and int(size) for size in sizes):

@@ -82,7 +82,7 @@ def poison(
     from troth.poison import chain
 
     sections = api.tree(experiment, settings or [])
-    share: float | str = weight  # the chain checks a word
+    share: float | str = weight  # the chain checks the text
     with contextlib.suppress(ValueError):
         share = float(weight)
     words: dict[str, Any] = {"stage": stage, "inputs": inputs, "labels": labels}
@@ -135,9 +135,10 @@ def _words(stages: list[Reached], root: Path) -> list[str]:
     ]
     if last.examples:
         lines += [
-            f"{last.examples} poisoned examples count as "
+            f"{last.examples} poisoned examples have a total weight of "
             f"{last.examples * last.weight:.4g}. No attack of this kind can keep the "
-            f"shared model at the target with fewer than {last.needed:.4g}",
+            f"shared model at the target with a smaller total weight than "
+            f"{last.needed:.4g}",
             "Next: use these examples in any experiment: corruption.name = 'from_file',"
             f" corruption.path = '{root / 'poison.npz'}'",
         ]

@@ -24,7 +24,8 @@ Answer = Callable[[Site, Path, RecordDict], RecordDict]
 def configured(config: Mapping[str, Any]) -> tuple[Site, Path]:
     """Build the site that a node's configuration describes; return it and its folder.
 
-    Refuse a method that reveals personal models unless `share-personal` is set.
+    Without `share-personal`, refuse a personalizer whose messages reveal personal
+    models.
     """
     missing = [k for k in ("experiment", "name", "data", "state") if k not in config]
     if missing:
@@ -36,7 +37,7 @@ def configured(config: Mapping[str, Any]) -> tuple[Site, Path]:
     if made.engine.client.shares_personal and not config.get("share-personal"):
         raise Refusal(
             f"personalizer '{made.e.personalizer.name}' sends messages that reveal the "
-            "site's personal model; agree to that by --share-personal, or take another"
+            "site's personal model; allow that by --share-personal, or take another"
         )
     return made, Path(str(config["state"]))
 
@@ -47,7 +48,7 @@ def _site(experiment: str, name: str, data: str) -> Site:
 
 
 def _answering(how: Answer) -> Callable[[Message, Context], Message]:
-    """Return a function that replies to messages; a refusal is sent as a reply too."""
+    """Return a function that answers messages; it also sends refusals as replies."""
 
     def reply(message: Message, context: Context) -> Message:
         try:
@@ -60,20 +61,20 @@ def _answering(how: Answer) -> Callable[[Message, Context], Message]:
 
 
 def _hello(site: Site, state: Path, content: RecordDict) -> RecordDict:
-    """Introduce the site: name, version and the facts that the server compares."""
+    """Reply with the site's name, its version and the facts that the server checks."""
     same = sites.identity(site.e, site.engine, site.w0)
     return records.record({"name": site.name, "version": troth.__version__, **same})
 
 
 def _train(site: Site, state: Path, content: RecordDict) -> RecordDict:
-    """Train a round from the stored state before it, and reply with the update."""
+    """Train one round from the site's stored state, and reply with the update."""
     sent, asked = records.received(content, site.w0, site.engine.client.extra)
     messages, card = sites.train(site, state, sent, asked)
     return records.reply(messages, site.name, asked, card)
 
 
 def _finish(site: Site, state: Path, content: RecordDict) -> RecordDict:
-    """Finish after the last round, and reply with the scores; the model stays here."""
+    """Make and store the site's final personal model, and reply with its scores."""
     sent, asked = records.received(content, site.w0, site.engine.client.extra)
     return records.record({"card": sites.finish(site, state, sent, asked)})
 

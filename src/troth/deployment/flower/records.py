@@ -23,7 +23,7 @@ _LOST = (
 
 
 def record(about: Mapping[str, Any], **vectors: Tensor) -> RecordDict:
-    """Pack a message: scalars and texts `about` it, and vectors that are not empty."""
+    """Pack a message: its scalars and texts (`about`), and its nonempty vectors."""
     packed = {k: Array(*pack(v)) for k, v in vectors.items() if len(v)}
     content = RecordDict()
     content[_ABOUT], content[_VECTORS] = ConfigRecord(dict(about)), ArrayRecord(packed)
@@ -59,7 +59,7 @@ def received(content: RecordDict, w0: Tensor, extra: int) -> tuple[Broadcast, As
     Args:
         content: The record.
         w0: The site's initial model, which gives length, type and device.
-        extra: Length of the extra vector; 0: there is none.
+        extra: Length of the solver's extra vector, such as a control variate; 0: none.
     """
     about, vectors = parts(content)
     kinds = {key: type(value) for key, value in about.items()}
@@ -78,7 +78,7 @@ def received(content: RecordDict, w0: Tensor, extra: int) -> tuple[Broadcast, As
 
 
 def reply(messages: Messages, name: str, asked: Asked, card: str) -> RecordDict:
-    """Pack a site's reply: one row of messages, and its card."""
+    """Pack a site's reply: its update, and the scores of its models (`card`, JSON)."""
     about = {"round": asked.round, "run": asked.run, "name": name, "card": card}
     about |= {"size": int(messages.size[0]), "loss": float(messages.loss[0])}
     return record(about, update=messages.update[0], extra=messages.extra[0])

@@ -24,8 +24,8 @@ from troth.deployment.flower.server import Say
 from troth.deployment.server import Hub
 from troth.types import Refusal
 
-_WORDS = 1_000_000  # bytes of a reply in addition to its vectors
-_START = 60.0  # seconds in which a SuperLink must start
+_WORDS = 1_000_000  # largest size in bytes of a reply without its vectors
+_START = 60.0  # seconds until a SuperLink must have started
 _APP = """[project]
 name = "troth-app"
 version = "1.0.0"

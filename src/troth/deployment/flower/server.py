@@ -29,7 +29,7 @@ from troth.types import Refusal
 Say = Callable[[str], None]
 INFO = 20  # level of messages for people in Flower's log
 _PAUSE = 0.1  # seconds between two requests for replies
-_GREETING = 20.0  # seconds in which a new node must introduce itself
+_GREETING = 20.0  # seconds until a new node must have introduced itself
 
 
 class Reception:
@@ -58,7 +58,7 @@ class Reception:
         self.grid, self.hub, self.path, self.pause = grid, hub, path, pause
         self.say, self.keys = say or partial(log, INFO), keys
         self.nodes: dict[int, int] = {}  # client → node
-        self.strangers: set[int] = set()  # nodes that were rejected
+        self.strangers: set[int] = set()  # rejected nodes
 
     def run(self, least: int = 0) -> None:
         """Run all remaining rounds, from the folder's checkpoint if there is one.
@@ -95,7 +95,7 @@ class Reception:
         """Identify new nodes and forget those that have left; count connected sites."""
         infos = {node.node_id: node.public_key for node in self.grid.get_nodes()}
         self.nodes = {k: v for k, v in self.nodes.items() if v in infos}
-        self.strangers &= {*infos}  # a node that comes back may have changed
+        self.strangers &= {*infos}  # let a rejected node try again
         known = {*self.nodes.values(), *self.strangers}
         new = [node for node in infos if node not in known]
         ask = {node: records.record({"hello": troth.__version__}) for node in new}

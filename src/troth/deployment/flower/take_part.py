@@ -1,7 +1,7 @@
 """`troth client`: one call that runs a site of a federation.
 
-This package's own app answers messages, in this process. An error of the connection
-ends the connection. Then a new connection is tried, after a pause that grows.
+This package's own app answers messages, in this process. After a connection error, the
+client connects again, and waits longer after each failed attempt.
 """
 
 import ssl
@@ -51,12 +51,12 @@ def take_part(
         ca: Certificate that signed the server's certificate.
         share_personal: Allow messages that reveal the personal model.
         insecure: Use no encryption and check no identities; needs no `key` and `ca`.
-        tries: Give up after so many failed attempts in a row to reach the server.
+        tries: Number of failed attempts in a row after which this function gives up.
     """
     if not insecure and (key is None or ca is None):
         raise Refusal(
             "without --tls CA.pem and --keys PRIVATE_KEY nothing is encrypted and "
-            "nobody knows who this site is; give both, or --insecure"
+            "the server cannot check who this site is; give both, or --insecure"
         )
     for file in (key, ca):
         if file is not None and not file.is_file():
@@ -83,7 +83,7 @@ def _trusted(ca: Path) -> bytes:
     except ssl.SSLError as error:
         raise Refusal(
             f"{ca} is no certificate ({error.reason}); give --tls the file ca.pem from "
-            "whoever runs the server"
+            "the operator of the server"
         ) from None
     return ca.read_bytes()
 
@@ -106,7 +106,7 @@ def attend(way: Way, config: Mapping[str, Any], say: Say, tries: int) -> None:
             what = f"cannot reach the server at {way.address}: {why}; trying again"
             if pause < _LAST:
                 say(f"{what} in {pause:.0f} s")
-            elif failed % 100 == 4:  # do not print a line every five seconds
+            elif failed % 100 == 4:  # print a line for one attempt of a hundred
                 say(f"{what} every {pause:.0f} s")
             time.sleep(pause)
             pause = min(2 * pause, _LAST)

@@ -64,7 +64,7 @@ class Link(NamedTuple):
     """A SuperLink that listens, and what is needed to connect to it."""
 
     address: str
-    secret: bytes  # with which this process may claim tasks
+    secret: bytes  # permits this process to claim tasks
     ca: bytes | None  # certificate to trust; None: not encrypted
 
     def reach(self, kind: Any, component: str, *more: Any) -> Any:
@@ -83,7 +83,7 @@ class Link(NamedTuple):
 
 
 class Window(HttpGrid):
-    """Flower's grid, changed so that a reply that arrives in parts blocks no other."""
+    """Flower's grid; here, a partly received reply does not block the other replies."""
 
     def __init__(self, link: Link, token: str, limit: int) -> None:
         """Connect to the SuperLink; a reply of more than `limit` bytes is refused."""
@@ -279,7 +279,7 @@ def connected(way: Way) -> Iterator[Post]:
     who = NodeAuthHttpInterceptor(way.key, public)
     link = Link(way.address, b"", way.ca)
     with link.reach(FleetHttpClient, "SuperNode", who) as fleet:
-        _leave(way, fleet)  # if it was killed, the server may count it as connected
+        _leave(way, fleet)  # the server may not know that an earlier process was killed
         if way.ca is None:
             with contextlib.suppress(httpx.HTTPStatusError):  # registered already
                 fleet.RegisterNode(fleet_pb2.RegisterNodeFleetRequest(**named))
@@ -296,7 +296,7 @@ def connected(way: Way) -> Iterator[Post]:
 
 
 def _leave(way: Way, fleet: FleetHttpClient) -> None:
-    """Tell the server that this site leaves, if it was ever connected."""
+    """Sign off from the server, if this site was ever connected."""
     with contextlib.suppress(OSError, ValueError, httpx.HTTPError):
         known = int(way.memory.read_text())
         fleet.DeactivateNode(fleet_pb2.DeactivateNodeRequest(node_id=known))
@@ -307,10 +307,10 @@ def why(error: Exception) -> str:
     if isinstance(error, httpx.HTTPStatusError):
         flower = FlowerError.from_json(error.response.text)
         if error.response.status_code in (401, 412):
-            return "it does not know this site's key, or not yet"
+            return "it does not know this site's key (yet)"
         return f"it says {ascii(flower.message if flower else str(error))[:200]}"
     if "certificate" in str(error).lower():
-        return f"its certificate is not signed by the one of --tls ({error})"
+        return f"its certificate is not signed by the certificate of --tls ({error})"
     return f"it does not answer ({str(error) or type(error).__name__})"
 
 

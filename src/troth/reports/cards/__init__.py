@@ -1,7 +1,7 @@
 """Trust cards: what is known about every client's model from the files of runs.
 
 `document` returns the cards as JSON, and `schema.json` describes the format. A sentence
-of a card is the name of a rule in `RULES` with the values for its places.
+of a card is the name of a template in `RULES`, with values for its placeholders.
 """
 
 from troth.reports.cards._making import VERSION, Card, Deck, decks, document, schema

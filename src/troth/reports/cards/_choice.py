@@ -23,7 +23,7 @@ class Choice(NamedTuple):
     """The suggestion for one client."""
 
     model: Model | None  # None: no suggestion
-    why: str  # the rule that decided
+    why: str  # template of the sentence that explains it
     sentences: list[Sentence]
 
 
@@ -47,7 +47,7 @@ class Chooser:
         self.sure = self._certainty()
 
     def worth(self, model: Model) -> float:
-        """Return the mean of a model by which models are chosen."""
+        """Return the mean, on validation or test data, by which models are ranked."""
         return model.valid if self.by == "validation" else model.mean
 
     def _certainty(self) -> list[Sentence]:
@@ -106,10 +106,9 @@ class Chooser:
         return Choice(model, why, [*lines, *use])
 
     def _ahead(self, i: int) -> Model | None:
-        """Return the best model on this client's test data, if it is not the first one.
+        """Return the best model on this client's test data, if it is another one.
 
-        The first model has the best mean over clients. If it is not beaten on this
-        client's data, return None.
+        Return None if no model is better than the one with the best mean over clients.
         """
         worth = [self._sign * m.values[i] for m in self.models]
         if np.isnan(worth[0]) or not max(v for v in worth if v == v) > worth[0]:
@@ -151,7 +150,7 @@ class Chooser:
 
 
 def _verdict(found: Paired, sign: int) -> str:
-    """Return the rule for the outcome of a comparison.
+    """Return the sentence template for the outcome of a comparison.
 
     `sign` is 1 if larger values are better, and otherwise −1.
     """

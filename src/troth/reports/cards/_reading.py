@@ -1,6 +1,6 @@
 """Read the sentences of the report, and write the numbers, names and commands in them.
 
-`sentences.toml` has the sentences as rules with places for values.
+`sentences.toml` has the sentences as named templates with placeholders for values.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from troth.runs.inspect import Dossier
 from troth.types import Refusal
 
 Sentence = tuple[str, ...]
-"""The name of a rule, and its values as text."""
+"""The name of a sentence template, and its values as text."""
 
 ABOUT = {
     "choice": "Which model to use",
@@ -35,7 +35,7 @@ ABOUT = {
     "rounds": "Participation",
     "provenance": "Origin",
 }
-"""Headings of a card in order: subject of rules → heading."""
+"""Headings of a card in order: first part of a template's name → heading."""
 
 _FILE = resources.files("troth.reports.cards").joinpath("sentences.toml")
 RULES = {
@@ -43,11 +43,11 @@ RULES = {
     for about, rules in tomllib.loads(_FILE.read_text("utf-8")).items()
     for rule, text in rules.items()
 }
-"""Name of a rule → sentence. Rules about `page` belong to the summary of the page."""
+"""Name → sentence template. The summary of the page uses names with `page.`."""
 
 
 def words(sentence: Sentence) -> str:
-    """Write a sentence: the text of its rule, with its values."""
+    """Write a sentence: its template, filled in with its values."""
     return re.sub(r"\{(\d+)\}", lambda at: sentence[1 + int(at[1])], RULES[sentence[0]])
 
 

@@ -85,7 +85,7 @@ def twins(run: Dossier, runs: Sequence[Dossier]) -> list[Dossier]:
 
 
 def _written(run: Dossier, keys: Sequence[str]) -> str:
-    """Return some sections as one text for comparison."""
+    """Return the named sections as one text, to compare runs by."""
     names = tuple(sorted(keys))
     if names not in run.kept:
         sections = {key: run.sections.get(key) for key in names}
@@ -155,7 +155,7 @@ def _same(a: Model, b: Model) -> bool:
 
 
 def paired(both: Sequence[tuple[Model, Model]], metric: str) -> Paired:
-    """Compare two models, a minus b, over the clients that count in summaries.
+    """Compare two models, a minus b, over the clients that summaries cover.
 
     Args:
         both: the models a and b of each seed.

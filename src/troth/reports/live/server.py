@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
         query = urllib.parse.parse_qs(asked.query)
         if not self._may(query.get("token", [""])[0]):
             return 403, _TEXT, "This needs the token that troth ui printed.\n", {}
-        if "token" in query and asked.path == "/":  # moves to a cookie
+        if "token" in query and asked.path == "/":  # from now on in a cookie
             cookie = f"{_COOKIE}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
             return 303, _TEXT, "", {"Location": "/", "Set-Cookie": cookie}
         pages, ids = self.server.pages, query.get("run", [])
