@@ -237,7 +237,7 @@ def check_validation(engine: Engine, data: Data) -> None:
     """Refuse a personalizer that needs validation data if no client has any."""
     if chooses(engine.client) and not len(data.valid.y):
         raise Refusal(
-            "the personalizer chooses by validation data, and no client has any; give "
+            "the personalizer needs validation data, and no client has any; give "
             "partition.split a second share above 0, such as [0.72, 0.08, 0.2], or "
             "with split = 'given' set partition.valid, such as 0.1"
         )
