@@ -1,8 +1,9 @@
-"""What scripts share: the command lines of runs and of pages, and shared models.
+"""Command lines of the scripts that train and of those that make pages.
 
-A script gives its cells to `main`: one base experiment, some keys changed. A finished
-cell is kept at once (`troth.reproduce.store`); what is there already is not trained
-again, so a stopped script goes on where it was. `page` prints tables, draws pictures.
+A script passes its cells to `main`. Each cell is one base experiment with some keys
+changed. A finished cell is saved at once (`troth.reproduce.store`). Cells that are
+saved already are not trained again, so that a stopped script continues where it was.
+`page` prints tables and draws pictures.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from troth.runs.load import Run
 
 Changes = dict[str, Any]
 Look = Callable[[Run], Changes]
-"""What else a record says of a run, from its folder, before that is thrown away."""
+"""Further values for the record of a run, read from its folder before its removal."""
 Pictures = Mapping[str, Callable[[], plt.Figure]]
-"""The name of a file, without its ending → what draws it."""
+"""The name of a file, without its suffix → the function that draws it."""
 
 
 class Cell(NamedTuple):
@@ -47,7 +48,7 @@ class Cell(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A run that is missing."""
+    """A run that is still to be trained."""
 
     cell: Cell
     seed: int
@@ -55,12 +56,12 @@ class Job(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its record."""
+        """Return the name of the run's record."""
         return f"{self.cell.figure}/{self.cell.label}, seed {self.seed}"
 
 
 def row(run: Run) -> Changes:
-    """What a table needs of a run: clients' accuracies, and how they came to be."""
+    """Return what tables need of a run: clients' accuracies, device, versions."""
     resolved = run.experiment.resolved
     return {
         "fingerprint": resolved["fingerprint"],
@@ -73,17 +74,17 @@ def row(run: Run) -> Changes:
 
 
 def curve(run: Run) -> Changes:
-    """Benign clients' accuracy at every evaluation on the way."""
+    """Return the accuracy of benign clients at every evaluation during training."""
     return {"curve": kept.curve(run, "weighted", "mean", "std")}
 
 
 def no_more(run: Run) -> Changes:
-    """Nothing beside the row."""
+    """Add nothing to the record of a run."""
     return {}
 
 
 def as_it_is(cell: Cell, seed: int) -> Changes | None:
-    """The cell's own changes, whatever the seed."""
+    """Return the cell's own changes, the same for every seed."""
     return cell.changes
 
 
@@ -97,18 +98,18 @@ def main(
     first: int = 0,
     given_seed: Callable[[Cell, int], Changes | None] = as_it_is,
 ) -> None:
-    """The command line of a script that trains.
+    """Run the command line of a script that trains.
 
     Args:
-        script: its docstring.
-        base: the experiment that all cells change, its grid left out; the results
-            lie beside it.
-        cells: what it can train.
-        look: what else a record says.
-        seeds: how many each cell has unless told.
-        first: the first of them.
-        given_seed: cell, seed → its changes together with what only that seed has,
-            such as the model that it starts from; None: that is not there yet.
+        script: the script's docstring.
+        base: file of the experiment that all cells change; its grid is ignored. Results
+            are stored in the same folder.
+        cells: the runs that the script can train.
+        look: further values for the record of a run.
+        seeds: default number of seeds per cell.
+        first: the first seed.
+        given_seed: cell, seed → the cell's changes, together with those that depend on
+            the seed, such as the model to start from. `None`: not available yet.
     """
     cells = list(cells)
     given = _given(script, base, cells, seeds)
@@ -131,7 +132,7 @@ def main(
                 on = dataclasses.replace(e.engine, device=given.device)
                 yield Job(cell, seed, dataclasses.replace(e, engine=on))
 
-    alone = ([job] for job in missing())  # whether one is needed may hang on others
+    alone = ([job] for job in missing())  # whether one is missing may depend on others
     groups = running.alike(missing(), given.together) if given.together > 1 else alone
     for group in groups:
         with tempfile.TemporaryDirectory(prefix="cell") as place:
@@ -151,11 +152,18 @@ def _given(
     parser = argparse.ArgumentParser(description=script.split("\n")[0])
     parser.add_argument("figures", nargs="*", help=", ".join(figures))
     parser.add_argument("--seeds", type=int, default=seeds)
-    parser.add_argument("--only", default="", help="labels that contain this")
-    parser.add_argument("--part", default="0/1", help="i/n: every n-th, from the i-th")
+    parser.add_argument(
+        "--only", default="", help="train only runs whose labels contain this text"
+    )
+    parser.add_argument(
+        "--part", default="0/1", help="i/n: train every n-th run, from the i-th"
+    )
     parser.add_argument("--device", default="auto")
     parser.add_argument(
-        "--together", type=int, default=1, help="so many at a time, as one matrix"
+        "--together",
+        type=int,
+        default=1,
+        help="number of runs trained stacked, as one matrix",
     )
     parser.add_argument("--out", type=Path, default=base.parent)
     given = parser.parse_args()
@@ -164,12 +172,12 @@ def _given(
 
 
 def place(models: Path, name: str, seed: int) -> Path:
-    """Where the shared model of the runs of a name is kept."""
+    """Return the path of the shared model of the runs with this name."""
     return models / f"{name}, seed {seed}.safetensors"
 
 
 def keep(models: Path, run: Run) -> None:
-    """Copy a run's shared model there, whole or not at all."""
+    """Copy a run's shared model to `models`, atomically."""
     file = place(models, run.experiment.name, run.experiment.seed)
     file.parent.mkdir(exist_ok=True)
     made = file.with_suffix(f".{os.getpid()}")
@@ -178,16 +186,16 @@ def keep(models: Path, run: Run) -> None:
 
 
 def begun(models: Path, cell: Cell, seed: int) -> Changes | None:
-    """A cell's changes with the shared model of its name; None: that is not there."""
+    """Return a cell's changes with the shared model of its name; `None` if missing."""
     file = place(models, cell.changes["name"], seed)
     if not file.exists():
-        print(f"{file.name} is not there yet, for {cell.label}", flush=True)
+        print(f"{file.name} is missing, for {cell.label}", flush=True)
         return None
     return merged(cell.changes, {"model": {"weights": str(file)}})
 
 
 def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table."""
+    """Return a table in Markdown."""
     first, *columns = head
     lines = grid(columns, [list(one) for one in rows])
     return "\n".join([lines[0].replace("| |", f"| {first} |", 1), *lines[1:]])
@@ -200,17 +208,17 @@ def page(
     pictures: Pictures,
     dpi: int = 150,
 ) -> None:
-    """The command line of a page: its tables to the screen, its pictures to files.
+    """Run the command line of a page: print its tables, draw its pictures to files.
 
     Args:
-        script: its docstring.
-        place: the folder that pictures are written to.
-        tables: all of them, as Markdown.
-        pictures: drawn with --draw.
-        dpi: of pictures.
+        script: the script's docstring.
+        place: the folder to which pictures are written.
+        tables: returns all tables in Markdown.
+        pictures: drawn if --draw is given.
+        dpi: resolution of the pictures.
     """
     parser = argparse.ArgumentParser(description=(script or "").split("\n")[0])
-    parser.add_argument("--draw", action="store_true", help="the pictures, too")
+    parser.add_argument("--draw", action="store_true", help="also draw the pictures")
     if parser.parse_args().draw:
         for name, draw in pictures.items():
             made = draw()
@@ -220,7 +228,7 @@ def page(
 
 
 def save(figure: plt.Figure, file: Path, dpi: int = 150) -> None:
-    """A picture of at most 128 colours: a third of the bytes."""
+    """Save a picture with at most 128 colors, a third of the bytes."""
     drawn = io.BytesIO()
     figure.savefig(drawn, dpi=dpi)
     few = Image.open(drawn).convert("RGB").quantize(128, dither=Image.Dither.NONE)

@@ -47,3 +47,12 @@ def test_refused():
     ):
         with pytest.raises(troth.Refusal, match=words):
             troth.aggregate(name, given, **options)
+
+
+def test_run_refuses_what_is_no_experiment_and_no_viewer(refuses, tmp_path):
+    tree = {"partition": {"clients": 2}, "train": {"rounds": 1}}
+    refuses("experiment is of type list; it must be the path", troth.run, [tree])
+    out = tmp_path / "run"
+    refuses("watch= is of type bool", troth.run, tree, watch=True, out=out)
+    refuses("no section 'trian'", troth.run, tree, settings="trian.lr=1", out=out)
+    assert not out.exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 
@@ -227,6 +228,16 @@ CONVERTED = [
 def test_typed_converts():
     rows = [(lookup.typed("a.b", v, hint), expected) for v, hint, expected in CONVERTED]
     assert not [(a, b) for a, b in rows if repr(a) != repr(b)]  # types as well
+
+
+def test_typed_takes_numbers_of_numpy():
+    found = (
+        lookup.typed("a.b", np.int64(2), int),
+        lookup.typed("a.b", np.bool_(1), bool),
+    )
+    assert [*map(type, found)] == [int, bool]
+    with pytest.raises(Refusal):
+        lookup.typed("a.b", np.float64(2), int)
 
 
 def test_typed_refuses():

@@ -1,4 +1,4 @@
-"""How an attack of the chain is run on a federation: by reports, a model, data."""
+"""Attacks of the chain on a federation: by crafted gradients, by a model, by data."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from troth.poison import craft
 
 
 class Work(NamedTuple):
-    """What every figure is given."""
+    """Settings that every figure is given."""
 
     models: Path
     device: str
 
 
 class Figure(NamedTuple):
-    """One curve: what it is called, and how it is made."""
+    """One curve: its name, and the function that computes it."""
 
     figure: str
     label: str
@@ -30,7 +30,7 @@ class Figure(NamedTuple):
 def gradient(
     work: Work, tree: dict[str, Any], every: int, name: str, **attack: Any
 ) -> dict[str, Any]:
-    """Counter-gradient; θ♠ by the finite-time form is left under this name."""
+    """Run the counter-gradient attack, and save θ♠ in finite-time form as `name`."""
     file = work.models / f"target-{name}.npy"
     aim = target(tree, file, work.device)
     attack = {"name": "counter_gradient", "target": str(file), **attack}
@@ -48,7 +48,7 @@ Make = Callable[[Work], Any]
 
 
 def crafted(work: Work, name: str, first: Make) -> Path:
-    """The file with θ♠ of that name; the attack by reports is run if it is missing."""
+    """Return the file with θ♠; run the gradient attack if the file is missing."""
     file = work.models / f"model-{name}.npy"
     if not file.exists():
         first(work)
@@ -58,7 +58,7 @@ def crafted(work: Work, name: str, first: Make) -> Path:
 def frozen(
     work: Work, tree: dict[str, Any], every: int, name: str, first: Make
 ) -> dict[str, Any]:
-    """The model attack, with θ♠ of that name, which `first` leaves."""
+    """Run the model attack, with θ♠ of this name, which `first` saves."""
     file = crafted(work, name, first)
     attack = {"name": "frozen_model", "target": str(file)}
     aim = target(tree, work.models / f"target-{name}.npy", work.device)
@@ -79,18 +79,18 @@ def examples(
     start: bool,
     **options: Any,
 ) -> dict[str, Any]:
-    """The data attack, with examples that teach θ♠ of that name.
+    """Run the data attack, with examples that teach θ♠ of this name.
 
     Args:
-        work: where models lie.
+        work: has the folder of the models.
         tree: the federation.
-        every: rounds between two points.
-        name: of the models.
-        first: the attack by reports that leaves them.
-        number: of examples.
-        weight: as how many each counts; None: as many as suffice.
-        start: whether the attacker's own model begins at θ♠, as the authors' does.
-        options: of `poison.data_attack`.
+        every: rounds between two points of the curve.
+        name: name of the models.
+        first: the gradient attack that saves them.
+        number: number of examples.
+        weight: weight of each example; `None`: as much as suffices.
+        start: whether the attacker's own model starts at θ♠, as the authors' does.
+        options: options of `poison.data_attack`.
     """
     aim = target(tree, work.models / f"target-{name}.npy", work.device)
     own = crafted(work, name, first)

@@ -1,4 +1,4 @@
-"""The federations that are attacked, and how one is watched while it trains."""
+"""The attacked federations, and the evaluation of one during training."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ AUTHORS = {"name": "adam", "lr": 0.02, "beta2": 0.999, "tau": 1e-8}
 def digits(
     honest: int, size: int, regularizer: str, *, rounds: int, **more: Any
 ) -> Tree:
-    """MNIST, users who draw their own examples, a linear model (Section 5.2).
+    """Return a linear model on MNIST; users draw their own examples (Section 5.2).
 
     Args:
-        honest: how many users are.
-        size: what each draws of the 70,000 images; six of seven are for training.
+        honest: number of honest users.
+        size: number of images that each user draws of 70,000; six of seven are for
+            training.
         regularizer: R; λ is 1 in the paper's units.
-        rounds: epochs of the paper, one step on all data each.
+        rounds: epochs of the paper, each one step on all data.
         more: sections that replace those here.
     """
     lam = 2.0 if regularizer == "l2sq" else 1.0
@@ -59,13 +60,13 @@ def digits(
 
 
 def made(tree: Tree, device: str) -> Built:
-    """The federation of an experiment, ready to train."""
+    """Build the federation of an experiment, ready to train."""
     tree = {**tree, "engine": {"device": device}}
     return build(reader.from_dict(tree), plan=train.UNMEASURED)
 
 
 def target(tree: Tree, file: Path, device: str) -> goal.Goal:
-    """θ†, which the authors train on all data with labels y + 1; written once."""
+    """Return θ†; as in the paper, it is trained on all data with labels y + 1."""
     built = made({**tree, "attack": "none"}, device)
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -75,11 +76,11 @@ def target(tree: Tree, file: Path, device: str) -> goal.Goal:
 
 
 def watched(built: Built, aim: goal.Goal, every: int) -> dict[str, list[float]]:
-    """Train; distance to the target and accuracies every so many rounds.
+    """Train, and record the distance to the target and accuracies at regular rounds.
 
     Returns:
-        rounds; distance of ρ, its norm, its accuracy by true and by wanted labels, and
-        the same two for the mean of the benign clients' own models.
+        rounds; the distance of ρ, its norm, its accuracy by true and by wanted labels,
+        and the same two accuracies for the mean of the benign clients' own models.
     """
     f = built.federation
     names = ("round", "distance", "norm", "accuracy", "aimed")
@@ -109,12 +110,12 @@ def watched(built: Built, aim: goal.Goal, every: int) -> dict[str, list[float]]:
 
 
 def far(place: Tensor, aim: goal.Goal) -> float:
-    """Distance to the target."""
+    """Return the distance to the target."""
     return float((place - aim.target).norm())
 
 
 def honest(built: Built) -> Tensor:
-    """The benign clients' own models, [h, d]."""
+    """Return the benign clients' own models, [h, d]."""
     f = built.federation
     ids = np.flatnonzero(~built.hostile)
     own = f.engine.models(f.broadcast.w, f.population.read(ids))

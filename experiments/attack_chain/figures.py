@@ -27,12 +27,12 @@ REGULARIZERS = ("l2sq", "l2", "smooth_l2")
 
 
 def load(figure: str) -> dict[str, dict[str, Any]]:
-    """All curves of a figure, by label."""
+    """Return all curves of a figure, by label."""
     return {one["label"]: one for one in Store(ROOT).find(f"{figure}/*")}
 
 
 def row(label: str, found: dict[str, Any]) -> str:
-    """Where a curve ends."""
+    """Return the final values of a curve, as cells of a table."""
     share = found["distance"][-1] / found["distance"][0]
     cells = [f"{found['distance'][-1]:.3g} ({share:.1%})"]
     cells += [f"{found[name][-1]:.3f}" for name in ("accuracy", "aimed")]
@@ -41,7 +41,7 @@ def row(label: str, found: dict[str, Any]) -> str:
 
 
 def chain() -> str:
-    """Figs. 1, 2, 20, and 17 to 19."""
+    """Return the table of Figs. 1, 2, 20, and 17 to 19."""
     lines = [
         "| | distance to target (of the start) | by true labels | by wanted labels | "
         "honest users' own |",
@@ -54,7 +54,7 @@ def chain() -> str:
 
 
 def alone() -> str:
-    """Fig. 3: the honest user's own model."""
+    """Return the table of Fig. 3: the honest user's own model."""
     lines = [
         "| pace | its distance to the target | by true labels | by wanted labels | "
         "seconds |",
@@ -69,7 +69,7 @@ def alone() -> str:
 
 
 def reach() -> str:
-    """Every personalizer with the mean, then every rule without one."""
+    """Return the tables of every personalizer with the mean, and of every rule."""
     found = load("reach")
     lines = ["| personalizer | shared model | clients' own |", "|---|---|---|"]
     for label, one in found.items():
@@ -85,12 +85,12 @@ def reach() -> str:
 
 
 def _own(found: dict[str, Any]) -> str:
-    """Clients' own models by true and by wanted labels."""
+    """Return the accuracy of clients' own models by true and by wanted labels."""
     return f"{found['own_accuracy'][-1]:.2f} / {found['own_aimed'][-1]:.2f}"
 
 
 def rules() -> str:
-    """The attack against every R and every rule: ρ by wanted labels, distance."""
+    """Return the table of the attack against every R and every rule."""
     found = load("table")
     names = list(dict.fromkeys(label.split(", ")[2] for label in found))
     lines = ["| rule | " + " | ".join(f"{f}, {r}" for f in FORMS for r in REGULARIZERS)]
@@ -107,7 +107,7 @@ def rules() -> str:
 
 
 def averaging() -> str:
-    """The same attack on updates of federated averaging."""
+    """Return the table of the same attack on updates of federated averaging."""
     found = load("table")
     lines = ["| rule | shared | Ditto's own | local |", "|---|---|---|---|"]
     labels = [label for label in found if label.startswith("fedavg")]
@@ -131,7 +131,7 @@ LAMBDAS = (0.01, 0.1, 1.0, 10.0, 100.0)
 
 
 def sums() -> str:
-    """Table 1, ours beside theirs, and where the shared models of Figs. 4–13 end."""
+    """Return Table 1, ours next to the paper's, and the ends of Figs. 4–13."""
     found = load("sums")
     lines = ["| λ = 1 | " + " | ".join(f"{m}, {f}" for m, f in SUMS) + " |"]
     lines.append("|---" * 5 + "|")
@@ -151,14 +151,14 @@ def sums() -> str:
 
 
 def _cell(found: dict[str, Any], kind: str = "") -> str:
-    """Accuracy by true and by wanted labels, and the distance left."""
+    """Return accuracy by true and by wanted labels, and the distance that is left."""
     share = found["distance"][-1] / found["distance"][0]
     true, aimed = (found[f"{kind}{n}"][-1] for n in ("accuracy", "aimed"))
     return f"{true:.2f} / {aimed:.2f} ({share:.0%})"
 
 
 def curves(figure: str, name: str, labels: dict[str, str], colours: list[str]) -> None:
-    """Accuracy and distance along training."""
+    """Draw accuracy and distance during training."""
     found = load(figure)
     canvas, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2))
     for (label, said), colour in zip(labels.items(), colours, strict=True):
@@ -183,7 +183,7 @@ def curves(figure: str, name: str, labels: dict[str, str], colours: list[str]) -
 
 
 def ten() -> plt.Figure:
-    """Figs. 4–13: a panel a model and λ; lines are who, dashes the mean."""
+    """Draw Figs. 4–13: one panel per network and λ; dashed lines are the mean."""
     found = load("sums")
     canvas, axes = plt.subplots(2, 5, figsize=(11, 4.4), sharex=True, sharey=True)
     whose = {"shared": BLUE, "idle": ORANGE, "own": GREEN}
@@ -244,7 +244,7 @@ PICTURES: common.Pictures = {
 
 
 def tables() -> str:
-    """All of them."""
+    """Return all tables."""
     parts = (chain(), alone(), rules(), averaging(), reach(), sums())
     return "\n\n".join(parts)
 

@@ -28,7 +28,7 @@ WANTED = 0.90
 
 
 def data(work: Work) -> str:
-    """Embeddings of all images, from a backbone that is good enough."""
+    """Return embeddings of all images, from a backbone that is accurate enough."""
     file = work.models / "embeddings.npz"
     if not file.exists():
         place = Path(tempfile.mkdtemp(prefix="backbone")) / "run"
@@ -49,13 +49,13 @@ def data(work: Work) -> str:
 
 
 def tree(work: Work, rounds: int) -> dict[str, Any]:
-    """Ten users who draw 7,200 of the 60,000: about 6,000 training images each."""
+    """Return ten users with 7,200 of 60,000 images each, about 6,000 for training."""
     own = {"name": "npz", "path": data(work)}
     return digits(10, 7200, "l2sq", rounds=rounds, data=own)
 
 
 def figures() -> Iterator[Figure]:
-    """Figs. 17–19: reports, a model, data, as the authors set them."""
+    """Yield Figs. 17–19: gradients, a model and data, with the authors' settings."""
     name = "network"
     authors = {"weight": 1.0, "start": True, "width": 50.0, "noise": 0.1}
 

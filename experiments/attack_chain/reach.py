@@ -1,7 +1,7 @@
-"""Counter-gradient on the updates of federated averaging: every personalizer and rule.
+"""The counter-gradient attack on federated averaging: every personalizer and rule.
 
-No theorem covers these. The digits that come with scikit-learn, ten honest clients and
-one that is not, so that all of it is done in minutes.
+No theorem covers these runs. They use the digits of scikit-learn, ten honest clients
+and one malicious client, and take minutes in all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MARKED = ("group_dro", "upweight")  # these need groups
 
 
 def tree(part: str, name: str) -> dict[str, Any]:
-    """Federated averaging with this personalizer, or under this rule."""
+    """Return federated averaging with a personalizer, or with an aggregation rule."""
     data: dict[str, Any] = {"name": "digits"}
     if name in MARKED:
         data = {"name": "colored", "base": "digits", "pool": "all", "correlation": 0.8}
@@ -62,7 +62,7 @@ def tree(part: str, name: str) -> dict[str, Any]:
 
 
 def figures() -> Iterator[Figure]:
-    """A run each; `coupled` has figures of its own."""
+    """Yield one run per member; `coupled` has figures of its own."""
     for part in ("personalizer", "aggregator"):
         for name in lookup.names(part):
             if name == "coupled":

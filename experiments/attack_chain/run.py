@@ -1,11 +1,12 @@
-"""Train the figures of the attack-equivalence paper, and what it leaves open.
+"""Train the figures of the attack-equivalence paper, and of questions it leaves open.
 
-    python experiments/attack_chain/run.py              # all of it
+    python experiments/attack_chain/run.py              # all of them
     python experiments/attack_chain/run.py fig1 fig3    # some figures
-    python experiments/attack_chain/run.py --only l2sq  # labels that contain this
+    python experiments/attack_chain/run.py --only l2sq  # labels that contain this text
 
-A finished curve is kept in the table; what is there is not trained again. The
-models that later figures start from lie in `--models`, and are made anew if missing.
+Each finished curve is saved in the table of results. Saved curves are not trained
+again. Models from which later figures start are saved in `--models`, and are trained
+again if they are missing.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ REGULARIZERS = ("l2sq", "l2", "smooth_l2")
 
 
 def local(work: Work, rounds: int, pace: float) -> dict[str, Any]:
-    """Fig. 3: the honest user's own model is the aim; it takes two steps a round.
+    """Return Fig. 3, in which the honest user's own model is attacked.
 
-    The server steps by gradients, as in Section 5.4, and the attacker knows only ρ. Two
-    things matter. It goes by the round before, which makes ρ − θ swing by −(1 + ηλ) a
-    round (λ as here): a learning rate of 1e-4 keeps that small. And it takes θ for
-    optimal: where θ lags behind ρ, ρ overshoots; so it goes a part of the way a round.
-    The authors' 40,000 epochs are what their Adam needs to move ρ as far as it must go,
-    to θ† + ∇fit(θ†)/(2λ).
+    The user takes two steps per round. The server takes gradient steps, as in Section
+    5.4, and the attacker knows only ρ. It uses ρ of the previous round, which makes ρ −
+    θ swing by −(1 + ηλ) per round (λ as here); a learning rate of 1e-4 keeps this
+    small. It also assumes that θ is optimal. Where θ lags behind ρ, ρ overshoots. For
+    this reason the attacker takes only a part of the way in each round. The authors'
+    40,000 epochs are what their Adam needs to move ρ as far as it must go, to θ† +
+    ∇fit(θ†)/(2λ).
     """
     tree = digits(1, 7000, "l2sq", rounds=rounds)
     tree["train"] |= {"steps": 2}
@@ -52,7 +54,7 @@ def local(work: Work, rounds: int, pace: float) -> dict[str, Any]:
 
 
 def fig1() -> Iterator[Figure]:
-    """Figs. 1 and 16, against every R; the server of the theory beside theirs."""
+    """Yield Figs. 1 and 16: every R, with the server of the theory and the authors'."""
     for regularizer in REGULARIZERS:
         for server in ("adam", "sgd") if regularizer == "l2sq" else ("adam",):
             tree = digits(10, 7000, regularizer, rounds=200)
@@ -70,7 +72,7 @@ def fig1() -> Iterator[Figure]:
 
 
 def fig2() -> Iterator[Figure]:
-    """Fig. 2: the model attack, and data; then what the paper leaves open."""
+    """Yield Fig. 2: attacks by a model and by data, then questions left open."""
     name, tree = "fig2", digits(10, 7000, "l2sq", rounds=250)
 
     def first(work: Work) -> dict[str, Any]:
@@ -139,7 +141,7 @@ def fig20() -> Iterator[Figure]:
 
 
 def fig3() -> Iterator[Figure]:
-    """Fig. 3: one honest user, its own model attacked."""
+    """Yield Fig. 3: one honest user, whose own model is attacked."""
     yield Figure("fig3", "a part of the way", lambda work: local(work, 5000, 0.3))
     yield Figure("fig3", "a tenth of the way", lambda work: local(work, 5000, 0.1))
 
@@ -158,10 +160,10 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 def against(work: Work, regularizer: str, rule: str, form: str) -> dict[str, Any]:
-    """A tenth of the data, so that all rules can be tried; the server steps by η."""
+    """Attack a federation with a tenth of the data, for trying all rules."""
     tree = digits(10, 700, regularizer, rounds=200, **RULES[rule])
     lam = tree["personalizer"]["lam"]
-    one = 11 if rule == "sum" else 1  # other rules stand for a mean
+    one = 11 if rule == "sum" else 1  # other rules estimate a mean
     tree["server"] = {"name": "sgd", "lr": 1 / (3 * lam * one)}
     tree["train"] |= {"steps": 2}
     if form == "gradient":
@@ -176,7 +178,7 @@ def against(work: Work, regularizer: str, rule: str, form: str) -> dict[str, Any
 
 
 def plain(work: Work, personalizer: str, rule: str) -> dict[str, Any]:
-    """The same attack on updates, against federated averaging."""
+    """Run the same attack on the updates of federated averaging."""
     known = RULES[rule] if rule != "sum" else {"aggregator": "mean"}
     tree = digits(10, 700, "l2sq", rounds=200, **known)
     tree["train"] = {"rounds": 200, "batch": 50, "steps": 5, "lr": 0.1}
@@ -188,7 +190,7 @@ def plain(work: Work, personalizer: str, rule: str) -> dict[str, Any]:
 
 
 def table() -> Iterator[Figure]:
-    """Every R with every rule, by reports and by data; and federated averaging."""
+    """Yield every R with every rule, by gradients and by data, and on updates."""
     for form in ("gradient", "data"):
         for regularizer in REGULARIZERS:
             for rule in RULES:
@@ -215,13 +217,13 @@ def table() -> Iterator[Figure]:
 
 
 def figures() -> list[Figure]:
-    """Every curve."""
+    """Return every curve."""
     own = [*fig1(), *fig2(), *fig20(), *fig3(), *table()]
     return [*own, *sums.figures(), *network.figures(), *reach.figures()]
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     every = figures()
     names = list(dict.fromkeys(f.figure for f in every))
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])

@@ -1,7 +1,7 @@
-"""Appendix E: what clients count for, by the sum of their losses or by the mean.
+"""Appendix E: does the sum or the mean of a client's losses determine its influence?
 
-Ten idle users with 10 examples beside one that has all 60,000 of Fashion-MNIST, three
-fifths of the labels at random; all are honest.
+Ten idle users have 10 examples of Fashion-MNIST each, and one active user has all
+60,000. Three fifths of the labels are random. All users are honest.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ CLEAN = {"linear": 1000, "MLP": 2000}  # epochs of Figs. 14 and 15
 
 
 def data(work: Work, draw: int, right: int, random_labels: int = RANDOM) -> str:
-    """Everyone's examples in one file; the last user has all, and the test set.
+    """Write all users' examples to one file; the last user has all, and the test set.
 
     Args:
-        work: where it is written.
-        draw: who draws what, and which labels.
-        right: so many of the idle users' labels are right; 0: as it comes.
-        random_labels: so many of the first labels are drawn anew.
+        work: has the folder to which the file is written.
+        draw: seed of the users' examples and of the random labels.
+        right: number of correct labels of the idle users; 0: as drawn.
+        random_labels: number of the first labels that are drawn at random.
     """
     file = work.models / f"sums-{draw}-{right}-{random_labels}.npz"
     if not file.exists():
@@ -70,7 +70,7 @@ def data(work: Work, draw: int, right: int, random_labels: int = RANDOM) -> str:
 def tree(
     file: str, model: str, fit: str, lam: float, epochs: int = EPOCHS
 ) -> dict[str, Any]:
-    """The experiment; λ as the paper counts it."""
+    """Return the experiment, with λ in the paper's units."""
     every = (60_000 + IDLE * FEW) / (IDLE + 1)  # examples a user, on average
     return {
         "seed": 999,
@@ -108,9 +108,9 @@ def watched(
     every: int = EVERY,
     clean: int = 0,
 ) -> dict[str, Any]:
-    """Accuracy on all test data along training: of ρ, the idle users', the active's.
+    """Record accuracy on all test data: of ρ, the idle users and the active user.
 
-    Without noise it takes `clean` epochs.
+    Without label noise, training takes `clean` epochs.
     """
     file = data(work, draw, right, 0 if clean else RANDOM)
     built = made(tree(file, model, fit, lam, clean or EPOCHS), work.device)
@@ -133,7 +133,7 @@ def watched(
 
 
 def figures() -> Iterator[Figure]:
-    """Figs. 4–13, of which Table 1 has λ = 1; 14 and 15, without noise."""
+    """Yield Figs. 4–13, of which Table 1 has λ = 1; 14 and 15 are without noise."""
     for model in MODELS:
         for lam in LAMBDAS:
             for fit in ("mean", "sum"):

@@ -1,13 +1,13 @@
-"""Adaptive samples beside n fixed ones: as much certified accuracy, for how many?
+"""Compare adaptive samples with n fixed ones: certified accuracy and number of samples.
 
     python experiments/certificates/adaptive.py small mnist cifar10 --device cuda
 
-Ten radii evenly over [0, 3σ] (over [0, σ] for rotations, which end there) are asked of
-the same images; all are answered from one sequence of samples, at most a tenth more
-than n (`--more`): its last look has half of α, as
-docs/explanation/derivations/certify.md derives. `small` is the model of machines.py;
-the others are those of client 0 after `mnist_nominal` and `cifar10_nominal` for noise,
-which run.py leaves under `models/`.
+Ten radii, evenly over [0, 3σ] (over [0, σ] for rotations, which end there), are tested
+on the same images. All are decided from one sequence of samples, which has at most a
+tenth more than n (`--more`). The last stage of the sequence has half of α, as
+docs/explanation/derivations/certify.md derives. `small` is the model of machines.py.
+The others are the models of client 0 after `mnist_nominal` and `cifar10_nominal` for
+noise, which run.py saves under `models/`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HEAD += ("in the middle", "largest difference", "samples, adaptive", "times fewe
 
 
 class Asked(NamedTuple):
-    """A model, and what it is smoothed with."""
+    """A model, and the noise with which it is smoothed."""
 
     file: Path
     network: Changes
@@ -61,7 +61,7 @@ MODELS_ASKED = {
 
 
 def grid(transform: str, sigma: float) -> list[float]:
-    """Ten radii, evenly."""
+    """Return ten radii at equal distances."""
     most = sigma if transform == "rotation" else 3 * sigma
     return np.linspace(0, most, RADII).tolist()
 
@@ -69,7 +69,7 @@ def grid(transform: str, sigma: float) -> list[float]:
 def answered(
     model: Asked, transform: str, images: int, n: int, most: int, device: str
 ) -> dict[str, Any]:
-    """Certified accuracy by n samples of every image, and by as many as it takes."""
+    """Return certified accuracy from n samples per image, and from adaptive ones."""
     x, y = tested(model.data, images)
     classify = opened(model.file, model.network, tuple(x.shape[1:])).to(device)
     if device.startswith("cuda"):
@@ -104,7 +104,7 @@ def answered(
 
 
 def table() -> str:
-    """What was found, as the page has it; empty before anything was."""
+    """Return the table of the results, as the page has it; empty if there are none."""
     lines = []
     for said in Store(ROOT).find("adaptive/*"):
         a = said["adaptive"]
@@ -118,7 +118,7 @@ def table() -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("models", nargs="*", help=", ".join(MODELS_ASKED))
     parser.add_argument("--device", default="cuda")
@@ -130,7 +130,7 @@ def main() -> None:
     for name in given.models or MODELS_ASKED:
         model = MODELS_ASKED[name]
         if not model.file.exists():
-            print(f"{model.file.name} is not there yet, for {name}", flush=True)
+            print(f"{model.file.name} is missing, for {name}", flush=True)
             continue
         for transform in model.sigmas:
             most = round(given.more * given.n)

@@ -1,9 +1,9 @@
 """Draw certified accuracy over the radius, and print the tables, from results.
 
-python experiments/certificates/figures.py            # the tables, as Markdown
-python experiments/certificates/figures.py --draw     # and the pictures
+    python experiments/certificates/figures.py            # the tables, as Markdown
+    python experiments/certificates/figures.py --draw     # also the pictures
 
-Runs that are not there yet are left out.
+Runs without a result are left out.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WHOSE = {"shared": "#e08e45", "finetune": "#3d7ea6", "ditto": "#8e5572"}
 def three(
     figure: str, label: str, data: str, change: str, clients: int = 10
 ) -> dict[str, Line]:
-    """What every panel compares."""
+    """Return the three models that every panel compares."""
     found = {
         "local": alone(data, change, clients),
         "federated": load(figure, label, "shared"),
@@ -57,7 +57,7 @@ def three(
 
 
 def panel(axes: Axes, lines: dict[str, Line], hues: dict[str, str], title: str) -> None:
-    """Mean over clients, with a band from the lowest to the highest."""
+    """Draw the mean over clients, with a band from the lowest to the highest."""
     for name, line in lines.items():
         curve, hue = line.curve, hues[name]
         axes.plot(curve["radii"], curve["mean"], color=hue, label=name, lw=1.8)
@@ -67,7 +67,7 @@ def panel(axes: Axes, lines: dict[str, Line], hues: dict[str, str], title: str) 
 
 
 def dress(axes: Axes, lines: dict[str, Line], title: str) -> None:
-    """Title, limits and unit of a panel."""
+    """Set the title, limits and unit of a panel."""
     unit = next((line.run["certified"]["unit"] for line in lines.values()), "")
     axes.set(ylim=(0, 1), xlabel=f"radius ({unit})")
     axes.set_xlim(left=0)
@@ -77,7 +77,7 @@ def dress(axes: Axes, lines: dict[str, Line], title: str) -> None:
 
 
 def sheet(rows: int, columns: int) -> tuple[plt.Figure, np.ndarray]:
-    """Panels side by side."""
+    """Return a figure with a grid of panels."""
     size = 3.1 * columns, 2.5 * rows + 0.3
     return plt.subplots(
         rows, columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
@@ -85,7 +85,7 @@ def sheet(rows: int, columns: int) -> tuple[plt.Figure, np.ndarray]:
 
 
 def legend(axes: Axes, **how: Any) -> None:
-    """Every name once; nothing where there is nothing to tell."""
+    """Draw a legend with every name once, if there are any names."""
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     if once:
@@ -94,7 +94,7 @@ def legend(axes: Axes, **how: Any) -> None:
 
 
 def finished(figure: plt.Figure, every: np.ndarray) -> plt.Figure:
-    """A legend in the panel that has most to tell, names of axes at the left."""
+    """Put a legend into the panel with most lines, and label the axes at the left."""
     most = max(every.flat, key=lambda axes: len(axes.get_legend_handles_labels()[0]))
     legend(most, loc="lower left")
     for axes in every[:, 0]:
@@ -103,7 +103,7 @@ def finished(figure: plt.Figure, every: np.ndarray) -> plt.Figure:
 
 
 def clients() -> plt.Figure:
-    """Figures 1 and 6: the fewer data each has, the less local training comes to."""
+    """Draw Figures 1 and 6: local training is worse the fewer data a client has."""
     figure, every = sheet(2, len(CLIENTS))
     for row, change in zip(every, ("rotation", "translation"), strict=True):
         for axes, n in zip(row, CLIENTS, strict=True):
@@ -114,7 +114,7 @@ def clients() -> plt.Figure:
 
 
 def each_client() -> plt.Figure:
-    """Figures 8 and 9: how far clients lie apart."""
+    """Draw Figures 8 and 9: the spread over clients."""
     figure, every = sheet(2, 2)
     for row, n in zip(every, (4, 10), strict=True):
         label = f"rotation, {n} clients, federated"
@@ -130,7 +130,7 @@ def each_client() -> plt.Figure:
 
 
 def nominal() -> plt.Figure:
-    """Figures 2, 4 and 7: only the personalizer trains for the change."""
+    """Draw Figures 2, 4 and 7: only the personalizer trains for the change."""
     rows = [("mnist", 10), ("mnist", 100), ("cifar10", 10)]
     figure, every = sheet(len(rows), len(CHANGES))
     for row, (data, n) in zip(every, rows, strict=True):
@@ -145,7 +145,7 @@ def nominal() -> plt.Figure:
 
 
 def other() -> plt.Figure:
-    """Figure 3: affine, then another; and CIFAR-10 of Figure 1."""
+    """Draw Figure 3 (affine, then another change) and CIFAR-10 of Figure 1."""
     figure, every = sheet(1, 3)
     for axes, change in zip(every[0], ("rotation", "translation"), strict=False):
         lines = three("mnist_affine", change, "mnist", change)
@@ -156,7 +156,7 @@ def other() -> plt.Figure:
 
 
 def mixture() -> plt.Figure:
-    """Figures 5 and 10: the curves of each λ, and the average certified radius."""
+    """Draw Figures 5 and 10: curves by λ, and the average certified radius."""
     rows = [*(("mnist", change) for change in CHANGES), ("cifar10", "rotation")]
     figure, every = plt.subplots(
         len(rows), 2, figsize=(6.6, 2.5 * len(rows)), layout="constrained"
@@ -183,9 +183,10 @@ def mixture() -> plt.Figure:
 
 
 def hostile() -> plt.Figure:
-    """Below the diagonal poisoning has cost more radius than accuracy.
+    """Draw radius against accuracy under poisoning, as shares of those without.
 
-    A1 is hollow, A3 filled.
+    Below the diagonal, poisoning has cost more radius than accuracy. A1 is hollow, A3
+    filled.
     """
     figure, every = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
     for axes, change in zip(every, ("noise", "rotation"), strict=True):
@@ -209,12 +210,12 @@ HEAD += ("ACR of the right", "abstains", "samples")
 
 
 def down(radius: float | None) -> str:
-    """A radius, never more than was proven."""
+    """Round a radius down, so that it is never larger than the proven one."""
     return "–" if radius is None else f"{np.floor(1000 * radius) / 1000:.3f}"
 
 
 def table(figure: str) -> str:
-    """A row a model of every run."""
+    """Return a table with one row per run and model."""
     rows = []
     for run in found.STORE.find(f"{figure}/*, seed 0"):
         for model in run["certified"]["models"]:
@@ -239,7 +240,7 @@ PICTURES: common.Pictures = {
 
 
 def tables() -> str:
-    """All of them, as the page has them."""
+    """Return all tables, as the page has them."""
     made = {"Findings": findings.table(), "Malicious clients": findings.poisoned()}
     made |= {"Readings of the mixture": findings.readings()}
     made |= {"Adaptive samples": adaptive.table(), "Two machines": machines.table()}

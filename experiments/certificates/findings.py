@@ -1,10 +1,10 @@
-"""The findings of the paper, and one question more, answered by the table of results.
+"""Judge the findings of the paper, and one question more, by the table of results.
 
-A case is a data set, a change of inputs and a number of clients. What a case compares
-is the clients' mean certified accuracy, averaged over the radii that were asked about,
-unless it says otherwise; differences up to a hundredth count as none. Spreads over
-clients are without the part that few test images cause, and compared by paired 95 %
-intervals (`troth.certificates.spread`).
+A case is a data set, a change of inputs and a number of clients. Unless stated
+otherwise, cases compare the clients' mean certified accuracy, averaged over the tested
+radii, and differences of at most .01 count as none. Spreads over clients are without
+the part that is due to the few test images. They are compared by paired 95 % intervals
+(`troth.certificates.spread`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What the paper says, and all that is there to judge it by."""
+    """A statement of the paper, and the cases that test it here."""
 
     text: str
     cases: Callable[[], Iterator[Case]]
@@ -52,12 +52,12 @@ class Finding(NamedTuple):
 
 
 def signed(value: float) -> str:
-    """A difference, as +.012."""
+    """Format a difference as +.012."""
     return f"{round(value, 3) + 0.0:+.3f}".replace("0.", ".", 1)
 
 
 def gap(a: Line | None, b: Line | None) -> float | None:
-    """How much more certified accuracy a has, the mean over radii."""
+    """Return how much higher certified accuracy `a` has, as a mean over radii."""
     if a is None or b is None:
         return None
     apart = np.subtract(a.curve["mean"], b.curve["mean"])
@@ -65,7 +65,7 @@ def gap(a: Line | None, b: Line | None) -> float | None:
 
 
 def most(a: Line, b: Line) -> float:
-    """The same at the radius where they are furthest apart."""
+    """Return the same difference at the radius where it is largest."""
     apart = np.subtract(a.curve["mean"], b.curve["mean"])
     return float(apart[np.abs(apart).argmax()])
 
@@ -76,14 +76,14 @@ def compared(
     b: Line | None,
     holds: Callable[[float], bool] = lambda more: more > NONE,
 ) -> Iterator[Case]:
-    """One case, if both are there."""
+    """Yield one case if both runs have results."""
     more = gap(a, b)
     if more is not None:
         yield Case(label, signed(more), holds(more))
 
 
 def alike(more: float) -> bool:
-    """No difference to speak of."""
+    """Return whether a difference counts as none."""
     return abs(more) <= NONE
 
 
@@ -102,7 +102,7 @@ def _gains(change: str) -> dict[int, float]:
 
 
 def fewer() -> Iterator[Case]:
-    """4.1 (ii): over all numbers of clients that are there, three at least."""
+    """Yield the cases of 4.1 (ii), over at least three numbers of clients."""
     for change in CHANGES[1:]:
         gains = _gains(change)
         if len(gains) > 2:
@@ -112,7 +112,7 @@ def fewer() -> Iterator[Case]:
 
 
 def fifth() -> Iterator[Case]:
-    """4.1 (ii), the number: at the radius where they are furthest apart."""
+    """Yield the cases of 4.1 (ii), at the radius where the difference is largest."""
     pairs = {"CIFAR-10, rotation, 10": ("cifar10", "rotation", 10)}
     for change in CHANGES[1:]:
         pairs |= {f"MNIST, {change}, {n}": ("mnist", change, n) for n in (10, 20)}
@@ -185,7 +185,7 @@ def hundred() -> Iterator[Case]:
 
 
 def _mixtures() -> Iterator[tuple[str, dict[str, float], float]]:
-    """Where all λ are there: average certified radii by λ, and of the shared model."""
+    """Yield average certified radii by λ and of the shared model, where complete."""
     places = [("mnist", change) for change in CHANGES] + [("cifar10", "rotation")]
     for data, change in places:
         lines, shared = mixed(data, change), together(data, change)
@@ -224,7 +224,7 @@ def closer() -> Iterator[Case]:
 
 
 def readings() -> str:
-    """Accuracy and average certified radius by each reading of Eq. 4 and 5."""
+    """Return accuracy and average certified radius by each reading of Eqs. 4 and 5."""
     rows = []
     for distance, start in product(("sum", "mean"), ("own", "mean")):
         lines = [read(lam, distance, start) for lam in LAMBDAS[:-1]]
@@ -240,7 +240,7 @@ def _both(line: Line | None) -> str:
 
 
 def poisoned() -> str:
-    """Shares of accuracy and of the average radius that are left, as a table."""
+    """Return a table of the shares of accuracy and average radius that are left."""
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for change in CHANGES[:2]:
         for one in left(change):
@@ -255,7 +255,7 @@ def poisoned() -> str:
 
 
 def radius_first() -> Iterator[Case]:
-    """Not in the paper: a share of the radius lost, beyond that of accuracy."""
+    """Yield whether poisoning costs a larger share of radius than of accuracy."""
     for change in CHANGES[:2]:
         for one in left(change):
             label = f"{change}, {one.threat}, {one.rule}, {one.whose}"
@@ -287,7 +287,7 @@ FINDINGS = (
 
 
 def verdict(cases: list[Case]) -> str:
-    """In how many of them it holds."""
+    """Return in how many cases a finding holds."""
     held = sum(case.holds is True for case in cases)
     unclear = sum(case.holds is None for case in cases)
     if not cases:
@@ -301,7 +301,7 @@ def verdict(cases: list[Case]) -> str:
 
 
 def table() -> str:
-    """A row a finding."""
+    """Return a table with one row per finding."""
     rows = []
     for finding in FINDINGS:
         cases = list(finding.cases())

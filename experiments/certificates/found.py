@@ -1,4 +1,4 @@
-"""What the table of results holds: certificates of models, by run."""
+"""Read certificates from the table of results, by run and model."""
 
 from __future__ import annotations
 
@@ -30,34 +30,35 @@ RULES = ("mean", "multi_krum")
 
 
 class Line(NamedTuple):
-    """One model's certificates."""
+    """The certificates of one model."""
 
     run: dict[str, Any]
     model: str  # personal or shared
 
     @property
     def curve(self) -> dict[str, Any]:
-        """As the certifier sums it up."""
+        """Return the certifier's summary."""
         found: dict[str, Any] = self.run["certified"]["models"][self.model]
         return found
 
     @property
     def clients(self) -> np.ndarray:
-        """[n, radii]."""
+        """Return certified accuracy of each client at each radius, [n, radii]."""
         return np.array([c["accuracy"] for c in self.curve["clients"].values()])
 
     @property
     def accuracy(self) -> float:
-        """Of inputs as they are, without noise."""
+        """Return the accuracy on inputs without noise."""
         return float(self.run["summary"][self.model]["accuracy_mean"])
 
     @property
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Certified accuracy of each client, mean over radii, and its noise, [n].
+        """Return each client's certified accuracy, averaged over radii, and its noise.
 
-        The score of an image is the share of the radii at which it is right and
-        certified. Who is certified at a radius is so at all smaller ones, so that the
-        curve of a client has the sums of the scores and of their squares.
+        Both are [n]. The score of an image is the share of the radii at which it is
+        classified correctly and certified. An image that is certified at a radius is
+        certified at all smaller ones. The curve of a client therefore determines the
+        sums of the scores and of their squares.
         """
         m = np.array([c["examples"] for c in self.curve["clients"].values()])
         count, radii = self.clients * m[:, None], self.clients.shape[1]
@@ -67,23 +68,23 @@ class Line(NamedTuple):
 
     @property
     def apart(self) -> float:
-        """Standard deviation over clients of the scores, without that noise."""
+        """Return the standard deviation of the scores, without that noise."""
         return float(spread.spread(*self.scores))
 
     def further(self, other: Line) -> bool | None:
-        """Whether clients lie further apart than under another model; None: unclear."""
+        """Return whether clients differ more than under `other`; `None`: unclear."""
         found = spread.difference(*self.scores, *other.scores)
         return None if found.low <= 0 <= found.high else bool(found.low > 0)
 
 
 def load(figure: str, label: str, model: str = "personal") -> Line | None:
-    """A run by its figure and label, the first seed; None: it is not there."""
+    """Return a run by its figure and label, with the first seed; `None` if missing."""
     run = STORE.get(f"{figure}/{label}, seed 0")
     return Line(run, model) if run else None
 
 
 def alone(data: str, change: str, clients: int = 10) -> Line | None:
-    """Local training for a change."""
+    """Return local training for a change."""
     if clients == 10:
         return load(f"{data}_mixture", f"{change}, λ=1.0")
     return load(f"{data}_clients", f"{change}, {clients} clients, local")
@@ -92,7 +93,7 @@ def alone(data: str, change: str, clients: int = 10) -> Line | None:
 def together(
     data: str, change: str, clients: int = 10, model: str = "shared"
 ) -> Line | None:
-    """A model of clients that all train for a change."""
+    """Return a model of clients that all train for a change."""
     if data == "mnist":
         label = f"{change}, {clients} clients, federated"
         return load("mnist_clients", label, model)
@@ -102,20 +103,20 @@ def together(
 def nominal(
     data: str, change: str, clients: int = 10, model: str = "personal"
 ) -> Line | None:
-    """A model of clients of whom only the personalizer trains for a change."""
+    """Return a model of clients whose personalizer alone trains for a change."""
     if clients == 10:
         return load(f"{data}_nominal", change, model)
     return load(f"{data}_clients", f"{change}, {clients} clients, nominal", model)
 
 
 def mixed(data: str, change: str) -> dict[str, Line]:
-    """Models of Eq. 5 by λ."""
+    """Return models of Eq. 5 by λ."""
     every = {lam: load(f"{data}_mixture", f"{change}, λ={lam}") for lam in LAMBDAS}
     return {lam: line for lam, line in every.items() if line is not None}
 
 
 def read(lam: str, distance: str, start: str) -> Line | None:
-    """A mixture for rotations of digits, by a reading of Eq. 4 and 5."""
+    """Return a mixture for rotations of digits, by a reading of Eqs. 4 and 5."""
     if (distance, start) == ("sum", "own"):
         return load("mnist_mixture", f"rotation, λ={lam}")
     label = f"rotation, λ={lam}, distance {distance}, start {start}"
@@ -123,7 +124,7 @@ def read(lam: str, distance: str, start: str) -> Line | None:
 
 
 class Left(NamedTuple):
-    """What poisoning leaves of a model, as shares of what is there without it."""
+    """What poisoning leaves of a model, as shares of the values without poisoning."""
 
     threat: str
     rule: str
@@ -133,7 +134,7 @@ class Left(NamedTuple):
 
 
 def left(change: str) -> list[Left]:
-    """What is left in federations with hostile clients."""
+    """Return these shares for federations with malicious clients."""
     rows = []
     for whose in ("shared", "finetune", "ditto"):
         # the shared model is certified with Ditto's run

@@ -1,12 +1,13 @@
-"""Do two machines count the same votes? One small model, the same images, n fixed.
+"""Test whether two machines count the same votes, with one small model and fixed n.
 
     python experiments/certificates/machines.py --device cpu
     python experiments/certificates/machines.py --compare cpu cuda
-    python experiments/certificates/machines.py --train         # small.safetensors anew
+    python experiments/certificates/machines.py --train   # train small.safetensors
 
-The model is `small.safetensors` beside this, which all machines are given: a CNN that
-was trained on MNIST under noise and rotations. Noise follows from (seed, image, sample)
-on any machine, so votes differ only where rounding tips a near tie of two scores.
+The model is `small.safetensors` in this folder, the same for all machines: a CNN that
+was trained on MNIST under noise and rotations. The noise depends only on (seed, image,
+sample), so that votes differ only where rounding decides between two nearly equal
+scores.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ HEAD += ("votes moved, of a million", "other classes", "radius differs by at mos
 
 
 def train() -> None:
-    """Make the model: one client, two rounds of an epoch, on one thread of a CPU."""
+    """Train the model: one client, two rounds of one epoch, on one thread of a CPU."""
     torch.set_num_threads(1)
     parts = {"noise": SIGMAS["pixel"], "rotation": SIGMAS["rotation"]}
     augment = [{"name": name, "sigma": sigma} for name, sigma in parts.items()]
@@ -61,7 +62,7 @@ def train() -> None:
 
 
 def counted(device: str, images: int, n: int) -> dict[str, Any]:
-    """Certificates of the first test images, for every change and precision."""
+    """Certify the first test images, for every change and precision."""
     x, _ = tested("mnist", images)
     classify = opened(FILE, NETWORK, tuple(x.shape[1:])).to(device)
     found: dict[str, Any] = {"device": device, "torch": torch.__version__}
@@ -80,7 +81,7 @@ def counted(device: str, images: int, n: int) -> dict[str, Any]:
 
 
 def compared(a: dict[str, Any], b: dict[str, Any]) -> str:
-    """How far two machines are apart, a line a change and precision."""
+    """Return a table of differences, one line per change and precision."""
     for name in ("images", "n", "sigma", "parameters"):
         if a[name] != b[name]:
             raise SystemExit(
@@ -99,25 +100,25 @@ def compared(a: dict[str, Any], b: dict[str, Any]) -> str:
 
 
 def read(device: str) -> dict[str, Any]:
-    """What a machine counted."""
+    """Return the record of a machine."""
     return Store(ROOT).records()[f"machines/{device}"]
 
 
 def table() -> str:
-    """A CPU beside an H200, as the page has it; empty before both have counted."""
+    """Compare a CPU with an H200, as the page does; empty unless both have results."""
     there = len(Store(ROOT).find("machines/c*")) == 2
     return compared(read("cpu"), read("cuda")) if there else ""
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--images", type=int, default=IMAGES)
     parser.add_argument("--n", type=int, default=SAMPLES)
     parser.add_argument("--out", type=Path, default=ROOT)
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"))
-    parser.add_argument("--train", action="store_true", help="make the model anew")
+    parser.add_argument("--train", action="store_true", help="train the model again")
     given = parser.parse_args()
     if given.train:
         train()

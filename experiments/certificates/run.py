@@ -1,17 +1,17 @@
-"""Train and certify what the page shows: `base.toml` with some keys changed.
+"""Train and certify the runs of the page: `base.toml` with some keys changed.
 
     python experiments/certificates/run.py --device cuda              # all of them
     python experiments/certificates/run.py mnist_clients --only "10 clients"
     python experiments/certificates/run.py hostile --only ditto --together 6
 
-A finished run is kept in the table: how accurate its models are, and how many of
-each client's predictions are certified at every radius. What is there already is not
-trained again. A run with fine-tuning gives the shared model and the clients' own; the
-local models are those of `mixture` with λ = 1, which is the same and trains no other.
+The record of a finished run has the accuracy of its models, and the number of each
+client's predictions that are certified at every radius. Finished runs are not trained
+again. A run with fine-tuning has the shared model and the clients' own models. Local
+models are those of `mixture` with λ = 1, which trains the same models and no others.
 
-Runs of one name have the same shared model: the first of them trains it and leaves it
-under `models/`, the others only personalize. Those that are to begin with a model that
-is not there yet are left out; with --together that is asked before any is trained.
+Runs with one name have the same shared model. The first of them trains it and saves it
+under `models/`, and the others only personalize it. Runs whose starting model is
+missing are left out. With --together, this is checked before any run is trained.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ PLAIN: dict[str, list[Any]] = {
     "mnist": [],
     "cifar10": [{"name": "crop", "padding": 4}, "flip"],
 }
-"""What inputs go through in any case (the authors crop and flip digits, too)."""
+"""Changes of inputs in all runs (the authors crop and flip digits, too)."""
 
 TUNED: Changes = {"name": "finetune", "epochs": 4, "lr": 0.01}
 CHANGES = ("noise", "rotation", "translation")
 LAMBDAS = (0.1, 0.5, 0.9, 1.0)
 READINGS = (("sum", "mean"), ("mean", "own"), ("mean", "mean"))
-"""Distances and starts of mixtures beside ("sum", "own"), which `mnist_mixture` has."""
+"""Distances and starts of mixtures, other than ("sum", "own") of `mnist_mixture`."""
 CLIENTS = (4, 10, 20, 100)
 THREATS: dict[str, Changes] = {
     "clean": {},
@@ -71,13 +71,13 @@ THREATS: dict[str, Changes] = {
 }
 RULES = ("mean", "multi_krum")
 SKIPPED: Changes = {"availability": {"deadline": 1e-6}}
-"""Rounds that are over before anyone has made a step: w stays as it was given, batch
-normalisation's statistics too, and what comes after the last round is what it would be
-after rounds that led to this w."""
+"""A deadline that ends rounds before any client has made a step. w stays as it was
+given, as do the statistics of batch normalization. What follows the last round is the
+same as after the rounds that trained this w."""
 
 
 def seen(data: str, change: str) -> list[Any]:
-    """What inputs go through on the way to a model that is trained for a change."""
+    """Return the changes of inputs during training of a model for a change."""
     own = [{"name": change, "sigma": SIGMA[data][change]}] if change else []
     return [*PLAIN[data], *own]
 
@@ -85,7 +85,7 @@ def seen(data: str, change: str) -> list[Any]:
 def cell(
     figure: str, label: str, data: str, shared: str, part: Changes, clients: int = 10
 ) -> Cell:
-    """A run whose shared model is trained for a change of inputs, "" being none."""
+    """Return a run whose shared model is trained for a change; "" is no change."""
     train = DATA[data]["train"] | {"augment": seen(data, shared)}
     engine: Changes = {"how": "vmap", "chunk": clients}
     if data == "cifar10":  # one client fills a GPU (benchmarks/resnet18.py)
@@ -95,28 +95,28 @@ def cell(
 
 
 def again(made: Cell) -> Cell:
-    """The same, from the shared model that another run of its name has left."""
+    """Return the same run, starting from the saved shared model of its name."""
     return made._replace(changes=made.changes | SKIPPED)
 
 
 def called(name: str, made: Cell) -> Cell:
-    """A run of the name that its shared model is kept by."""
+    """Give a run the name under which its shared model is saved."""
     return made._replace(changes=made.changes | {"name": name})
 
 
 def named(name: str, every: Iterable[Cell]) -> Iterator[Cell]:
-    """Runs with one and the same shared model: the first trains it."""
+    """Yield runs with the same shared model, of which the first trains it."""
     for k, one in enumerate(every):
         yield again(called(name, one)) if k else called(name, one)
 
 
 def tuned(data: str, change: str) -> Changes:
-    """Fine-tuning for a change of inputs."""
+    """Return fine-tuning for a change of inputs."""
     return TUNED | {"augment": seen(data, change)}
 
 
 def mixed(lam: float, **reading: str) -> Changes:
-    """Eq. 5; λ = 1 is local training unless a round begins at the mean."""
+    """Return Eq. 5; λ = 1 is local training unless rounds start at the mean."""
     return {"name": "mixture", "lam": lam, **reading}
 
 
@@ -140,12 +140,12 @@ def by_clients() -> Iterator[Cell]:
 
 
 def kept(data: str, shared: str) -> str:
-    """What the shared model of ten clients is called, "" being nominal."""
+    """Return the name of the shared model of ten clients; "" is nominal."""
     return f"{data}, {shared or 'nominal'}"
 
 
 def personalized(figure: str, data: str, shared: str, own: Iterable[str]) -> list[Cell]:
-    """Ten clients that train for one change, "" being none, and then for others."""
+    """Yield ten clients that train for one change, and then for others."""
     every = (cell(figure, change, data, shared, tuned(data, change)) for change in own)
     return [*named(kept(data, shared), every)]
 
@@ -164,7 +164,7 @@ def one_size() -> Iterator[Cell]:
 
 
 def gently() -> Iterator[Cell]:
-    """CIFAR-10 again, personalized with a tenth of the rate: the authors' own."""
+    """Yield CIFAR-10 with a tenth of the personalization rate, as the authors have."""
     gentle = {"lr": TUNED["lr"] / 10}
     for shared, own in [*(("", change) for change in CHANGES), ("rotation",) * 2]:
         part = tuned("cifar10", own) | gentle
@@ -174,7 +174,7 @@ def gently() -> Iterator[Cell]:
 
 
 def readings() -> Iterator[Cell]:
-    """Figure 10 by other readings of Eq. 4 and 5, which leave two things open."""
+    """Yield Figure 10 by other readings of Eqs. 4 and 5, which are ambiguous."""
     for distance, start in READINGS:
         for lam in LAMBDAS[:-1]:
             label = f"rotation, λ={lam}, distance {distance}, start {start}"
@@ -183,9 +183,10 @@ def readings() -> Iterator[Cell]:
 
 
 def hostile() -> Iterator[Cell]:
-    """A fifth of twenty clients: what does poisoning cost first?
+    """Yield runs with a fifth of twenty clients malicious.
 
-    Ditto's shared model is that of fine-tuning: its personal models are trained beside.
+    They test what poisoning costs first, accuracy or radius. The run with Ditto trains
+    its personal models and the shared model of fine-tuning.
     """
     for change in ("noise", "rotation"):
         parts = {"ditto": {"name": "ditto"}, "finetune": tuned("mnist", change)}
@@ -202,13 +203,13 @@ def hostile() -> Iterator[Cell]:
 
 
 def cells() -> list[Cell]:
-    """All of them, digits first."""
+    """Return all runs, digits first."""
     every = [*by_clients(), *one_size(), *gently(), *readings(), *hostile()]
     return sorted(every, key=lambda one: one.figure.startswith("cifar10"))
 
 
 def smoothing(run: Run) -> Smoothing:
-    """What a run's own models were trained for: the last change that has a σ."""
+    """Return the last change with a σ, for which a run's own models were trained."""
     e = run.experiment
     every = (
         e.train.augment if e.personalizer.augment is None else e.personalizer.augment
@@ -232,14 +233,14 @@ def smoothing(run: Run) -> Smoothing:
 
 
 def started(cell: Cell, seed: int) -> Changes | None:
-    """The cell's changes, and the shared model where it begins with one."""
+    """Return the cell's changes, with the shared model from which it starts, if any."""
     if SKIPPED.items() <= cell.changes.items():
         return common.begun(MODELS, cell, seed)
     return cell.changes
 
 
 def left(run: Run) -> None:
-    """Keep the shared model of a run that others begin with, and a client's own."""
+    """Save the shared model from which other runs start, and one client's model."""
     e = run.experiment
     if not e.name or e.availability.deadline:
         return
@@ -250,17 +251,17 @@ def left(run: Run) -> None:
 
 
 def asked(run: Run) -> tuple[tuple[str, ...] | None, int]:
-    """Which models are certified, None being all, and on how many images a client."""
+    """Return which models are certified (`None`: all), and on how many images."""
     e, n = run.experiment, run.experiment.resolved["clients"]
     poisoned = e.name.startswith("hostile")
-    # a hostile run's shared model is certified once, with Ditto's
+    # with malicious clients, the shared model is certified once, with Ditto's run
     own = e.personalizer.name == "mixture" or (poisoned and e.availability.deadline)
     images = 20 if n > 20 else 50 if poisoned else 100
     return ("personal",) if own else None, images
 
 
 def certified(run: Run) -> Changes:
-    """Certified accuracy of every client at every radius, by every model there is."""
+    """Return certified accuracy of every client at every radius, for every model."""
     left(run)
     s, (models, images) = smoothing(run), asked(run)
     found = certify.certify(

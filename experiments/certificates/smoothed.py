@@ -1,4 +1,4 @@
-"""What models are certified on, for which σ, and how a saved one is opened again."""
+"""Data, σ and saved models for certification."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ NETWORKS: dict[str, Changes] = {
 
 
 def arrays(data: str) -> Arrays:
-    """A data set."""
+    """Return a data set."""
     found: Arrays = lookup.call(lookup.find("data", data), {}, seed=0, data_dir=None)
     return found
 
 
 def tested(data: str, count: int) -> tuple[Tensor, np.ndarray]:
-    """The first test examples, [m, …] from 0 to 1, and their labels."""
+    """Return the first test examples, [m, …] from 0 to 1, and their labels."""
     every = arrays(data)
     assert every.split is not None
     rows = np.flatnonzero(every.split == TEST)[:count]
@@ -51,12 +51,12 @@ def tested(data: str, count: int) -> tuple[Tensor, np.ndarray]:
 
 
 def opened(file: Path, part: Changes, shape: tuple[int, ...]) -> Classifier:
-    """A saved model of ten classes, as certificates see it.
+    """Open a saved model of ten classes, in the form that certificates need.
 
     Args:
-        file: as a run leaves it: its normalisation, then the network.
+        file: the file that a run saves: normalization, then the network.
         part: the network, as in `[model]`.
-        shape: of one example, whose largest value is 255.
+        shape: shape of one example, whose largest value is 255.
     """
     tensors, _ = files.load(file)
     options = {k: v for k, v in part.items() if k not in ("name", "normalize")}

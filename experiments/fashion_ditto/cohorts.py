@@ -1,8 +1,9 @@
-"""Who is asked last decides: Table 8 of Ditto with our own cohorts, and the authors'.
+"""Print Table 8 of Ditto with our own cohorts and with the authors'.
 
     python experiments/fashion_ditto/cohorts.py
 
-Prints the cells that were trained with both, and of which one at least is off.
+The last cohorts decide the results of some cells. The table has the cells that were
+trained with both, and of which at least one is not reproduced.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NAMES = {  # row → labels of `run.py`
 
 
 def own(cell: Cell) -> Cell:
-    """The same cell as it was run before: our own cohorts, products in float32."""
+    """Return the same cell with our own cohorts and products in float32."""
     changes: Tree = {"train": {"sampling": "size"}}
     if len(cell.choices) > 1:
         changes["partition"] = {"valid": 0.1}  # of which the choice was made
@@ -39,7 +40,7 @@ def own(cell: Cell) -> Cell:
 
 
 def table() -> str:
-    """As Markdown."""
+    """Return the table in Markdown."""
     before = kept.Shelf(ROOT, ROOT.parent, "our own cohorts")
     after = kept.Shelf(None, ROOT.parent)
     cells = ENTRY.everywhere()

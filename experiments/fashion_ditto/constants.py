@@ -1,10 +1,10 @@
-"""What a model that always answers the same is worth to the benign clients.
+"""Print the accuracy of constant models for the benign clients.
 
     python experiments/fashion_ditto/constants.py
 
-The mean over benign clients' test examples (standard deviation over clients), by the
-share of hostile clients. TensorFlow, asked for the largest of numbers that are none,
-answers 0.
+The table has the mean over benign clients' test examples (standard deviation over
+clients), by the share of malicious clients. If all outputs are NaN, TensorFlow's argmax
+is 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from troth.reproduce.tables import grid, number, short
 
 
 def worth(column: str) -> list[tuple[float, float]]:
-    """Of every class as the only answer: mean and standard deviation."""
+    """Return mean and standard deviation, for each class as the only answer."""
     (cell,) = listing.find("ditto/table8").at("full", patterns=[f"global / {column}"])
     built = build(experiment(cell.choices[0], 0))
     test, benign = built.data.test, ~built.hostile

@@ -1,12 +1,13 @@
-"""The Ditto authors' loop, written out: FedAvg on Fashion-MNIST, one step at a time.
+"""Reimplement the Ditto authors' loop: FedAvg on Fashion-MNIST, one step at a time.
 
     python experiments/fashion_ditto/loop.py "A1 80%" --rounds 5000
     python experiments/fashion_ditto/loop.py "A2 80%" --rule multi-Krum
 
-What Troth does otherwise it does as they do: a client's order of examples is carried on
-over the rounds and shuffled by seeds that count its steps, random labels and noise come
-from numpy's one stream, and the first model is Glorot's. Only the order of examples in
-their file, which nothing seeds, and TensorFlow's first numbers are not theirs.
+The loop follows the authors' code where Troth differs. A client's order of examples
+continues over the rounds and is shuffled with seeds that count its steps. Random labels
+and noise come from numpy's global generator. The first model has Glorot's weights. Only
+two things differ: the order of examples in the authors' file, which has no seed, and
+TensorFlow's first random numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SHAPES = ((32, 1, 5, 5), (64, 32, 5, 5), (1024, 3136), (10, 1024))
 
 
 def first() -> list[Tensor]:
-    """Glorot's uniform weights, and biases of 0."""
+    """Return Glorot's uniform weights, and biases of 0."""
     torch.manual_seed(123)
     model = []
     for shape in SHAPES:
@@ -41,14 +42,14 @@ def first() -> list[Tensor]:
 
 
 def outputs(p: list[Tensor], x: Tensor) -> Tensor:
-    """Two convolutions of 5×5, each halved, and two layers."""
+    """Return the outputs of two 5×5 convolutions, each with pooling, and two layers."""
     for k in (0, 2):
         x = F.max_pool2d(F.relu(F.conv2d(x, p[k], p[k + 1], padding=2)), 2)
     return F.linear(F.relu(F.linear(x.flatten(1), p[4], p[5])), p[6], p[7])
 
 
 def batches(size: int) -> Iterator[np.ndarray]:
-    """Positions in a client's data, one order after another, without the rest."""
+    """Yield batches of positions in a client's data; an incomplete one is dropped."""
     order, at, step = np.arange(size), size, 0
     while True:
         at += BATCH
@@ -61,18 +62,18 @@ def batches(size: int) -> Iterator[np.ndarray]:
 
 
 def nearest(updates: list[list[Tensor]], near: int) -> np.ndarray:
-    """Krum's order: by the sum of squared distances to so many others."""
+    """Return Krum's order: by the sum of squared distances to the nearest others."""
     rows = torch.stack([torch.cat([u.flatten() for u in each]) for each in updates])
     far = torch.stack([(rows - row).square().sum(1) for row in rows]).numpy()
     return np.argsort(np.sort(far)[:, : near + 1].sum(1))
 
 
 class Loop:
-    """The whole federation under one column's attack.
+    """The whole federation under the attack of one column.
 
     Args:
         column: such as A1 80%.
-        rule: how the server joins updates: mean, Krum or multi-Krum.
+        rule: the server's aggregation: mean, Krum or multi-Krum.
     """
 
     def __init__(self, column: str, rule: str = "mean") -> None:
@@ -105,7 +106,7 @@ class Loop:
         self.w, self.round = first(), 0
 
     def step(self) -> None:
-        """One round."""
+        """Run one round."""
         np.random.seed(self.round + 4)
         asked = np.random.choice(CLIENTS, ASKED, replace=False, p=self.share)
         first = self.near <= 0  # all scores are 0: who was drawn first is taken
@@ -121,7 +122,7 @@ class Loop:
         self.round += 1
 
     def update(self, k: int) -> list[Tensor]:
-        """What a client sends."""
+        """Return the update that a client sends."""
         p = [w.clone().requires_grad_() for w in self.w]
         for _ in range(STEPS):
             at = torch.from_numpy(next(self.batches[k]))
@@ -141,7 +142,7 @@ class Loop:
 
     @torch.no_grad()
     def accuracy(self) -> float:
-        """Of benign clients' test examples."""
+        """Return the accuracy on benign clients' test examples."""
         x, y = self.test
         right = sum(
             int((outputs(self.w, x[k : k + 500]).argmax(1) == y[k : k + 500]).sum())
@@ -151,7 +152,7 @@ class Loop:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("column", help="such as 'A1 80%%'")
     parser.add_argument("--rule", default="mean", help="mean, Krum or multi-Krum")

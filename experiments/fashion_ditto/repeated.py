@@ -1,11 +1,11 @@
-"""A2 with noise that repeats itself as often as the Ditto authors' does.
+"""Attack A2 with noise that is repeated as often as in the Ditto authors' code.
 
-Their code draws noise from numpy's one stream. Whenever a client has gone through its
-examples, their order is shuffled anew, and for that the stream is seeded with the
-number of the client's step + 1. So two clients of one size that come to the same step,
-in whatever rounds, send the same noise: it adds up where noise of its own would cancel
-itself out. Here a stream has a number in the place of its numbers: what repeats itself
-there repeats itself here.
+The authors' code draws noise from numpy's global generator. Whenever a client has used
+all of its examples, their order is shuffled again, and for that the generator is seeded
+with the number of the client's step + 1. Two clients of equal size therefore send the
+same noise when they reach the same step, in whatever rounds. This noise adds up, where
+independent noise would cancel. Here, each state of that generator is represented by a
+number, so that noise is repeated exactly where it is repeated there.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _APART = 1 << 40  # streams that a round began, not a shuffle
 
 
 def repeated(messages: Messages, hostile: Tensor, round_: int) -> Messages:
-    """`random_update`, whose draws go by the stream that the authors' would come from.
+    """Return `random_update` with noise that is repeated as in the authors' code.
 
     Args:
-        messages: of the round, in the order in which their code draws clients.
-        hostile: which rows the adversary controls.
-        round_: which.
+        messages: the messages of the round, in the order of the authors' code.
+        hostile: the rows that the adversary controls.
+        round_: the round.
     """
     ids, bad = messages.client.tolist(), hostile.tolist()
     sizes = [int(size) for size in messages.size]
@@ -48,13 +48,13 @@ def repeated(messages: Messages, hostile: Tensor, round_: int) -> Messages:
 def streams(
     round_: int, sizes: Sequence[int], asked: Sequence[int], hostile: Sequence[bool]
 ) -> list[int]:
-    """A number for what each client of a cohort would draw: equal where draws are.
+    """Return a number for the draw of each client; numbers are equal if draws are.
 
     Args:
-        round_: whose number + 4 seeds the stream.
+        round_: the round; its number + 4 seeds the generator.
         sizes: training examples of each client.
-        asked: how often each was asked before.
-        hostile: who draws noise.
+        asked: number of earlier rounds of each client.
+        hostile: clients that draw noise.
     """
     stream, found = _APART + round_ * _MANY, []
     for size, times, bad in zip(sizes, asked, hostile, strict=True):
@@ -67,13 +67,13 @@ def streams(
 
 
 def before(round_: int, ids: Sequence[int]) -> list[int]:
-    """How often clients were asked before a round."""
+    """Return in how many rounds each client took part before a round."""
     return [int(np.searchsorted(asked()[k], round_)) for k in ids]
 
 
 @cache
 def asked(rounds: int = 5000) -> list[list[int]]:
-    """The rounds in which each client is asked."""
+    """Return the rounds in which each client takes part."""
     found: list[list[int]] = [[] for _ in range(CLIENTS)]
     draw = sampling.named("ditto", 0, ASKED, sizes())
     for r in range(rounds):
@@ -84,7 +84,7 @@ def asked(rounds: int = 5000) -> list[list[int]]:
 
 @cache
 def sizes() -> np.ndarray:
-    """Training examples of every client: the recipe asks for no picture."""
+    """Return the training examples of every client, without reading any picture."""
     y, split = np.arange(70_000) % 10, np.repeat([TRAIN, TEST], [60_000, 10_000])
     arrays = Arrays(np.zeros((70_000, 1)), y, 10, split=split)
     lists = classes(arrays, 0, clients=CLIENTS, per_client=5, recipe="ditto")

@@ -1,9 +1,9 @@
 """Train three columns of the Ditto paper's Tables 4 and 8: Fashion-MNIST.
 
-    python experiments/fashion_ditto/run.py --device cuda    # one seed, as the paper
+    python experiments/fashion_ditto/run.py --device cuda    # one seed, as in the paper
 
-Every run is `experiment.toml`, the authors' protocol, with some keys changed. A
-finished one is kept in the table of results; what is there is not trained again.
+Every run is `experiment.toml`, the authors' protocol, with some keys changed. Finished
+runs are saved in the table of results and are not trained again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from common import Cell, Changes, curve, main
 
 
 def authors_hostile(number: int) -> Changes:
-    """The very clients that the authors' code draws with its seed 0."""
+    """Return the malicious clients that the authors' code draws with seed 0."""
     drawn = np.random.RandomState(1234567).choice(500, number, replace=False)
     return {"clients": sorted(int(k) for k in drawn)}
 
@@ -42,24 +42,24 @@ STRONG = {"candidates": [0.05, 0.1, 0.2], "fallback": 0.1}  # G.4: any A3
 
 
 def tuned(name: str, epochs: int, **options: float) -> Changes:
-    """A second stage; many clients step together there."""
+    """Return a second stage, in which many clients step together."""
     part = {"name": name, "epochs": epochs, **options}
     return {"personalizer": part, "engine": {"how": "vmap", "chunk": 50}}
 
 
 def auto(rule: str, options: Changes) -> Changes:
-    """λ chosen by every client."""
+    """Return Ditto with a λ chosen by every client."""
     part = {"name": "ditto", "lam": "auto", "choose": rule, **options}
     return {"personalizer": part, **HELD}
 
 
 def ditto(lam: float) -> Changes:
-    """λ given."""
+    """Return Ditto with a given λ."""
     return {"personalizer": {"name": "ditto", "lam": lam}}
 
 
 def methods(threat: str) -> dict[str, Changes]:
-    """The rows of a column."""
+    """Return the rows of a column."""
     known = STRONG if threat.startswith("A3") else WEAK  # what the paper's rule is told
     rows: dict[str, Changes] = {
         # Local models change little with a threat that only others see.
@@ -77,7 +77,7 @@ def methods(threat: str) -> dict[str, Changes]:
 
 
 def cells() -> Iterator[Cell]:
-    """Every run."""
+    """Return every run."""
     for threat, attack in THREATS.items():
         for row, method in methods(threat).items():
             yield Cell("table", f"{row}, {threat}", {**OFTEN, **attack, **method})

@@ -1,4 +1,4 @@
-"""Print the table of the page beside this: ours, and the paper's in brackets.
+"""Print the table of README.md: our numbers, with the paper's in brackets.
 
 python experiments/fashion_ditto/tables.py
 """
@@ -25,7 +25,7 @@ PAPER = {  # Tables 4 and 8
 
 
 def cell(row: str, threat: str, paper: tuple[float, float] | None) -> str:
-    """Weighted mean (std), the paper's behind it; empty where there is no run."""
+    """Return weighted mean (std) and the paper's; empty if there is no run."""
     kind, label = "personal", row
     if row == "shared":
         kind, label = "shared", "Ditto λ=1.0"
@@ -40,7 +40,7 @@ def cell(row: str, threat: str, paper: tuple[float, float] | None) -> str:
 
 
 def main() -> None:
-    """The whole table, as Markdown."""
+    """Print the whole table in Markdown."""
     print("| | " + " | ".join(THREATS) + " |")
     print("|" + "---|" * 4)
     for row, paper in PAPER.items():

@@ -1,12 +1,12 @@
-"""Cells of Ditto's Table 8 that are off, with one thing changed.
+"""Train cells of Ditto's Table 8 that are not reproduced, with one setting changed.
 
     python experiments/fashion_ditto/variants.py "t = 2" --cells "fair / A2 50%"
     python experiments/fashion_ditto/variants.py
 
-The first trains what is not there yet of one change, the second prints all there is.
-Most cells of the table are as in the paper after 2,900 rounds, as
-docs/reference/results.md says, and so some changes are trained for that many.
-`repeated.py` has the noise that repeats itself.
+The first command trains the missing cells of one change. The second prints all results.
+Most cells of the table agree with the paper after 2,900 rounds, as
+docs/reference/results.md says. Some changes are therefore trained for 2,900 rounds
+only. `repeated.py` has the noise that is repeated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WHOLE, FEWER = (5000,), (2900,)
 
 
 class Change(NamedTuple):
-    """What is tried."""
+    """One changed setting."""
 
     cells: list[str]
     tree: Tree
@@ -65,7 +65,7 @@ CHANGES = {
 
 
 def changed(name: str) -> list[tuple[Cell, Cell]]:
-    """The cells of a change: as the table has them, and with it."""
+    """Yield the cells of a change: as in the table, and with the change."""
     patterns, tree, every = CHANGES[name]
     return [
         (cell, _with(cell, merged({"train": {"rounds": rounds}}, tree)))
@@ -80,7 +80,7 @@ def _with(cell: Cell, change: Tree) -> Cell:
 
 
 def table() -> str:
-    """As Markdown: the paper's number, Table 8's after as many rounds, the changed."""
+    """Return Markdown: the paper's number, ours after as many rounds, the changed."""
     lines = ["| | | rounds | the paper | Table 8's | changed |", "|" + "---|" * 6]
     committed = kept.Shelf(None, ROOT.parent)
     every = ENTRY.everywhere()

@@ -1,8 +1,9 @@
-"""Deal MNIST and train Troth's side; leave data and first weights for `theirs.py`.
+"""Partition MNIST, train Troth's side, and save what `theirs.py` needs.
 
     python experiments/fluke/ours.py
 
-What the other side needs goes to `runs/fluke` (or --exchange), results to the table.
+Data, first weights and batches are saved in `runs/fluke` (or --exchange), and results
+in the table of results.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Changes = dict[str, Any]
 
 
 def dealt(seed: int, place: Path) -> Path:
-    """The partition of a seed as one file: x in [0, 1], y, owner, split."""
+    """Write the partition of a seed to one file: x in [0, 1], y, owner, split."""
     everything = lookup.find("data", "mnist")()
     train = np.flatnonzero(everything.split == 0)
     rows = np.sort(np.random.default_rng(seed).permutation(train)[:EXAMPLES])
@@ -60,7 +61,7 @@ def dealt(seed: int, place: Path) -> Path:
 
 
 def weights(seed: int, place: Path) -> Path:
-    """The first weights of a seed, for both sides."""
+    """Write the first weights of a seed, for both sides."""
     torch.manual_seed(seed)
     layers = (nn.Linear(784, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 10))
     file = place / f"seed {seed}.pt"
@@ -69,7 +70,7 @@ def weights(seed: int, place: Path) -> Path:
 
 
 def planned(name: str, seed: int, place: Path) -> Changes:
-    """The experiment of one run."""
+    """Return the experiment of one run."""
     method = METHODS[name]
     return {
         "seed": seed,
@@ -90,17 +91,18 @@ def planned(name: str, seed: int, place: Path) -> Changes:
 
 
 def trained(name: str, seed: int, place: Path) -> Run:
-    """One run in a folder of its own, which the caller removes."""
+    """Train one run in a separate folder, which the caller removes."""
     tree = planned(name, seed, place)
     out = Path(tempfile.mkdtemp(prefix="fluke"))
     return troth.run(tree, out=out / "run", device="cpu")[0]
 
 
 def orders(seed: int, place: Path) -> None:
-    """Which of its examples each client sees in each step of each round.
+    """Return the examples that each client uses in each step of each round.
 
-    `order` [rounds, steps, clients, batch] counts a client's training examples as the
-    file has them, and is -1 where a batch is shorter; `per_epoch` [clients] steps.
+    `order` [rounds, steps, clients, batch] has positions in a client's training
+    examples, in the order of the file, and -1 where a batch is shorter. `per_epoch`
+    [clients] is the number of steps.
     """
     e = reader.from_dict(planned("fedrep", seed, place))
     feed = build(e, plan=runs.UNMEASURED).federation.engine.feed
@@ -116,14 +118,14 @@ def orders(seed: int, place: Path) -> None:
 
 
 def own_models(run: Run) -> torch.Tensor:
-    """[clients, d] every client's model."""
+    """Return every client's model, [clients, d]."""
     clients = range(len(run.clients["accuracy"]))
     every = [run.model(k).double().parameters() for k in clients]
     return torch.stack([nn.utils.parameters_to_vector(p).detach() for p in every])
 
 
 def accuracies(seed: int, place: Path) -> Changes:
-    """What the runs of a seed come to."""
+    """Return the accuracies of the runs of a seed."""
     file = place / f"seed {seed}.npz"
     said: Changes = {
         "seed": seed,

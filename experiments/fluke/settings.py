@@ -1,6 +1,7 @@
-"""What both sides train; it imports nothing, for fluke has an environment of its own.
+"""Settings that both sides train.
 
-Keys are Troth's; `theirs.py` says what each is called in fluke.
+The module imports nothing, because fluke has an environment of its own. Keys are
+Troth's; `theirs.py` has the name of each in fluke.
 """
 
 SEEDS = (0, 1, 2)

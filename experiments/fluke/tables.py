@@ -1,4 +1,4 @@
-"""The table of README.md, from the table of results."""
+"""Print the table of README.md, from the table of results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STORE = Store(Path(__file__).parent)
 
 
 class Row(NamedTuple):
-    """A method of fluke's against ours: means over clients and seeds."""
+    """A method in fluke and in Troth: means over clients and seeds."""
 
     method: str
     version: str  # "published" or "repaired"
@@ -24,17 +24,17 @@ class Row(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """How much better fluke is."""
+        """Return fluke's accuracy − Troth's."""
         return self.theirs - self.ours
 
 
 def read(side: str, seed: int) -> dict[str, Any]:
-    """One side of one seed."""
+    """Return the record of one side and one seed."""
     return STORE.records()[f"{side}, seed {seed}"]
 
 
 def rows() -> list[Row]:
-    """All rows, those of a method together."""
+    """Return all rows, those of a method next to each other."""
     ours = [read("ours", seed) for seed in SEEDS]
     theirs = [read("theirs", seed) for seed in SEEDS]
     found = []
@@ -49,7 +49,7 @@ def rows() -> list[Row]:
 
 
 def table() -> str:
-    """As it stands in README.md."""
+    """Return the table, as README.md has it."""
     lines = [
         "| method | fluke | Troth's accuracy | fluke's | difference | models apart |",
         "|---|---|---|---|---|---|",

@@ -1,9 +1,10 @@
-"""Train fluke's side on the data and first weights that `ours.py` left.
+"""Train fluke's side on the data and first weights that `ours.py` saved.
 
     python experiments/fluke/theirs.py
 
-In fluke's own environment (see README.md), which need not have Troth. "published" is
-fluke as it comes; "repaired" has the changes of this file's subclasses and no others.
+Run it in an environment with fluke (see README.md), which need not have Troth.
+"published" is fluke without changes. "repaired" has the changes of this file's
+subclasses and no others.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ HERE = Path(__file__).parent
 
 
 class Given(FastDataLoader):
-    """The batches that Troth's client saw, round by round.
+    """The batches of a client of Troth, round by round.
 
     Args:
-        epochs: of a round, in the order in which the client goes through them.
+        epochs: epochs of a round, in the order in which the client uses them.
         order: [rounds, epochs, steps, batch] rows; -1: none.
     """
 
@@ -102,10 +103,10 @@ class RepairedAPFL(APFL):
 
 
 class RepairedPFedMeClient(PFedMeClient):
-    """pFedMe whose θ is pulled towards w_k, which is what is sent: Algorithm 1.
+    """pFedMe that pulls θ towards w_k and sends w_k: Algorithm 1.
 
-    As published, θ is pulled towards itself, and θ is sent in place of w_k.
-    `model` is θ, as there, and `internal_model` w_k.
+    As published, θ is pulled towards itself, and θ is sent in place of w_k. `model` is
+    θ, as there, and `internal_model` w_k.
     """
 
     def receive_model(self) -> None:
@@ -193,7 +194,7 @@ def loaders(place: Path, seed: int, name: str, kind: torch.dtype) -> list[Given]
 
 
 def translated(name: str, net: nn.Module) -> DDict:
-    """The settings by fluke's names."""
+    """Return the settings with fluke's names."""
     train: dict[str, Any] = TRAIN
     own = METHODS[name]["personalizer"]
     optimizer: dict[str, Any] = {"name": "SGD", "lr": train["lr"]}
@@ -218,7 +219,7 @@ def translated(name: str, net: nn.Module) -> DDict:
 
 
 def own_model(name: str, version_: str, client: Any, shared: nn.Module) -> nn.Module:
-    """What a client predicts with after the last round, defined as in Troth."""
+    """Return the model of a client after the last round, defined as in Troth."""
     if name == "ditto" or (name, version_) == ("apfl", "published"):
         return client.personalized_model  # apfl: the mixture with the client's last w_k
     if name == "apfl":
@@ -250,7 +251,7 @@ def trained(name: str, version_: str, seed: int, place: Path) -> list[nn.Module]
 
 @torch.no_grad()
 def accuracy(models: list[nn.Module], place: Path, seed: int) -> list[float]:
-    """Of each client's model on its own test data."""
+    """Return the accuracy of each client's model on its own test data."""
     found = []
     tests = examples(place, seed, 2, getattr(torch, TRAIN["precision"]))
     for model, (x, y) in zip(models, tests, strict=True):
@@ -259,7 +260,7 @@ def accuracy(models: list[nn.Module], place: Path, seed: int) -> list[float]:
 
 
 def apart(models: list[nn.Module], file: Path) -> float:
-    """The largest difference of a parameter from Troth's, relative to the largest."""
+    """Return the largest parameter difference from Troth's, relative to the largest."""
     ours = torch.load(file, weights_only=True)
     theirs = [parameters_to_vector(m.parameters()).detach().double() for m in models]
     return float((torch.stack(theirs) - ours).abs().max() / ours.abs().max())
@@ -269,7 +270,7 @@ EVERY = [(name, v) for v in reversed(CLASSES) for name in CLASSES[v]]
 
 
 def accuracies(seed: int, place: Path) -> dict[str, Any]:
-    """What the runs of a seed come to."""
+    """Return the accuracies of the runs of a seed."""
     file = place / f"seed {seed}.npz"
     said: dict[str, Any] = {
         "seed": seed,

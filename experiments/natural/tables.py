@@ -1,6 +1,8 @@
-"""Does personalization help, whom, and how much? The tables of the page beside this.
+"""Print the tables of README.md: does personalization help, whom, and how much?
 
-Reads the table of results and prints Markdown: python experiments/natural/tables.py
+    python experiments/natural/tables.py
+
+The tables are Markdown, made from the table of results.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ HOSPITALS = ("Cleveland", "Hungary", "Switzerland", "Long Beach")
 
 
 def runs(data: str) -> dict[str, list[Record]]:
-    """Personalizer → its runs, a seed each."""
+    """Return personalizer → its runs, one per seed."""
     found: dict[str, list[Record]] = {}
     for seed in SEEDS:
         for run in Store(ROOT).find(f"{data}/seed={seed},*"):
@@ -31,23 +33,23 @@ def runs(data: str) -> dict[str, list[Record]]:
 
 
 def label(name: str) -> str:
-    """A method as the tables name it."""
+    """Return the name of a method in the tables."""
     return NAMES.get(name, name.replace("ditto+lam=", "Ditto, λ = "))
 
 
 def spread(values: np.ndarray) -> str:
-    """Mean ± half the width of its 95 % interval (Student)."""
+    """Format mean ± half the width of its 95 % interval (Student)."""
     half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
     return f"{values.mean():+.3f} ± {half:.3f}"
 
 
 def accuracies(some: list[Record], column: str = "accuracy") -> np.ndarray:
-    """[seeds, clients]."""
+    """Return accuracies, [seeds, clients]."""
     return np.stack([np.array(run[column]) for run in some])
 
 
 def summary(data: str) -> list[str]:
-    """How accurate, how even: a row a method."""
+    """Return a table of mean and spread of accuracy, one row per method."""
     rows = [
         "| model | mean | sample-weighted | std over clients | worst 10 % |",
         "|---|---|---|---|---|",
@@ -63,11 +65,11 @@ def summary(data: str) -> list[str]:
 
 
 def gains(data: str) -> list[str]:
-    """What each client's own model gains over the shared one, and who gains.
+    """Return a table of the gains of each client's own model over the shared one.
 
-    Clients are put into halves by the number of their training examples, and by how
-    well the shared model serves them on the test sets of the *other* two seeds, so
-    that luck on the test set does not choose them.
+    Clients are divided into halves by the number of their training examples, and by how
+    well the shared model serves them. The latter is measured on the test sets of the
+    *other* two seeds, so that luck on a test set does not choose them.
     """
     all_runs = runs(data)
     shared = accuracies(all_runs["none"])
@@ -100,7 +102,7 @@ def gains(data: str) -> list[str]:
 
 
 def one_by_one(data: str) -> list[str]:
-    """The same for a handful of clients: a column each."""
+    """Return the same table for few clients, one column per client."""
     all_runs = runs(data)
     shared = accuracies(all_runs["none"])
     rows = [
@@ -117,7 +119,7 @@ def one_by_one(data: str) -> list[str]:
 
 
 def page() -> str:
-    """All tables."""
+    """Return all tables."""
     parts = []
     for data in DATA:
         whom = one_by_one if data == "heart_disease" else gains

@@ -30,7 +30,7 @@ PANELS = [
 
 
 def curves() -> list[dict[str, Any]]:
-    """Every panel's curves: the root of the mean square over trials, and the rate."""
+    """Return every panel's curves: the root mean square over trials, and the rate."""
     found = []
     for kind, noise, title in PANELS:
         for distance in COLOURS:
@@ -56,7 +56,7 @@ def curves() -> list[dict[str, Any]]:
 
 
 def draw(found: list[dict[str, Any]]) -> None:
-    """A panel a regression, a line a regularizer, the theory dashed."""
+    """Draw one panel per regression and one line per regularizer, the theory dashed."""
     plot, axes = plt.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
     many = np.array(POINTS[3:], float)
     for ax, (kind, noise, title) in zip(axes, PANELS, strict=True):
@@ -77,7 +77,7 @@ def draw(found: list[dict[str, Any]]) -> None:
 
 
 def table(found: list[dict[str, Any]]) -> str:
-    """As Markdown: distances at some numbers of examples, and the rate at the end."""
+    """Return Markdown: distances at some numbers of examples, and the final rate."""
     shown = [10, 100, 1000, 10_000]
     lines = [
         "| regression | regularizer | "
@@ -93,7 +93,7 @@ def table(found: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Compute, keep, draw and print."""
+    """Compute, save, draw and print."""
     start = time.perf_counter()
     found = curves()
     Store(ROOT).put("curves", {"rows": found})

@@ -1,8 +1,9 @@
-"""How often clients are asked, and how good what they learn alone is: `local`, seed 0.
+"""Count how often clients take part, and evaluate `local`, seed 0.
 
-    python experiments/personalizers/asked.py             # keeps `asked`
+    python experiments/personalizers/asked.py             # saves the record `asked`
 
-What a client learns by itself it learns in the rounds that ask it: see `tables.py`.
+With `local`, a client learns only in the rounds in which it takes part: see
+`tables.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DATA = ("mnist", "fashion")
 
 
 def main() -> None:
-    """Train, and keep what each client was asked and scored."""
+    """Train, and save each client's number of rounds and its accuracy."""
     base, found = reader.read(ROOT / "base.toml"), {}
     for data in DATA:
         changes = cell(data, "clean", "local", *METHODS["local"]).changes

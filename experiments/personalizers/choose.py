@@ -59,7 +59,7 @@ DATA: dict[str, tuple[Changes, dict[str, Changes]]] = {
 
 
 def grid(name: str, key: str, *values: float) -> list[Changes]:
-    """A method with each value of one option."""
+    """Return a method with each value of one option."""
     return [{"name": name, key: value} for value in values]
 
 
@@ -74,32 +74,32 @@ METHODS: dict[str, list[Changes]] = {
 
 
 def cell(data: str, threat: str, method: str, part: Changes) -> Cell:
-    """A method with these options on this data under this threat."""
+    """Return a run of a method with these options on a data set under a threat."""
     sections, threats = DATA[data]
     changes = {**sections, **threats[threat], "personalizer": part}
     return Cell(data, f"{label(method, part)}, {threat}", changes)
 
 
 def problems() -> Iterator[tuple[str, str]]:
-    """Every data set and threat."""
+    """Yield every data set and threat."""
     return ((data, threat) for data, (_, threats) in DATA.items() for threat in threats)
 
 
 def trained(data: str, threat: str, method: str, part: Changes) -> Changes | None:
-    """The summary of the run that chooses; None: it is not there."""
+    """Return the summary of a run of the grid; `None` if it is missing."""
     name = f"{data}/{cell(data, threat, method, part).label}, seed 0"
     run = Store(ROOT).get(name)
     return run["summary"] if run else None
 
 
 def ready(data: str, threat: str) -> bool:
-    """Whether every value of every grid was trained."""
+    """Return whether every value of every grid was trained."""
     every = ((method, part) for method, parts in METHODS.items() for part in parts)
     return all(trained(data, threat, *one) for one in every)
 
 
 def chosen(data: str, threat: str, method: str) -> Changes:
-    """The best of a method's grid by validation; of equal ones the first."""
+    """Return the best options of a method by validation; the first of equal ones."""
 
     def validated(part: Changes) -> float:
         found = trained(data, threat, method, part)
@@ -110,7 +110,7 @@ def chosen(data: str, threat: str, method: str) -> Changes:
 
 
 def grids() -> Iterator[Cell]:
-    """Every method with every value of its grid."""
+    """Yield every method with every value of its grid."""
     for data, threat in problems():
         for method, parts in METHODS.items():
             for part in parts:

@@ -1,10 +1,10 @@
-"""Train Table 3 of the Ditto paper on stand-ins, Fashion-MNIST under A3, newcomers.
+"""Train Table 3 of the Ditto paper on substitute data, Fashion-MNIST, and newcomers.
 
     python experiments/personalizers/choose.py        # first: every value of a grid
-    python experiments/personalizers/run.py           # the chosen ones, three seeds
+    python experiments/personalizers/run.py           # the chosen values, three seeds
     python experiments/personalizers/run.py newcomers
 
-A finished run is kept in the table of results; what is there is not trained again.
+Finished runs are saved in the table of results and are not trained again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ EXAMPLES = (5, 20, 0)
 
 
 def table() -> Iterator[Cell]:
-    """Every method with its chosen options, where `choose.py` is through."""
+    """Yield every method with its chosen options, if `choose.py` is finished."""
     for data, threat in problems():
         for method in METHODS if ready(data, threat) else ():
             yield cell(data, threat, method, chosen(data, threat, method))
 
 
 def newcomers() -> Iterator[Cell]:
-    """A tenth of the writers never took part."""
+    """Yield runs in which a tenth of the writers never takes part."""
     sections, _ = DATA["mnist"]
     for method in METHODS if ready("mnist", "clean") else ():
         part = chosen("mnist", "clean", method)
@@ -42,7 +42,7 @@ def newcomers() -> Iterator[Cell]:
 
 
 def cells() -> Iterator[Cell]:
-    """Every run that the page has, those of `choose.py` too."""
+    """Yield every run of the page, including those of `choose.py`."""
     yield from grids()
     yield from table()
     yield from newcomers()

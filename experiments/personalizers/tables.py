@@ -1,9 +1,9 @@
-"""Print the tables of the page beside this, and draw its picture, from results.
+"""Print the tables of README.md and draw its picture, from results.
 
     python experiments/personalizers/tables.py            # tables, as Markdown
-    python experiments/personalizers/tables.py --draw     # and the picture
+    python experiments/personalizers/tables.py --draw     # also the picture
 
-A cell whose runs are not there yet is a dash; one with fewer seeds than three says so.
+A cell without results is a dash. A cell with fewer than three seeds says so.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ Summary = dict[str, dict[str, float]]
 
 
 def found(figure: str, name: str) -> list[Summary]:
-    """The summaries of a run, one a seed that is there."""
+    """Return the summaries of a run, one per seed that has results."""
     every = (Store(ROOT).get(f"{figure}/{name}, seed {seed}") for seed in SEEDS)
     return [run["summary"] for run in every if run]
 
 
 def runs(data: str, threat: str, method: str) -> list[Summary]:
-    """Those of a method with the options that were chosen; none before all are."""
+    """Return a method's runs with the chosen options; none before all are chosen."""
     if not ready(data, threat):
         return []
     part = chosen(data, threat, method)
@@ -61,23 +61,23 @@ def runs(data: str, threat: str, method: str) -> list[Summary]:
 
 
 def over(summaries: list[Summary], kind: str, key: str) -> list[float]:
-    """A number of the summary, one a seed."""
+    """Return one number of the summary, for each seed."""
     return [summary[kind][key] for summary in summaries]
 
 
 def mean(summaries: list[Summary], kind: str, key: str = "accuracy_mean") -> float:
-    """Over seeds."""
+    """Return the mean over seeds."""
     return float(np.mean(over(summaries, kind, key)))
 
 
 def half(summaries: list[Summary], kind: str) -> float:
-    """Half the range of the mean accuracy over seeds."""
+    """Return half the range of the mean accuracy over seeds."""
     values = over(summaries, kind, "accuracy_mean")
     return (max(values) - min(values)) / 2
 
 
 def accuracy(summaries: list[Summary], kind: str = "personal") -> str:
-    """Mean (standard deviation over clients), and half the range over seeds."""
+    """Format mean (standard deviation over clients) and half the range over seeds."""
     if not summaries:
         return "–"
     std, few = mean(summaries, kind, "accuracy_std"), len(summaries)
@@ -87,7 +87,7 @@ def accuracy(summaries: list[Summary], kind: str = "personal") -> str:
 
 
 def beyond(summaries: list[Summary], others: list[Summary]) -> str:
-    """The mean accuracy less another's in the same seeds: mean ± half the range."""
+    """Format the difference of mean accuracy to another method in the same seeds."""
     if len(summaries) != len(others) or not summaries:
         return "–"
     values = [over(each, "personal", "accuracy_mean") for each in (summaries, others)]
@@ -96,13 +96,13 @@ def beyond(summaries: list[Summary], others: list[Summary]) -> str:
 
 
 def table(head: list[str], rows: Iterable[list[str]]) -> str:
-    """Markdown."""
+    """Return a table in Markdown."""
     lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
 def standins() -> str:
-    """Table 3's shape: every method, clean and with half of the clients hostile."""
+    """Return Table 3: every method, clean and with half of the clients malicious."""
     where = [(data, threat) for data, threat in problems() if data != "fashion"]
     head = ["method", *(f"{NAMES[data]}, {threat}" for data, threat in where)]
     rows = ([m, *(accuracy(runs(*at, m)) for at in where)] for m in METHODS)
@@ -110,7 +110,7 @@ def standins() -> str:
 
 
 def orders() -> str:
-    """Where each method of the paper's table stands, here and there."""
+    """Return the rank of each method of the paper's table, here and in the paper."""
     head = ["place, here / in the paper", "MNIST by writer / FEMNIST, clean"]
     head += ["CelebA, clean", "MNIST by writer / FEMNIST, A1 50%", "CelebA, A1 50%"]
     columns, last = [], ["rank correlation (Spearman)"]
@@ -130,7 +130,7 @@ def orders() -> str:
 
 
 def replaced() -> str:
-    """Fashion-MNIST, clean and under model replacement."""
+    """Return Fashion-MNIST, clean and under model replacement."""
     head = ["method", "clean", "A3 20%", "lost", "A3: − local", "worst tenth, A3"]
     head += ["shared, A3"]
     alone = runs("fashion", "A3 20%", "local")
@@ -150,7 +150,7 @@ def replaced() -> str:
 
 
 def tied() -> str:
-    """Every option under model replacement, in seed 0: the test accuracy."""
+    """Return the test accuracy of every option under model replacement, in seed 0."""
     head = ["method", "options: accuracy, A3 20%, seed 0"]
 
     def row(method: str) -> list[str]:
@@ -166,12 +166,12 @@ def tied() -> str:
 
 
 def tested(summary: Summary) -> float:
-    """The mean test accuracy of a run."""
+    """Return the mean test accuracy of a run."""
     return summary["personal"]["accuracy_mean"]
 
 
 def grids() -> str:
-    """What was chosen from: validation accuracy in seed 0, the chosen one in bold."""
+    """Return validation accuracy of all options in seed 0, the chosen ones in bold."""
     where = list(problems())
     head = ["method and options", *(f"{NAMES[d]}, {threat}" for d, threat in where)]
 
@@ -190,7 +190,7 @@ def grids() -> str:
 
 
 def newcomers() -> str:
-    """Writers who never took part, by how many examples they train on."""
+    """Return accuracy of writers who never took part, by number of examples."""
     head = ["method", *(f"{many} examples" for many in ("5", "20", "all"))]
     head += ["w, no training", "members"]
 
@@ -206,7 +206,7 @@ def newcomers() -> str:
 
 
 def asked() -> str:
-    """What clients learn alone, by how many rounds asked them."""
+    """Return accuracy of local training, by the number of rounds with the client."""
     edges = (0, 1, 3, 6, 9, 12, 20, 40, 10**9)
     head = ["rounds that asked a client", "MNIST by writer: clients", "accuracy"]
     head += ["Fashion-MNIST: clients", "accuracy"]
@@ -225,7 +225,7 @@ def asked() -> str:
 
 
 def robust() -> plt.Figure:
-    """Fashion-MNIST: clean against A3, and what each value of an option is worth."""
+    """Draw Fashion-MNIST: clean against A3, and the accuracy of each option."""
     both = {m: [runs("fashion", t, m) for t in ("clean", "A3 20%")] for m in METHODS}
     there = [m for m, pair in both.items() if all(pair)]
     order = sorted(there, key=lambda m: mean(both[m][1], "personal"))
@@ -261,7 +261,7 @@ def robust() -> plt.Figure:
 
 
 def _options(axes: plt.Axes, order: list[str]) -> None:
-    """A point for every value that could have been chosen; the chosen one is full."""
+    """Draw a point for every option of a grid; the chosen one is full."""
     for at, method in enumerate(order):
         best = chosen("fashion", "A3 20%", method)
         for part in sorted(METHODS[method], key=lambda part: part == best):
@@ -272,18 +272,18 @@ def _options(axes: plt.Axes, order: list[str]) -> None:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "Table 3 on stand-ins": standins,
-    "In what order": orders,
-    "How often a client is asked": asked,
+    "Table 3 on substitute data sets": standins,
+    "Order of the methods": orders,
+    "How often a client takes part": asked,
     "Fashion-MNIST under model replacement": replaced,
-    "What an option is worth there": tied,
+    "Every option under model replacement": tied,
     "Newcomers": newcomers,
-    "What was chosen": grids,
+    "Chosen options": grids,
 }
 
 
 def tables() -> str:
-    """All of them, as the page has them."""
+    """Return all tables, as the page has them."""
     return "\n\n".join(f"### {name}\n\n{made()}" for name, made in TABLES.items())
 
 

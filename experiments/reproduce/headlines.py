@@ -1,4 +1,4 @@
-"""The two sentences that the Ditto paper sums itself up by, for Fashion-MNIST alone.
+"""The two summary claims of the Ditto paper, tested on Fashion-MNIST alone.
 
 Appendix G.6: over all data and attacks, Ditto with dynamic λ's "achieves 6% absolute
 accuracy improvement compared with the strongest robust baseline", and it is able "to
@@ -19,7 +19,7 @@ OWN = ("dynamic λ's", "best λ")
 
 
 class Headline(NamedTuple):
-    """What the sentences come to."""
+    """The numbers of the two claims."""
 
     gain: float  # of Ditto over the strongest robust rule, mean over the nine attacks
     strongest: str
@@ -35,11 +35,11 @@ Numbers = dict[tuple[str, str], tuple[float, float]]
 def headline(
     numbers: Numbers, ditto: str = OWN[0], digits: float = 0.0
 ) -> Headline | None:
-    """Of a whole table with a row of Ditto's; None where a cell is missing.
+    """Compute the numbers from a table with a row of Ditto's; `None` if incomplete.
 
-    The strongest robust rule is that with the highest mean over the attacks.
+    The strongest robust rule is the one with the highest mean over the attacks.
 
-    Deviations that are rounded to `digits` say between what the variance lies.
+    If deviations are rounded to `digits`, the variance is given as an interval.
     """
     columns = dict.fromkeys(column for _, column in numbers)
     attacks = [column for column in columns if column != "clean"]
@@ -63,7 +63,7 @@ def headline(
 
 
 def both(shelf: Shelf, seeds: int) -> dict[tuple[str, str], Headline | None]:
-    """(Ditto's λ, whose) → from the paper's numbers and from ours."""
+    """Return (Ditto's λ, source) → numbers, from the paper's table and from ours."""
     judged = []
     for name in ("ditto/table8", "ditto/table4"):
         entry = find(name)

@@ -1,4 +1,4 @@
-"""Why we think that cells are off: texts by hand, their numbers from the results."""
+"""Written explanations of cells that are not reproduced, with computed numbers."""
 
 import json
 import re
@@ -26,7 +26,7 @@ Notes = dict[str, dict[str, str]]
 
 
 def read(root: Path) -> Notes:
-    """All of them, as written."""
+    """Return all texts, as written."""
     found: Notes = _json(root, FILE)
     return found
 
@@ -37,14 +37,14 @@ def _json(root: Path, name: str) -> Any:
 
 
 def filled(text: str, name: str, shelf: Shelf, seeds: int) -> str:
-    """A text with its numbers.
+    """Return a text with its numbers filled in.
 
-    `{global / A3 20%}` is ours of that cell, `{global / A3 20% @ 2900}` what it was
-    after so many rounds, `{theirs global / A3 20%}` the paper's, `{late …}` between
-    what ours was in the last fifth of the rounds and `{looks …}` after how many looks
-    it would be reproduced; another entry's name may stand before the cell
-    (`{ditto/figure5: TERM, t=5 / clean}`). `{device seconds, first seeds}` adds up
-    batches of `device.json`: how long a device was busy, and with how many runs.
+    `{global / A3 20%}` is our number of that cell, `{global / A3 20% @ 2900}` the
+    number after this round, and `{theirs global / A3 20%}` the paper's. `{late …}` is
+    the range of ours in the last fifth of the rounds. `{looks …}` is the number of
+    evaluations after which the cell would be reproduced. The name of another entry may
+    come first (`{ditto/figure5: TERM, t=5 / clean}`). `{device seconds, first seeds}`
+    adds up batches of `device.json`: the time of a device, and its number of runs.
     """
 
     def number(match: re.Match[str]) -> str:
@@ -67,7 +67,7 @@ def filled(text: str, name: str, shelf: Shelf, seeds: int) -> str:
 
 
 def _said(one: judging.Judged, what: str, after: int) -> str:
-    """A number of a cell, as the page has it."""
+    """Return a number of a cell, as the page has it."""
     if what == "theirs":
         assert one.theirs is not None
         return tables.number(one.theirs.mean)

@@ -1,7 +1,7 @@
 """Draw Figures 7–9 of the Ditto paper and print the table, from results.
 
 python experiments/solvers/figures.py            # the table, as Markdown
-python experiments/solvers/figures.py --draw     # and the pictures
+python experiments/solvers/figures.py --draw     # also the pictures
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LAST = 400  # rounds of a whole run
 
 
 def load(figure: str) -> dict[str, list[dict]]:
-    """All runs of a figure by label, a run a seed."""
+    """Return all runs of a figure by label, one run per seed."""
     found = defaultdict(list)
     for run in Store(ROOT).find(f"{figure}/*"):
         found[run["label"]].append(run)
@@ -34,20 +34,20 @@ def load(figure: str) -> dict[str, list[dict]]:
 
 
 def final(runs: list[dict], kind: str = "personal") -> tuple[float, float]:
-    """Accuracy of benign clients, by size: mean over seeds, half the range."""
+    """Return benign clients' accuracy by size: mean over seeds, half the range."""
     values = [run["summary"][kind]["accuracy_weighted"] for run in runs]
     return float(np.mean(values)), (max(values) - min(values)) / 2
 
 
 def along(runs: list[dict], name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A curve: rounds, mean over seeds, half the range."""
+    """Return a curve: rounds, mean over seeds, half the range."""
     each = np.array([run["curve"][name] for run in runs])
     half = (each.max(0) - each.min(0)) / 2
     return np.array(runs[0]["curve"]["round"]), each.mean(0), half
 
 
 def stops(lam: str) -> dict[int, list[dict]]:
-    """Runs that were stopped early and then tuned, by round; the whole one too."""
+    """Return runs that were stopped early and tuned, by round, and the whole run."""
     found = {
         int(label.split(" at ")[1].split()[0]): runs
         for label, runs in load("stopped").items()
@@ -58,7 +58,7 @@ def stops(lam: str) -> dict[int, list[dict]]:
 
 
 def table() -> str:
-    """Where each ends."""
+    """Return the table of final accuracies."""
     joint, two = load("joint"), load("two_stage")
     lines = ["| | λ = 0.1 | λ = 1 |", "|---|---|---|"]
 
@@ -79,7 +79,7 @@ def table() -> str:
 
 
 def figure7() -> plt.Figure:
-    """Joint against two-stage: accuracy along the rounds, and where tuning ends."""
+    """Draw joint against two-stage: accuracy by round, and the end of tuning."""
     figure, every = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
     for axes, lam in zip(every, LAMS, strict=True):
         joint = load("joint")[f"joint λ={lam}"]
@@ -103,7 +103,7 @@ def figure7() -> plt.Figure:
 
 
 def figure8() -> plt.Figure:
-    """Stopped early, then tuned: good at some rounds, and never better than joint."""
+    """Draw runs that were stopped early and then tuned; none is better than joint."""
     figure, axes = plt.subplots(figsize=(5.4, 3.6))
     for lam in LAMS:
         found = stops(lam)
@@ -121,7 +121,7 @@ def figure8() -> plt.Figure:
 
 
 def figure9() -> plt.Figure:
-    """What a server could go by: training loss and validation accuracy of everyone."""
+    """Draw what a server could use to stop: training loss and validation accuracy."""
     figure, every = plt.subplots(1, 2, figsize=(9, 3.4))
     found = stops(LAMS[0])
     for axes, score, label in zip(

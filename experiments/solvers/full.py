@@ -1,12 +1,12 @@
 """Train Ditto's two solvers with the CNN at full scale (Ditto Fig. 7, FMTL Fig. 4).
 
     python experiments/solvers/full.py shared      # the shared model under A3, 20 %
-    python experiments/solvers/full.py             # then all that begins with it
+    python experiments/solvers/full.py             # then all runs that start from it
 
-The federation is that of Ditto's Table 8 (`full.toml`). The joint solver trains beside
-the shared model. The two-stage solver and plain fine-tuning (FMTL's second baseline)
-begin with the last shared model, which a round with a learning rate of 0 leaves as it
-is. A finished run is kept in the table of results.
+The federation is that of Ditto's Table 8 (`full.toml`). The joint solver trains
+together with the shared model. The two-stage solver and plain fine-tuning (FMTL's
+second baseline) start from the last shared model, which one round with learning rate 0
+leaves unchanged. Finished runs are saved in the table of results.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ STILL: Changes = {"train": {"rounds": 1, "lr": 0.0}, "engine": {"chunk": 50}}
 
 
 def after(label: str, personalizer: Changes) -> Cell:
-    """A cell that begins with the shared model."""
+    """Return a cell that starts from the shared model."""
     own = {"lr": 0.05, **personalizer}
     changes = {**STILL, "attack": "none", "personalizer": own, "name": "full"}
     return Cell("full_two_stage", label, changes)
 
 
 def cells() -> Iterator[Cell]:
-    """Every run."""
+    """Return every run."""
     yield Cell("full_shared", "shared", {"personalizer": "none", "name": "full"})
     for lam in LAMS:
         own = {"personalizer": {"name": "ditto", "lam": lam}}
@@ -51,14 +51,14 @@ def cells() -> Iterator[Cell]:
 
 
 def look(run: Run) -> Changes:
-    """Keep the shared model for what begins with it, and the curve."""
+    """Save the shared model for runs that start from it, and record the curve."""
     if run.experiment.name == "full" and run.experiment.train.lr > 0:
         common.keep(MODELS, run)
     return curve(run)
 
 
 def started(cell: Cell, seed: int) -> Changes | None:
-    """A cell's changes; with the shared model where it begins with one."""
+    """Return a cell's changes, with the shared model if the cell starts from it."""
     if cell.figure != "full_two_stage":
         return cell.changes
     return common.begun(MODELS, cell, seed)

@@ -3,9 +3,9 @@
     python experiments/solvers/run.py                 # three seeds
     python experiments/solvers/run.py --part 0/2      # every second: for two processes
 
-Every run is `base.toml` with some keys changed. A finished one is kept in
-the table; what is there is not trained again. Batches and cohorts depend on
-the seed and the round alone, so a run of fewer rounds is the beginning of a longer one.
+Every run is `base.toml` with some keys changed. Finished runs are saved in the table of
+results and are not trained again. Batches and cohorts depend only on the seed and the
+round, so that a run of fewer rounds is the beginning of a longer one.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ STOPS = (5, 10, 20, 40, 70, 100, 150, 200, 300)
 
 
 def two_stage(lam: float, epochs: int) -> Changes:
-    """The second solver: h_k from w, after the last round."""
+    """Return the second solver: h_k from w, after the last round."""
     part = {"name": "ditto_finetune", "lam": lam, "epochs": epochs}
     return {"personalizer": part}
 
 
 def cells() -> Iterator[Cell]:
-    """Every run."""
+    """Yield every run."""
     for lam in LAMS:
         joint = {"personalizer": {"name": "ditto", "lam": lam}}
         yield Cell("joint", f"joint λ={lam}", joint)
@@ -56,7 +56,10 @@ def cells() -> Iterator[Cell]:
 
 @torch.no_grad()
 def look(run: Run) -> Changes:
-    """The curve, and what a server saw of w if every client, hostile too, told it."""
+    """Record the curve, and the training loss and validation accuracy of w.
+
+    These are what a server sees if all clients report, malicious ones too.
+    """
     e = replace(run.experiment, personalizer=PersonalizerPart("none"))
     if not e.partition.valid:
         return curve(run)

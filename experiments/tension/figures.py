@@ -1,7 +1,7 @@
-"""Draw the figures and print the tables of the page beside this, from results.
+"""Draw the figures and print the tables of README.md, from results.
 
 python experiments/tension/figures.py            # tables, as Markdown
-python experiments/tension/figures.py --draw     # and the pictures
+python experiments/tension/figures.py --draw     # also the pictures
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = {"shared": "shared model", "personal": "Ditto beside it"}
 
 
 def load(figure: str) -> Rows:
-    """All runs of a figure, in the order of its rules."""
+    """Return all runs of a figure, in the order of its rules."""
     found: Rows = defaultdict(list)
     for run in Store(ROOT).find(f"{figure}/*"):
         rule, _, threat = run["label"].rpartition(", ")
@@ -36,18 +36,18 @@ def load(figure: str) -> Rows:
 
 
 def mean(runs: list[dict], kind: str, key: str) -> float:
-    """Of a number of the summary, over seeds."""
+    """Return the mean of a number of the summary over seeds."""
     return float(np.mean([run["summary"][kind][key] for run in runs]))
 
 
 def spread(runs: list[dict], kind: str, key: str) -> float:
-    """Half the range over seeds."""
+    """Return half the range over seeds."""
     values = [run["summary"][kind][key] for run in runs]
     return (max(values) - min(values)) / 2
 
 
 def parts(rows: Rows, place: int) -> list[str]:
-    """Rules (0) or threats (1), each once, the mean and the smallest first."""
+    """Return the distinct rules (0) or threats (1), the mean and the smallest first."""
     order = {"mean": "0"}
     return sorted({key[place] for key in rows}, key=lambda k: order.get(k, k))
 
@@ -55,7 +55,7 @@ def parts(rows: Rows, place: int) -> list[str]:
 def table(
     rows: Rows, columns: dict[str, tuple[str, str, str]], first: str = "defence"
 ) -> str:
-    """Markdown: a row a rule; a column a (threat, kind, number)."""
+    """Return Markdown with one row per rule; columns are (threat, kind, number)."""
     lines = [f"| {first} | " + " | ".join(columns) + " |"]
     lines.append("|" + "---|" * (len(columns) + 1))
     for rule in parts(rows, 0):
@@ -69,7 +69,7 @@ def table(
 
 
 def columns(threats: list[str], keys: dict[str, tuple[str, str]]) -> dict:
-    """Every threat with every number."""
+    """Return every threat with every number."""
     return {
         f"{threat}: {name}" if len(threats) > 1 else name: (threat, *key)
         for threat in threats
@@ -87,7 +87,7 @@ GOALS = {
 
 
 def term(rows: Rows) -> plt.Figure:
-    """(a) Accuracy of benign clients against the share of hostile ones."""
+    """Draw (a): accuracy of benign clients against the share of malicious clients."""
     figure, axes = plt.subplots(figsize=(5, 3.6))
     threats = sorted(parts(rows, 1), key=lambda t: int(t[:-1]))
     at = [int(t[:-1]) for t in threats]
@@ -108,7 +108,7 @@ def term(rows: Rows) -> plt.Figure:
 
 
 def defences(rows: Rows) -> plt.Figure:
-    """(b) Accuracy against its spread over clients, under A1."""
+    """Draw (b): accuracy against its spread over clients, under A1."""
     figure, every = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True, sharex=True)
     for axes, threat in zip(every, ("20%", "80%"), strict=True):
         for kind in ("shared", "personal"):
@@ -146,7 +146,7 @@ def _style(rule: str, kind: str) -> tuple[str, str]:
 
 
 def _names(axes: plt.Axes, at: dict[str, tuple[float, float]]) -> None:
-    """A column of names on the right, each with a line to its point."""
+    """Draw a column of names on the right, each with a line to its point."""
     order = sorted(at, key=lambda rule: at[rule][1])
     for place, rule in zip(np.linspace(0.03, 0.97, len(order)), order, strict=True):
         line = {"arrowstyle": "-", "color": "0.75", "lw": 0.6, "relpos": (0, 0.5)}
@@ -155,7 +155,7 @@ def _names(axes: plt.Axes, at: dict[str, tuple[float, float]]) -> None:
 
 
 def bars(rows: Rows, threats: list[str], key: str, label: str) -> plt.Figure:
-    """A panel a threat: shared and Ditto side by side for every defence."""
+    """Draw one panel per threat: shared and Ditto for every defense."""
     size = (2.2 + 2.6 * len(threats), 5)
     figure, every = plt.subplots(1, len(threats), figsize=size, sharey=True)
     rules = parts(rows, 0)[::-1]
@@ -177,12 +177,12 @@ def bars(rows: Rows, threats: list[str], key: str, label: str) -> plt.Figure:
 
 
 def attacks(rows: Rows) -> plt.Figure:
-    """(c) A1, A2, A3 against each defence."""
+    """Draw (c): A1, A2, A3 against each defense."""
     return bars(rows, ["A1", "A2", "A3"], "accuracy_mean", "accuracy, benign clients")
 
 
 def backdoor(rows: Rows) -> plt.Figure:
-    """(d) How often the trigger works."""
+    """Draw (d): the success rate of the trigger."""
     return bars(rows, ["backdoor"], "attack_success_mean", "attack success")
 
 
@@ -193,7 +193,7 @@ DRAW: common.Pictures = {
 
 
 def over(runs: list[dict], others: list[dict], kind: str) -> str:
-    """Ditto's mean accuracy less another's in the same seeds: mean ± half the range."""
+    """Format the difference of Ditto's mean accuracy to another in the same seeds."""
     found = sorted(runs, key=lambda run: run["seed"])
     beside = sorted(others, key=lambda run: run["seed"])
     less = [
@@ -204,7 +204,7 @@ def over(runs: list[dict], others: list[dict], kind: str) -> str:
 
 
 def modularity(rows: Rows) -> str:
-    """(e) Every rule alone, Ditto with it, and what each adds to the other."""
+    """Return (e): every rule alone, Ditto with it, and the gain of each."""
     lams = [threat.removeprefix("A3 λ=") for threat in parts(rows, 1)]
     head = ["rule", "alone"]
     head += [
@@ -226,7 +226,7 @@ def modularity(rows: Rows) -> str:
 
 
 def tables() -> str:
-    """All of them, as the page has them."""
+    """Return all tables, as the page has them."""
     shares = ["0%", "20%", "50%", "80%"]
     even = {"0%: std": ("0%", "shared", "accuracy_std")}
     made = {

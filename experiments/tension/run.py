@@ -1,11 +1,11 @@
-"""Train what the page shows: every run is `base.toml` with some keys changed.
+"""Train the runs of README.md: each is `base.toml` with some keys changed.
 
     python experiments/tension/run.py                 # all of them, three seeds
     python experiments/tension/run.py term --seeds 1
     python experiments/tension/run.py --part 0/4      # every fourth: for four processes
 
-A finished run is kept in the table of results; what is there is not trained again.
-Ditto stands beside the shared model in every run, so each gives both.
+Finished runs are saved in the table of results and are not trained again. Every run
+trains Ditto's models together with the shared model, and has results of both.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ BACKDOOR: Changes = {
 
 
 def hostile(share: float) -> dict[str, Changes]:
-    """So many of the clients, and nothing but poisoned labels."""
+    """Return changes that make a share of the clients malicious, by poisoned labels."""
     return {f"{share:.0%}": {"adversary": {"fraction": share}}}
 
 
@@ -93,7 +93,7 @@ FIGURES: dict[str, tuple[dict[str, Changes], dict[str, Changes]]] = {
 
 
 def cells() -> Iterator[Cell]:
-    """Every run of every figure."""
+    """Yield every run of every figure."""
     for figure, (rules, threats) in FIGURES.items():
         for rule, defence in rules.items():
             for threat, attack in threats.items():

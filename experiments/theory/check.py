@@ -1,7 +1,7 @@
-"""Ditto's theorems against simulated federations: the record `monte_carlo`.
+"""Compare Ditto's theorems with simulated federations: the record `monte_carlo`.
 
-python experiments/theory/check.py              # the tables of the page, from the file
-python experiments/theory/check.py --simulate   # draws 120,000 federations a setting
+python experiments/theory/check.py              # the tables of README.md
+python experiments/theory/check.py --simulate   # 120,000 federations per setting
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIGURE_1 = [
 
 
 def settings() -> list[Case]:
-    """Fig. 1's two, then five drawn at random, each without and with adversaries."""
+    """Return Fig. 1's two settings and five random ones, clean and with adversaries."""
     random, found = seeding.generator(0, "theory.settings"), list(FIGURE_1)
     for i, d in enumerate([1, 1, 2, 3, 5]):
         K, n = int(random.integers(4, 25)), int(random.integers(max(6, d), 41))
@@ -41,7 +41,7 @@ def settings() -> list[Case]:
 
 
 def best(case: Case) -> float:
-    """λ* of Theorem 1 or 5, λ_a* of Theorem 3 or 7."""
+    """Return λ* of Theorem 1 or 5, or λ_a* of Theorem 3 or 7."""
     points = case.beta is None
     if case.K_a == 0:
         clean = theory.best_lam_points if points else theory.best_lam_regression
@@ -52,7 +52,7 @@ def best(case: Case) -> float:
 
 
 def check(case: Case, index: int) -> dict[str, Any]:
-    """One setting: where mean and variance of the error are least, and how large."""
+    """Return where mean and variance of the error are least, and their values."""
     lam = best(case)
     random = seeding.generator(0, "theory.trials", index)
     batches = [tally(case, TRIALS // BATCHES, random, lam) for _ in range(BATCHES)]
@@ -90,14 +90,14 @@ def check(case: Case, index: int) -> dict[str, Any]:
 
 
 def _pooled(batches: list[Tally]) -> np.ndarray:
-    """Covariance over all batches: within them, and of their means."""
+    """Return the covariance over all batches: within them, and of their means."""
     inner = np.mean([b.pooled for b in batches], axis=0)
     means = np.array([b.mean for b in batches])
     return np.asarray(inner + np.cov(means.T, ddof=0))
 
 
 def tables(rows: list[dict[str, Any]]) -> str:
-    """Markdown: the mean error, then the variance over clients."""
+    """Return Markdown: the mean error, then the variance over clients."""
     lines = [
         "| setting | K | K_a | n | d | λ* by theory | least mean error at | "
         "error at λ*, theory | simulated | off by (s.e.) |",
@@ -129,7 +129,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Simulate where asked to, and print."""
+    """Simulate if --simulate is given, and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulate", action="store_true")
     if parser.parse_args().simulate:

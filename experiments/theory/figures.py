@@ -29,7 +29,7 @@ TRIALS_1, TRIALS_2 = 20_000, 5_000
 
 
 def figure_1() -> dict[str, Any]:
-    """Mean error and its spread over clients, against λ; clean and adversarial."""
+    """Draw mean error and its spread over clients against λ; clean and adversarial."""
     plot, axes = plt.subplots(2, 2, figsize=(10, 7), sharex=True, layout="constrained")
     titles = ["clean: K = 8", "adversarial: K = 16, of which 8 with τ$_a$ = 0.5"]
     kept: dict[str, Any] = {"lam": GRID.tolist(), "trials": TRIALS_1}
@@ -51,7 +51,7 @@ def figure_1() -> dict[str, Any]:
 
 
 def _curves(case: Case, index: int) -> dict[str, list[float]]:
-    """Simulated mean and standard deviations, on the authors' grid of λ."""
+    """Return simulated mean and standard deviations, on the authors' grid of λ."""
     random = seeding.generator(0, "theory.figure1", index)
     found = tally(case, TRIALS_1, random, best(case))
     a = np.array([case.pull(lam) for lam in GRID])
@@ -64,7 +64,7 @@ def _curves(case: Case, index: int) -> dict[str, list[float]]:
 
 
 def _theory(case: Case) -> dict[str, list[float]]:
-    """The same by the closed forms, on the fine grid."""
+    """Return the same by the closed forms, on the fine grid."""
     each = {
         "error": theory.error(FINE, *case.numbers),
         "std_within": np.sqrt(theory.variance_within(FINE, *case.numbers)),
@@ -121,7 +121,7 @@ PANELS = {
 
 
 def figure_2() -> dict[str, Any]:
-    """Error of local, shared and Ditto models, and λ*, against relatedness 1/τ."""
+    """Draw the error of local, shared and Ditto models, and λ*, against 1/τ."""
     plot, axes = plt.subplots(
         2,
         3,
@@ -153,7 +153,7 @@ def figure_2() -> dict[str, Any]:
 
 
 def _relatedness(axis: plt.Axes, cases: list[Case], panel: int) -> dict[str, Any]:
-    """Three models: lines by theory, marks by simulation."""
+    """Draw three models: lines by theory, marks by simulation."""
     kinds = [("local", GREEN, "o"), ("shared", ORANGE, "s"), ("Ditto, λ*", BLUE, "D")]
     kept: dict[str, Any] = {name: [] for name, _, _ in kinds}
     kept["theory"] = {}
@@ -177,7 +177,7 @@ def _relatedness(axis: plt.Axes, cases: list[Case], panel: int) -> dict[str, Any
 
 
 def main() -> None:
-    """Both figures, and the numbers in them."""
+    """Draw both figures, and print the numbers in them."""
     found = {"figure 1": figure_1(), "figure 2": figure_2()}
     Store(ROOT).put("figures", found)
 

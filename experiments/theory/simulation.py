@@ -1,8 +1,8 @@
-"""Ditto's federations drawn at random, and what every λ makes of them.
+"""Simulate Ditto's federations, and compute the error of every λ.
 
-A personal model is a weighted mean of a local estimate and the shared model, so a
-client's error is a parabola in the weight a of the shared model: three numbers a client
-say what all λ would have given, on the same draws.
+A personal model is a weighted mean of a local estimate and the shared model. A client's
+error is therefore a parabola in the weight a of the shared model. Three numbers per
+client determine the error of all λ on the same draws.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ class Case(NamedTuple):
 
     @property
     def numbers(self) -> tuple[Any, ...]:
-        """K … τ_a, as `troth.theory` takes them."""
+        """Return K … τ_a, as `troth.theory` takes them."""
         return self[1:7]
 
     @property
     def shape(self) -> dict[str, Any]:
-        """Its d and beta, as `troth.theory` takes them."""
+        """Return d and beta, as `troth.theory` takes them."""
         return {"d": self.d, "beta": self.beta}
 
     def pull(self, lam: float) -> float:
-        """The share of the shared model, a = λ/(β/n + λ)."""
+        """Return the weight of the shared model, a = λ/(β/n + λ)."""
         return lam / ((self.beta or self.n) / self.n + lam)
 
     def lam(self, a: float) -> float:
-        """And back."""
+        """Return the λ of a weight a, the inverse of `pull`."""
         return (self.beta or self.n) / self.n * a / (1 - a)
 
 
 def designs(case: Case, random: np.random.Generator) -> np.ndarray:
-    """[K, n, d] inputs with XᵀX = βI, each client its own; ones for points."""
+    """Return inputs [K, n, d] with XᵀX = βI, new for each client; ones for points."""
     if case.beta is None:
         return np.ones((case.K, case.n, 1))
     drawn = random.standard_normal((case.K, case.n, case.d))
@@ -59,10 +59,11 @@ def designs(case: Case, random: np.random.Generator) -> np.ndarray:
 def parabolas(
     case: Case, trials: int, random: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """‖w_k − v_k‖² of benign clients as coefficients of 1, a, a²: [trials, K_b, 3].
+    """Return ‖w_k − v_k‖² of benign clients as coefficients of 1, a, a².
 
-    Every trial draws θ = 0, w_k, and y = X w_k + z; ŵ_k is least squares and w* the
-    mean of all K of them. In pieces that fit into memory.
+    The result is [trials, K_b, 3]. Every trial draws θ = 0, w_k, and y = X w_k + z. ŵ_k
+    is the least-squares fit and w* the mean of all K of them. Trials are computed in
+    pieces that fit into memory.
     """
     x = designs(case, random)
     beta = case.beta or case.n
@@ -91,18 +92,18 @@ class Tally(NamedTuple):
 
     @property
     def best(self) -> float:
-        """The a with the least mean error."""
+        """Return the a with the least mean error."""
         return least(Polynomial(self.mean))
 
 
 def tally(case: Case, trials: int, random: np.random.Generator, lam: float) -> Tally:
-    """Draw so many federations and add them up.
+    """Draw federations and add up their moments.
 
     Args:
-        case: which.
-        trials: how many.
-        random: where the draws come from.
-        lam: the λ at which errors are kept trial by trial.
+        case: the federation.
+        trials: number of federations.
+        random: the random generator.
+        lam: the λ at which the error of each trial is kept.
     """
     powers = case.pull(lam) ** np.arange(3)
     mean, square, inner = np.zeros(3), np.zeros((3, 3)), np.zeros((3, 3))
@@ -122,7 +123,7 @@ def tally(case: Case, trials: int, random: np.random.Generator, lam: float) -> T
 
 
 def quartic(covariance: np.ndarray) -> Polynomial:
-    """Variance of Σ c_i aⁱ as a polynomial in a."""
+    """Return the variance of Σ c_i aⁱ as a polynomial in a."""
     found = np.zeros(5)
     for i in range(3):
         for j in range(3):
@@ -131,7 +132,7 @@ def quartic(covariance: np.ndarray) -> Polynomial:
 
 
 def least(curve: Polynomial) -> float:
-    """Where a polynomial is least on [0, 1]."""
+    """Return the minimizer of a polynomial on [0, 1]."""
     roots = curve.deriv().roots()
     inside = [float(r.real) for r in roots if abs(r.imag) < 1e-9 and 0 < r.real < 1]
     return min([0.0, 1 - 1e-12, *inside], key=lambda a: float(curve(a)))

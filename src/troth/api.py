@@ -115,7 +115,7 @@ def run(
     Read on: `docs/how-to/experiment.md` and `docs/how-to/own-data.md`.
     """
     objects = given.give(data, model)
-    sections = tree(experiment, [*given.settings(objects), *settings])
+    sections = _with(objects, experiment, settings)
     planned = plan(sections, device)
     given.check_used(objects, [one.experiment for one in planned])
     root = Path(out) if out is not None else fresh(experiment)
@@ -140,6 +140,11 @@ def run(
 @contextlib.contextmanager
 def _followed(trackers: Sequence[Part], root: Path, watch: Any) -> Iterator[None]:
     """Send a run to its trackers within the block, and show a progress bar if given."""
+    if watch is not None and not callable(watch):
+        raise Refusal(
+            f"watch= is of type {type(watch).__name__}; it must be "
+            "troth.ProgressBar(), a function that is called after every round, or None"
+        )
     with contextlib.ExitStack() as stack:
         if trackers:
             from troth.runs import track
@@ -296,7 +301,7 @@ def cost(
     Read on: `troth run --dry-run` in `docs/how-to/first-run.md`.
     """
     costs, objects = [], given.give(data, model)
-    planned = plan(tree(experiment, [*given.settings(objects), *settings]), device)
+    planned = plan(_with(objects, experiment, settings), device)
     given.check_used(objects, [one.experiment for one in planned])
     for one in planned:
         built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
@@ -407,9 +412,23 @@ def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
         sections = reader.parse(quickstart(), "the quickstart")
     elif isinstance(experiment, Mapping):
         sections = dict(experiment)
-    else:
+    elif isinstance(experiment, str | Path):
         sections = reader.read(experiment)
+    else:
+        raise Refusal(
+            f"the experiment is of type {type(experiment).__name__}; it must be the "
+            "path of a TOML file, a dictionary of its sections, or None"
+        )
     return reader.override(sections, list(settings))
+
+
+def _with(
+    objects: given.Objects, experiment: Given, settings: Sequence[str]
+) -> dict[str, Any]:
+    """Return the sections of an experiment that uses objects from memory."""
+    given.check_sections(objects, tree(experiment, []))
+    settings = [settings] if isinstance(settings, str) else settings
+    return tree(experiment, [*given.settings(objects), *settings])
 
 
 def fresh(experiment: Given) -> Path:

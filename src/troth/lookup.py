@@ -22,6 +22,8 @@ from importlib import resources
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import numpy as np
+
 from troth.types import Options, Refusal
 
 FOLDERS = {
@@ -192,7 +194,8 @@ def _third_party(kind: str, name: str) -> Callable[..., Any]:
     except Exception as error:
         raise Refusal(
             f"{kind} '{name}' cannot be imported ({error}); "
-            "it is written package.module:function and must be on the Python path"
+            "it is written package.module:function and must be on the Python path, "
+            "such as by PYTHONPATH=. for a file in the current folder"
         ) from None
     if not callable(found) or not _readable(found):
         raise Refusal(
@@ -303,6 +306,7 @@ def _wants(function: Callable[..., Any]) -> tuple[set[str], set[str]]:
 
 def typed(where: str, value: Any, hint: Any) -> Any:
     """Convert `value` to the type `hint`, or refuse with the value and the type."""
+    value = value.item() if isinstance(value, np.generic) else value
     if hint is Any:
         return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)

@@ -82,5 +82,5 @@ def test_partitions_may_be_set(tmp_path):
         dealt = catalogue.deal(name, [], file)
         assert dealt.name == "digits" and len(dealt.clients) == 7
         assert sum(map(len, dealt.clients)) == 1797
-    with pytest.raises(Refusal, match="is about data 'digits', not 'mnist'; leave"):
+    with pytest.raises(Refusal, match="has data 'digits', not 'mnist'; leave"):
         catalogue.deal("mnist", [], file)

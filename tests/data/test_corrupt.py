@@ -88,12 +88,12 @@ def test_which_inputs_need_rows():
 
 
 BAD = [
-    (lambda x, y: (x[:, :2], y), r"inputs \[40, 2\] and labels \[40\] of 40"),
-    (lambda x, y: (x, y[1:]), r"labels \[39\] of 40 examples of shape \[3\]"),
+    (lambda x, y: (x[:, :2], y), r"inputs \[40, 2\] and labels \[40\] for 40"),
+    (lambda x, y: (x, y[1:]), r"labels \[39\] for 40 examples of shape \[3\]"),
     (lambda x, y: (x, y[:, None]), r"labels \[40, 1\]"),
     (lambda x, y: (x, y + 1), "labels from 1 to 4; they must be whole .* 0 … 3"),
     (lambda x, y: (x, y + 0.5), "must be whole numbers"),
-    (lambda x, y: (x, torch.full((40, 3), 1 / 3)), r"labels \[40, 3\] of 40"),
+    (lambda x, y: (x, torch.full((40, 3), 1 / 3)), r"labels \[40, 3\] for 40"),
     (lambda x, y: (x, torch.ones(40, 4)), "soft labels whose row 0 adds up to 4"),
     (lambda x, y: (x, -torch.ones(40, 4) / 4), "row 0 holds a share that is neg"),
 ]
@@ -105,10 +105,10 @@ def few(x, y, key):
 
 def test_refuses_what_nobody_could_train_on(refuses):
     for corrupt, words in BAD:
-        words = f"corruption 'corrupt' makes .*{words}"
+        words = f"corruption 'corrupt' returns .*{words}"
         refuses(words, made, lambda x, y, key, corrupt=corrupt: corrupt(x, y))
     assert len(made(few).y) == 5
-    refuses(r"makes 5 examples of 40, .*redraw = false", made, few, redraw=True)
+    refuses(r"returns 5 examples for 40, .*redraw = false", made, few, redraw=True)
 
 
 def test_labels_may_be_soft():
@@ -151,7 +151,7 @@ def test_a_corruption_gives_a_pair_and_may_ask_for_the_scale(write, refuses):
     for what in ("None", "y", "(x, y, y)", "[x, y]", "(x, 3)"):
         write(f"def bend(x, y): return {what}")
         how = corrupting.corruption(PART, ARRAYS)
-        words = r"'strange:bend' gives a \w+; .* two tens"
+        words = r"'strange:bend' returns a \w+; .* two tens"
         refuses(words, how.corrupt, X, Y, torch.tensor(1))
 
 
@@ -169,10 +169,10 @@ def test_what_it_is_after(write):
 
 def test_refuses_an_aim_that_does_not_fit(write, refuses):
     for text, words in (
-        ("x, y): return x, y + 1", r"a label each, −1 … 3"),
-        ("x, y): return x[:, 1:], y", r"examples of shape \[3\]; it must give"),
+        ("x, y): return x, y + 1", r"one label each, −1 … 3"),
+        ("x, y): return x[:, 1:], y", r"examples of shape \[3\]; it must return"),
         ("x, y): return x, y[:1]", "does not fit 2 examples"),
-        ("x, y): return x", "gives a Tensor; it must give two tensors"),
+        ("x, y): return x", "returns a Tensor; it must return two tensors"),
         ("x, y, *, to): return x, y", "needs 'to', which is no option .*: by$"),
         ("x, y, weight): return x, y", "asks for 'weight', which is not available"),
     ):

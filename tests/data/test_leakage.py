@@ -44,7 +44,7 @@ def test_leaks_are_refused_where_asked(refuses):
         return leakage.examine(made(COPIES), shards(*parts), "refuse")
 
     assert refuses("leakage", examine, [[0, 1]], [[]], [[5, 4]]) == (
-        "partition.leakage = 'refuse' and of 2 examples tested on, 0 are also trained "
+        "partition.leakage = 'refuse', and of 2 test examples, 0 are also trained "
         "on by another client and 1 have a copy that is trained on (the first is row "
         "4): remove the copies and give no example to two clients, or set "
         "partition.leakage = 'record'"

@@ -246,7 +246,9 @@ def test_refusals_before_anything_is_written(tree, tmp_path, name):
     refused({"model": {"name": "linear", "normalize": "pixel"}}, "'pixel' is for data")
     scaled = tree["data"] | {"scale": 255.0}
     refused({"data": scaled}, r"'unit' is for data .*\(scale 255\).*normalize = 'none'")
-    refused({"corruption": "backdoor"}, "'backdoor' shows test inputs as the data set")
+    refused(
+        {"corruption": "backdoor"}, "'backdoor' changes test inputs in the units of"
+    )
     plain = {"model": {"name": "linear", "normalize": "none"}}
     troth.cost(tree | plain | {"features": name, "data": scaled})
     if name == "federated":

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.sparse import csr_array
 from torch.utils.data import Dataset, TensorDataset
 
 from troth import lookup
@@ -130,8 +131,12 @@ class Ragged(Pairs):
         ({"x": X, "y": Y, "owners": Y}, r"'owners' \(did you mean 'owner'\?\)"),
         ({"dataset": Pairs(X, Y), "y": Y}, "both y and dataset"),
         ({"dataset": X, "owner": Y}, "a dataset of type ndarray"),
-        ({"x": X, "y": [object()] * 12}, "y of type object"),
-        (Endless(), "a Endless without a length"),
+        ({"x": X, "y": [object()] * 12}, r"y of type list .*y\)\.astype\(str\)"),
+        ({"x": X.astype(object), "y": Y}, r"object.*x\)\.astype\('float32'\)"),
+        ({"x": csr_array(X), "y": Y}, r"x of type csr_array .* x\.toarray\(\)"),
+        ({"x": [[1.0, 2.0], [1.0]], "y": [0, 1]}, "x with rows of different lengths"),
+        ({"x": np.ma.masked_less(X, X.mean()), "y": Y}, "masked values in x"),
+        (Endless(), "the Endless without a length"),
         (Triples(X, Y), r"item 0 .* is not a pair \(x, y\), but a tuple"),
         (TensorDataset(torch.tensor(X)), r"item 0 .* is not a pair"),
         (Pairs(X[:0], Y[:0]), "a Pairs without items"),

@@ -139,7 +139,7 @@ def test_refusals(refuses):
         (PLAIN, (12, 8), {"split": "given"}, "split = 'given' needs data mark.* frac"),
         (PLAIN, (12, 8), {"min_examples": 13}, "= 13 leaves no c.* of 2 holds 12.*12$"),
         (GIVEN, (12, 8), {"split": "given", "valid": 0.1}, "mark 1 examples as valid"),
-        (GIVEN, (15, 5), {"split": "given"}, "for no client holds more: give parti"),
+        (GIVEN, (15, 5), {"split": "given"}, "because no client holds more: give par"),
         (PLAIN, (1, 1), {}, "cannot help: use fewer clients"),
         (PLAIN, listed([0, 1, 20]), {}, "row 20 to client 0, .*one: rows are 0 to 19"),
         (PLAIN, listed([0, 1], [3, 4, 3]), {}, "gives row 3 to client 1, twice"),
@@ -247,8 +247,8 @@ def test_given_parts_may_keep_owners_apart():
 def test_refuses_owners(refuses):
     for arrays, options, words in (
         (PLAIN, {}, "split_by = 'owner' needs data with an owner for each example"),
-        (owned(np.arange(20) % 4), {}, "needs each owner with one client and owner 0 "),
-        (owned(np.arange(20) // 10 * 2), {}, "owner 2 is with clients 0 and 1: use "),
+        (owned(np.arange(20) % 4), {}, "needs each owner on one client, and owner 0 "),
+        (owned(np.arange(20) // 10 * 2), {}, "owner 2 is on clients 0 and 1: use "),
         (owned(np.arange(20) // 12), {}, "2 of 2 clients have fewer, the first client"),
         (owned(np.maximum(np.arange(20), 11)), {}, "1 of 2 clients have .* client 0:"),
         (

@@ -3,6 +3,7 @@
 import functools
 import inspect
 
+import pytest
 import torch
 from torch import nn
 
@@ -53,6 +54,28 @@ def test_a_module_keeps_its_weights_and_may_not_change(refuses):
         net.weight[0, 0] += 1
     assert in_memory.give(net).name != given.name
     refuses("the module Linear has changed", given.member)
+
+
+def test_a_lazy_module_learns_its_sizes_from_the_examples():
+    net = nn.Sequential(nn.LazyLinear(3), nn.ReLU(), nn.LazyLinear(2))
+    given = in_memory.give(net)
+    assert given.name == in_memory.give(net).name
+    assert given.member()(torch.zeros(4, 5)).shape == (4, 2)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_modules_that_cannot_be_trained_are_refused(refuses):
+    script = torch.jit.script(nn.Linear(2, 3))
+    broken = nn.Linear(2, 3)
+    nn.init.constant_(broken.bias, float("nan"))
+    for model, words in (
+        (script, "is a compiled module .*give the module before"),
+        (torch.compile(nn.Linear(2, 3)), "is a compiled module"),
+        (broken, "Linear has NaN or infinite values in 'bias'"),
+    ):
+        refuses(words, in_memory.give, model)
+    given = in_memory.give(lambda width: nn.Linear(2, width))
+    refuses(r"model= \(lambda\) asks for 'width'", lookup.call, given.member, {})
 
 
 def written(forward, extra=""):

@@ -193,6 +193,8 @@ def test_nothing_is_drawn_and_nothing_is_moved():
         (nn.Sequential(nn.Linear(5, 5), nn.Flatten(0)), "returned shape [20] of float"),
         (nn.Sequential(nn.Linear(5, 5), Does(lambda x: (x, x))), "returned tuple"),
         (nn.Sequential(nn.Linear(5, 5), Does(lambda x: x.argmax(1))), "of int64"),
+        (nn.Sequential(nn.Linear(5, 5), Does(lambda x: x.detach())), "no gradient"),
+        (nn.Sequential(nn.Embedding(9, 2), nn.Flatten()), "write x.long() in its"),
     ],
 )
 def test_refuses_what_is_no_network_for_these_inputs(net, words):

@@ -1,6 +1,7 @@
 """Runs with data and networks from memory: as from a file, and resumed with them."""
 
 import os
+import pickle
 import subprocess
 import sys
 
@@ -163,6 +164,32 @@ def test_a_grid_shares_what_was_given(tmp_path, refuses):
         refuses(words, troth.run, TREE, out=tmp_path / "no", **given)
     [cost] = troth.cost(TREE, data=DATA, model=net)
     assert cost.client_steps > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"grid": {"model": ["mlp", "linear"]}},
+            "model= is given, and grid.model names",
+        ),
+        (
+            {"grid": {"data.name": ["digits"]}},
+            "data= is given, and grid.data.name names",
+        ),
+        ({"model": Net}, "'model' .* holds a type; pass .*model=…"),
+        ({"data": DATA}, "'data' .* holds a ndarray; pass .*data=…"),
+    ],
+)
+def test_no_object_and_no_axis_is_lost(tmp_path, refuses, changes, words):
+    tree, given = TREE | changes, {"data": DATA, "model": Net}
+    refuses(words, troth.run, tree, out=tmp_path / "no", **given)
+    refuses(words, troth.cost, tree, **given)
+
+
+def test_a_run_is_pickled_as_its_folder(whole):
+    again = pickle.loads(pickle.dumps(whole))
+    assert again.path == whole.path and again.summary == whole.summary
 
 
 def test_weights_of_a_module_are_where_training_starts(tmp_path):

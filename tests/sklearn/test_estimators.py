@@ -143,6 +143,8 @@ def test_networks_of_ones_own(data):
 
 def test_refusals(data):
     x, y, owner = data
+    with pytest.raises(ValueError, match="has the section 'grid'.*GridSearchCV"):
+        FederatedClassifier(experiment={"grid": {"seed": [0]}}).fit(x, y)
     with pytest.raises(ValueError, match="has the section 'partition'.*remove it"):
         FederatedClassifier(experiment={"partition": "iid"}).fit(x, y)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):

@@ -47,7 +47,7 @@ def combined(
 
     In every step the solver first moves its copy w_k of the shared model. The personal
     step then sees both the shared model that the round began with and the moved w_k
-    (FMTL's Algorithm 1, line 5).
+    (Algorithm 1, line 5, of FMTL: Li et al. 2020).
 
     Args:
         solver: Solver of the shared model.
@@ -95,7 +95,7 @@ def combined(
 
 
 def seen_through(client: Client, augments: tuple[Augment, Augment]) -> Client:
-    """Apply augments to the batches of a client that makes its update itself.
+    """Apply augments to the batches of a client that has no solver.
 
     Args:
         client: Client whose batches are augmented.
@@ -137,7 +137,8 @@ def compose(parts: Sequence[Part], scale: float) -> Augment:
     """Chain augments into one function that augments a batch.
 
     The random numbers of an augment depend on (seed, round, client, step, position in
-    the list, example) alone. So they do not depend on how many clients step together.
+    the list, example) alone. So they do not depend on how many clients are computed
+    together.
 
     Args:
         parts: Augments with their options, in the order in which they are applied. An
@@ -278,7 +279,7 @@ def maker(
                 f"personalizer.count = '{p.count}' is about training after the last "
                 f"round, and '{p.name}' trains in the rounds; leave count out"
             )
-        if not isinstance(personal, Personal):  # it makes the update itself
+        if not isinstance(personal, Personal):  # a personalizer without a solver
             _alone(e, personal)
             return seen_through(personal, (seen, own_view))
         solver = _made("solver", e.solver, task=task, descent=shared)

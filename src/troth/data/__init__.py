@@ -1,4 +1,4 @@
-"""The way of the data to the clients, in this order.
+"""Modules that bring data to the clients, in order of use.
 
 - `load` reads a data set (`datasets`) and partitions it into clients (`partitions`).
 - `split` divides each client's examples into training, validation and test data, and

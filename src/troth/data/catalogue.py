@@ -16,7 +16,7 @@ from troth.files import cache
 from troth.types import Arrays, Refusal
 
 CLIENTS = 10
-"""Number of clients among which a data set without owners is shown."""
+"""Number of clients among which data without owners are divided for display."""
 
 
 class Entry(NamedTuple):
@@ -102,7 +102,7 @@ def deal(
     experiment: str | Path | None = None,
     data_dir: str | None = None,
 ) -> Dealt:
-    """Load a data set and partition it among clients, to show it.
+    """Load a data set and partition it among clients, for display.
 
     Without an experiment, and unless a setting names a partition, each owner is a
     client. Data without owners are divided equally among ten clients.
@@ -119,8 +119,8 @@ def deal(
     e = [reader.from_dict(one) for _, one in reader.expand(tree)][0]
     if name is not None and e.data.name != name:
         raise Refusal(
-            f"{experiment} is about data '{e.data.name}', not '{name}'; leave the name "
-            "out, or give another experiment"
+            f"{experiment} has data '{e.data.name}', not '{name}'; leave the name out, "
+            "or give another experiment"
         )
     load = lookup.find("data", e.data.name)
     whole = lookup.companion(load, "dealt") is not None  # needs clients to exist

@@ -78,8 +78,8 @@ def _pair(
     kinds = [isinstance(v, Tensor) for v in made] if isinstance(made, tuple) else []
     if kinds != [True, True]:
         raise Refusal(
-            f"{who} gives a {type(made).__name__}; it must give two tensors, inputs "
-            "and labels: return x, y"
+            f"{who} returns a {type(made).__name__}; it must return two tensors, "
+            "inputs and labels: return x, y"
         )
     pair: tuple[Tensor, Tensor] = made
     return pair
@@ -117,7 +117,7 @@ def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:
         if not fits or not bool(((label >= -1) & (label < arrays.classes)).all()):
             raise Refusal(
                 f"{who} does not fit {len(y)} examples of shape {list(x.shape[1:])}; "
-                "it must give inputs of the same shape and a label each, "
+                "it must return inputs of the same shape and one label each, "
                 f"−1 … {arrays.classes - 1} (−1: the example does not count)"
             )
         return shown, label
@@ -180,26 +180,26 @@ def _check(
     shape = (how.classes,) if shares else before.shape[1:]
     if x.shape[1:] != given.shape[1:] or y.shape != (len(x), *shape):
         raise Refusal(
-            f"corruption '{how.name}' makes inputs {list(x.shape)} and labels "
-            f"{list(y.shape)} of {len(given)} examples of shape "
-            f"{list(given.shape[1:])}; it must give a label for every input, and keep "
+            f"corruption '{how.name}' returns inputs {list(x.shape)} and labels "
+            f"{list(y.shape)} for {len(given)} examples of shape "
+            f"{list(given.shape[1:])}; it must return one label per input, and keep "
             "the shape of an example"
         )
     most = (how.classes if y.dim() == 1 else 2) - 1
     whole = how.classes > 0 and y.dim() == before.dim()
     if whole and not bool(((y == y.long()) & (y >= 0) & (y <= most)).all()):
         raise Refusal(
-            f"corruption '{how.name}' makes labels from {y.min()} to {y.max()}; they "
+            f"corruption '{how.name}' returns labels from {y.min()} to {y.max()}; they "
             f"must be whole numbers 0 … {most}"
         )
     if how.redraw and len(x) != len(given):
         raise Refusal(
-            f"corruption '{how.name}' makes {len(x)} examples of {len(given)}, and "
-            "with corruption.redraw = true a client must keep their number; set "
+            f"corruption '{how.name}' returns {len(x)} examples for {len(given)}, and "
+            "with corruption.redraw = true their number must stay the same; set "
             "corruption.redraw = false (from_file: or take = 'fill', without mix)"
         )
     if shares and not isinstance(pair, Exact) and (why := labels.wrong(y)):
         raise Refusal(
-            f"corruption '{how.name}' makes soft labels whose {why}; every row must be "
-            "probabilities: at least 0, and 1 together"
+            f"corruption '{how.name}' returns soft labels whose {why}; every row must "
+            "be probabilities: at least 0, with sum 1"
         )

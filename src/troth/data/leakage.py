@@ -40,7 +40,7 @@ def examine(
     if wish == "refuse" and (facts["leaked"] or len(twins)):
         first = twins[0] if len(twins) else (learnt & tested).argmax()
         raise Refusal(
-            f"partition.leakage = 'refuse' and of {tested.sum()} examples tested on, "
+            f"partition.leakage = 'refuse', and of {tested.sum()} test examples, "
             f"{facts['leaked']} are also trained on by another client and {len(twins)} "
             f"have a copy that is trained on (the first is row {first}): remove the "
             "copies and give no example to two clients, or set partition.leakage = "
@@ -71,7 +71,7 @@ def check_classes(arrays: Arrays, shards: Shards) -> None:
         raise Refusal(
             "found only in the test data, so that no client can learn it: class "
             f"{some}{more}; leave these examples out, merge the class with another, or "
-            "move some to training (by other marks, shares or seed)"
+            "move some to training (by another split or seed)"
         )
 
 
@@ -119,15 +119,15 @@ def owners(
     if arrays.owner is None:
         raise Refusal(
             f"{asked} data with an owner for each example, and these have none: add "
-            "owners to the data, or set it to 'example'"
+            "owners to the data, or set split_by to 'example'"
         )
     owner: np.ndarray = arrays.owner[row]
     if divided := _divided(owner, client):
         who, *both = divided
         raise Refusal(
-            f"{asked} each owner with one client and owner {who} is with clients "
+            f"{asked} each owner on one client, and owner {who} is on clients "
             f"{number[both[0]]} and {number[both[1]]}: use the partition 'identities', "
-            "or set it to 'example'"
+            "or set split_by to 'example'"
         )
     if given and arrays.split is not None:
         if divided := _divided(owner, arrays.split[row]):
@@ -142,10 +142,10 @@ def owners(
     few = np.flatnonzero(np.bincount(client[first], minlength=len(number)) < 2)
     if len(few):
         raise Refusal(
-            f"{asked} 2 owners with every client, one to train and one to test on, and "
+            f"{asked} 2 owners on every client, one to train and one to test on, and "
             f"{len(few)} of {len(number)} clients have fewer, the first client "
             f"{number[few[0]]}: use the partition 'identities' with per_client = 2 or "
-            "more, or set it to 'example'"
+            "more, or set split_by to 'example'"
         )
     return owner
 

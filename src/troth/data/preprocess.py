@@ -212,8 +212,9 @@ def check(e: Experiment, arrays: Arrays) -> None:
         )
     if corrupt.aims(e.corruption) is not None:
         raise Refusal(
-            f"corruption '{e.corruption.name}' shows test inputs as the data set has "
-            f"them, and features '{name}' changes them; set features.name = 'none'"
+            f"corruption '{e.corruption.name}' changes test inputs in the units of the "
+            f"data set, and features '{name}' changes the units; set features.name = "
+            "'none'"
         )
 
 
@@ -273,9 +274,9 @@ def deal(
 def _fit(
     part: Part, data: Data, names: tuple[str, ...], newcomers: np.ndarray
 ) -> Statistics:
-    """Return the statistics that the named member fits to the clients' training data.
+    """Fit the statistics that `part` names to the clients' training data.
 
-    If the member makes one row per client, the row of a newcomer is computed from the
+    If the method returns one row per client, the row of a newcomer is computed from the
     newcomer's data alone.
     """
     rows = torch.split(data.train.row, data.train.size.tolist())
@@ -291,7 +292,7 @@ def _fit(
 
 
 def _made(part: Part, train: list[np.ndarray], names: tuple[str, ...]) -> Statistics:
-    """Call the named member on some clients' training data, and check its result."""
+    """Call the method that `part` names on training data, and check its result."""
     shape = train[0].shape[1:]
     function = lookup.find("features", part.name)
     made = lookup.call(function, part.options, train=train, names=names)

@@ -163,21 +163,41 @@ def array(key: str, values: Any) -> np.ndarray:
         values = values.detach().cpu()
         half = values.dtype == torch.bfloat16  # which numpy does not have
         return np.asarray(values.float() if half else values)
-    found = np.asarray(values)
+    if np.ma.is_masked(values):
+        raise Refusal(
+            f"data= has masked values in {key}, which a run would not see as missing; "
+            f"give {key}.filled(…), of inputs with NaN"
+        )
+    try:
+        found = np.asarray(values)
+    except ValueError:  # of numpy
+        raise Refusal(
+            f"data= has {key} with rows of different lengths; give all the same "
+            "length, such as by padding"
+        ) from None
     if found.dtype.kind == "O" and all(isinstance(v, str) for v in found.flat):
         found = found.astype(str)  # as pandas stores texts
     if found.dtype.kind not in "biufcSU":
         raise Refusal(
-            f"data= has {key} of type {found.dtype}, which may hold any objects; give "
-            "an array of numbers or texts"
+            f"data= has {key} of type {type(values).__name__} with elements of type "
+            f"{found.dtype}; give an array of numbers or of texts only, such as "
+            f"{_remedy(key, values)}"
         )
     return found
+
+
+def _remedy(key: str, values: Any) -> str:
+    """Return the expression that makes an array of numbers or texts of `values`."""
+    if hasattr(values, "toarray"):  # a sparse matrix
+        return f"{key}.toarray()"
+    kind = "'float32'" if key == "x" else "str"
+    return f"np.asarray({key}).astype({kind})"
 
 
 def _length(data: Any) -> int:
     if isinstance(data, IterableDataset) or not hasattr(data, "__len__"):
         raise Refusal(
-            f"data= has a {type(data).__name__} without a length; give a torch data "
+            f"data= has the {type(data).__name__} without a length; give a torch data "
             "set with __len__ and __getitem__, such as a TensorDataset of its items"
         )
     return len(data)

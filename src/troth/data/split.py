@@ -1,4 +1,7 @@
-"""The split of each client's examples into training, validation and test."""
+"""The split of each client's examples into training, validation and test.
+
+A slot is one example of one client. An example that two clients hold has two slots.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -171,7 +174,7 @@ def _hold(m: int, lists: Sequence[np.ndarray], min_examples: int) -> Held:
     size = np.fromiter(map(len, lists), np.int64, len(lists))
     if (most := int(size.max(initial=0))) < max(min_examples, 1):
         raise Refusal(
-            f"partition.min_examples = {min_examples} leaves no client, for the "
+            f"partition.min_examples = {min_examples} leaves no client: the "
             f"largest of {len(lists)} holds {most} examples: set it to at most {most}"
             if most
             else "the partition gives no client any example: choose another partition"
@@ -188,7 +191,7 @@ def _hold(m: int, lists: Sequence[np.ndarray], min_examples: int) -> Held:
         what = "twice" if 0 <= row[at] < m else "which is not one"
         raise Refusal(
             f"the partition gives row {row[at]} to client {number[client[at]]}, "
-            f"{what}: rows are 0 to {m - 1}, each at most once a client"
+            f"{what}: rows are 0 to {m - 1}, each at most once per client"
         )
     return Held(row, client, number)
 
@@ -224,7 +227,7 @@ def _check_data(arrays: Arrays, missing: bool) -> None:
     if len(arrays.x) != len(arrays.y) or len(arrays.y) == 0:
         raise Refusal(
             f"the data have {len(arrays.x)} inputs x and {len(arrays.y)} targets y: "
-            "give one target an input, and at least one"
+            "give one target per input, and at least one example"
         )
     _check_labels(arrays)
     for name, values in (("x", arrays.x), ("y", arrays.y)):
@@ -248,7 +251,7 @@ def _check_labels(arrays: Arrays) -> None:
     if y.ndim != 1 and not several:
         raise Refusal(
             f"y has shape {y.shape}: it must be ({m},), or ({m}, labels) of 0 and 1 "
-            "where an example may have several"
+            "if an example may have several"
         )
     low, high, below = y.min(), y.max(), 2 if several else classes
     if classes and not (y.dtype.kind in "iu" and low >= 0 and high < below):
@@ -285,7 +288,7 @@ def _check_sizes(held: Held, train: np.ndarray, test: np.ndarray, given: bool) -
         remedy = f"set partition.min_examples = {enough}, which keeps {left} clients"
     elif given:
         remedy = (
-            "partition.min_examples cannot help, for no client holds more: give "
+            "partition.min_examples cannot help, because no client holds more: give "
             "partition.split as fractions, such as [0.72, 0.08, 0.2]"
         )
     some = ", ".join(
@@ -372,8 +375,8 @@ def _held_out(
     if short:
         raise Refusal(
             f"partition.conflicting = 'held_out' leaves {len(short)} of {len(train)} "
-            f"clients without training or test data (the first is {short[0]}), for "
-            "nearly all that they have is conflicting; use 'copied', or more data for "
-            "each client"
+            f"clients without training or test data (the first is {short[0]}), "
+            "because nearly all their examples are conflicting; use 'copied', or more "
+            "data for each client"
         )
     return Shards(train, valid, test, {**shards.tests, CONFLICTING: out})

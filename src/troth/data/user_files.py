@@ -80,8 +80,8 @@ def fits(e: Experiment, x: np.ndarray) -> None:
     bad = np.isnan(x).reshape(len(x), -1).any(axis=1)
     if bad.any() and not preprocess.active(e.features):
         raise Refusal(
-            f"x is NaN in {bad.sum()} of {len(x)} examples, and this run fills "
-            "nothing in: drop them, or train with features.name = 'own' or "
+            f"x is NaN in {bad.sum()} of {len(x)} examples, and this run does not "
+            "fill them in: drop these examples, or train with features.name = 'own' or "
             "'federated'"
         )
 
@@ -98,9 +98,9 @@ def examples(e: Experiment, path: str) -> dict[str, np.ndarray]:
     own = e.deployment
     if not own.features or not own.label:
         raise Refusal(
-            f"{path} is a table, and all sites must read theirs alike: set deployment."
-            "features to the features' names (age, or sex=f for a category) and "
-            "deployment.label to the column to predict; or give an .npz file"
+            f"{path} is a table, and all sites must encode theirs alike: set "
+            "deployment.features to the features' names (age, or sex=f for a category) "
+            "and deployment.label to the column to predict; or give an .npz file"
         )
     options = {"missing": MISSING, "label": own.label}
     x = encode(Path(path), own.features, options, gaps=preprocess.active(e.features))
@@ -204,5 +204,5 @@ def _numbers(column: Column, gaps: bool) -> np.ndarray:
         )
     if not gaps:
         remedy = ", or train with features.name = 'own' or 'federated', for this run "
-        column.check_whole(f"{remedy}fills nothing in")
+        column.check_whole(f"{remedy}does not fill them in")
     return np.take(short, column.codes)

@@ -1,4 +1,4 @@
-"""Train many clients at once, as rows of one matrix.
+"""Train many clients at once; each client is one row of a matrix.
 
 `plan` measures and chooses how steps are computed and where client state is stored.
 `local_training` runs the training phases of a cohort. `vmap` lifts functions of one

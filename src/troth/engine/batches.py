@@ -17,7 +17,7 @@ _BYTES = {"cuda": 2**28, "cpu": 2**22}  # gathered at once; on a CPU they fit in
 
 
 class _Piles(NamedTuple):
-    """Training slots sorted by client, then by group: one pile per client and group."""
+    """Training slots (positions of examples), one pile per client and group."""
 
     slot: np.ndarray  # [slots]
     first: np.ndarray  # [n] each client's first pile
@@ -43,8 +43,8 @@ class Feed:
     batch is padded with examples of weight 0, or left out if `drop_last`. A client with
     fewer examples than a batch trains on all of them in every step.
 
-    Departs: the authors' generators continue one order over the rounds. Here every
-    round starts a new order, so that the order depends on the round number alone.
+    Departs: in the authors' code, a random order of examples continues over the rounds.
+    Here every round starts a new order, which depends on the round number alone.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Feed:
         self.per_epoch = torch.clamp(whole + rest.long(), min=1)
         self._sizes, self._per_epoch = self.sizes.numpy(), self.per_epoch.numpy()
         self._starts = data.train.start.cpu().numpy()
-        self._last = max(0, data.train.row.shape[0] - 1)  # where padding may point
+        self._last = max(0, data.train.row.shape[0] - 1)  # largest slot, for padding
         short = self.sizes < self.batch if drop_last else self.sizes % self.batch > 0
         self.padded = bool((short | (self.sizes == 0)).any())
         self._code, self.groups = self._grouped()
@@ -102,7 +102,7 @@ class Feed:
         return torch.stack(each).amax(0)
 
     def alike(self, other: Feed) -> bool:
-        """Return whether another feed draws the same slots for the same clients."""
+        """Return whether another feed draws the same batches for the same clients."""
         names = ("seed", "batch", "_last", "_per_epoch", "_sizes", "_starts", "_code")
         pairs = ((getattr(self, name), getattr(other, name)) for name in names)
         return self.dtype == other.dtype and all(np.array_equal(*p) for p in pairs)
@@ -113,7 +113,8 @@ class Feed:
         """Draw slots and weights of every step on the host: [steps, clients, batch].
 
         With `by_group`, clients with examples of several groups draw with replacement:
-        first a group, all of the client's equally likely, then one of its examples.
+        first one of the client's groups, all equally likely, then one of the group's
+        examples.
 
         This runs in numpy on one thread. The arrays are small, and waking a pool of
         threads for each operation costs more than it saves.
@@ -147,7 +148,7 @@ class Feed:
     ) -> Drawn:
         """Move the result of `draw` to the device, with keys and groups.
 
-        With `alone` there is a single client, and its padding is cut off.
+        `alone` says that there is a single client. Its padding is then cut off.
         """
         slots, weight = self.draw(ids, steps, round_, by_group)
         if alone:
@@ -220,7 +221,7 @@ class Feed:
         rows = split.row[slots]
         if x.device.type != "cpu":
             return x[rows], split.y[slots]
-        # Copies whole examples: a third of the time of indexing on a CPU.
+        # `index_select` copies whole examples, in a third of the time of indexing.
         flat = x.index_select(0, rows.reshape(-1))
         return flat.view(*rows.shape, *x.shape[1:]), split.y[slots]
 

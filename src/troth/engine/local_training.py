@@ -1,11 +1,11 @@
 """Run a training phase for many clients, in lifted chunks or one by one on threads.
 
-A phase consists of a client's functions (begin, step per batch, end); the engine owns
+A phase consists of a client's functions (begin, step per batch, end); the engine runs
 the loop over batches. The plan `vmap` computes a step for a chunk of clients at once,
-and `compiled` compiles this. If computing takes longer than the overhead of calls,
-clients are computed one by one (`threads`): each thread has a module whose parameters
-are views of the client's model. `loop` is the plain implementation that all others are
-tested against.
+and the plan `compiled` also compiles this step. If the overhead of calls is small, the
+plan `threads` computes clients one by one: each thread has a module whose parameters
+are views of the client's model. The plan `loop` is the plain implementation, against
+which all others are tested.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,8 +35,8 @@ def function(client: Client, task: Task, name: str) -> Liftable:
     """Return a function of one client, and the client axes of its arguments for vmap.
 
     `name` is `predict`, `model`, `tell`, `settle`, or a phase and its part, such as
-    `local.step`. The part `last` is a step that only some clients take. Functions
-    without an argument that differs between clients get `i`, the row's number.
+    `local.step`. The part `last` is a step that only some clients take. Functions whose
+    arguments are the same for all clients also get `i`, the row's number.
     """
     settle = client.settle
     whole: dict[str, Liftable] = {
@@ -55,7 +55,7 @@ def _part(phase: Phase, part: str) -> Liftable:
 
     def prepare(broadcast: Broadcast, valid: Batch) -> Any:
         assert phase.prepare is not None
-        return phase.prepare(broadcast, valid)[:3]  # x, y, weight: the rest stays
+        return phase.prepare(broadcast, valid)[:3]  # only x, y and weight can change
 
     parts: dict[str, Liftable] = {
         "prepare": (prepare, (None, _EACH)),
@@ -98,7 +98,7 @@ def through(
         x, y, weight = lift(f"{name}.prepare").once(broadcast, valid)
         valid = valid._replace(x=x, y=y, weight=weight)
     carry = lift(f"{name}.begin")(index, broadcast, state)
-    if not vmap.captures(broadcast.w):  # a captured step writes into its own copies
+    if not vmap.captures(broadcast.w):  # a captured step writes to copies
         carry = trees.mapped(Tensor.clone, carry)
     ahead = int(counts.min())
     for t, batch in batches:
@@ -140,7 +140,7 @@ class Plan(NamedTuple):
     """How clients are computed. A plan is measured, recorded and reused on resuming."""
 
     how: str  # loop, vmap, compiled or threads
-    chunk: int  # number of clients that step together
+    chunk: int  # number of clients that are computed together
     workers: int = 1  # number of threads, each with its own clients
     threads: int = 0  # number of threads of one torch operation; 0: torch's own choice
 
@@ -338,7 +338,7 @@ class Engine:
         alone = "." in name and self.plan.chunk == 1
         key = name, self.plan.how, alone
         if key not in self._lifted:
-            own = name.endswith(".step")  # may overwrite its carry, which is a copy
+            own = name.endswith(".step")  # a step may overwrite its carry, a copy
             function, dims = self.function(name, alone)
             self._lifted[key] = Lifted(function, dims, self.plan.how, own, alone)
         return self._lifted[key]
@@ -353,7 +353,7 @@ class Engine:
 
     @torch.no_grad()
     def settled(self, rows: Tensor, ids: np.ndarray) -> Tensor:
-        """Apply to states [c, width] the choices that clients make when they are read.
+        """Apply the choices that clients make when their states [c, width] are read.
 
         Clients choose by their validation data, for example λ in `ditto`.
         """

@@ -20,9 +20,9 @@ from troth.engine.trial import Choice, Trial
 from troth.networks import validate
 from troth.types import Broadcast, Notice, Refusal
 
-_WORTH_COMPILING = 90.0  # seconds of training; with less, no compiler is tried
+_WORTH_COMPILING = 90.0  # seconds; shorter training is not compiled
 _LONG = 0.15  # seconds of one measurement of a lifted plan on a CPU
-_HEAVY = 0.1  # seconds of a client step that make all overhead negligible
+_HEAVY = 0.1  # seconds; in longer client steps, overhead is negligible
 
 
 def choose(
@@ -42,8 +42,8 @@ def choose(
     Settings other than "auto" and 0 are kept. With `how` = "auto", the others are
     measured on a few clients and steps, and the results of these steps are discarded.
     The choice is stored in the user's cache, so that the next run of the same workload
-    does not measure again. A compiler is tried only if the run is long enough to make
-    up for the time of compilation.
+    does not measure again. A compiler is tried only if the run is long enough for
+    compilation to pay off.
 
     Args:
         engine: Engine that executes the plans.
@@ -136,7 +136,7 @@ def _measured(trial: Trial, client_steps: float, wish: Plan, about: str) -> Choi
 
 
 def _fastest(trial: Trial, wish: Plan, most: int) -> Choice:
-    """Measure the candidates, with at most `most` clients computed together.
+    """Measure the candidates; compute at most as many clients together as `most` says.
 
     On a CPU, the plans that compute clients one by one are measured first. The time of
     their steps decides which other plans are candidates.
@@ -167,8 +167,7 @@ def _chunks(n: int, workers: int, room: int, wish: Plan, most: int) -> Iterator[
     Args:
         n: Number of clients in a round.
         workers: Number of threads that compute clients.
-        room: Number of clients whose steps take so long that the overhead of calls is
-        negligible.
+        room: Number of clients from which on the overhead of calls is negligible.
         wish: The settings that the user gave.
         most: Number of clients that fit into memory.
     """
@@ -192,7 +191,7 @@ def _lifted(n: int, wish: Plan, most: int) -> Iterator[Plan]:
 
 
 def after(plan: Plan, engine: Engine, n: int, given: int = 0) -> Plan:
-    """Choose a plan for all n clients after the last round; keep a given chunk.
+    """Choose a plan for all n clients after the last round; keep the user's chunk.
 
     On a GPU, a step of many clients takes hardly longer than a step of few. So the
     chunk is as large as memory allows, unless the measurement found that a single
@@ -236,7 +235,7 @@ def need(e: Experiment, n: int, row: int, model: int, finishes: bool) -> Need:
         n: Number of clients.
         row: Bytes of the state of one client.
         model: Bytes of one model.
-        finishes: Whether every client works once more after the last round.
+        finishes: Whether every client trains once more after the last round.
     """
     cohort = e.train.cohort or n
     visited = n if finishes else min(n, e.train.rounds * cohort)

@@ -1,7 +1,7 @@
 """Client state, one row per client, in memory or in a file.
 
 Rows in a file are read and written in place (`preadv`, `pwritev`), because a mapped
-file would count as memory of the process. While clients step, one background thread
+file would count as memory of the process. While clients train, one background thread
 writes rows and reads rows ahead, in the order of the requests.
 """
 
@@ -30,7 +30,7 @@ class Held(NamedTuple):
     work: Future[None]  # the write or read in the background
 
     def find(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which of the given slots are held, and their places in `rows`."""
+        """Return which of the given slots are held, and their indices in `rows`."""
         if len(self.slots) == 0:
             return self.slots, self.slots
         near = np.searchsorted(self.slots, slots).clip(max=len(self.slots) - 1)
@@ -44,7 +44,7 @@ class RowFile:
     For CUDA, rows pass through pinned memory.
     """
 
-    shadow = True  # rows outlive the process, see `Slots`
+    shadow = True  # rows outlive the process (see `Slots`)
 
     def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
         self.width, self.stride = width, width * dtype.itemsize
@@ -141,7 +141,7 @@ class RowFile:
         return {}
 
     def load(self, tensors: dict[str, Tensor], used: int) -> None:
-        """Return to a file with `used` slots: cut off all slots behind them."""
+        """Return to a checkpoint: cut off all slots from number `used` on."""
         self._settle()
         self._written = self._ahead = None
         has, needs = os.fstat(self._descriptor).st_size, used * self.stride
@@ -158,7 +158,7 @@ class RowFile:
         return torch.empty(shape, dtype=self._dtype, pin_memory=self._pinned)
 
     def _settle(self) -> None:
-        """Wait for the last write, and thus for all writes before it."""
+        """Wait for the last write, which ends after all earlier ones."""
         if self._written is not None:
             self._call(self._written.work.result)
 
@@ -191,9 +191,9 @@ class Slots:
     def __init__(self, n: int, shadow: bool) -> None:
         """Start with an empty table.
 
-        If `shadow`, slots in the last checkpoint are not overwritten until the next
-        one: a client's next write goes to another slot. If not, a client keeps its
-        first slot.
+        If `shadow` is true, slots in the last checkpoint are not overwritten until the
+        next checkpoint: a client's next write goes to another slot. Otherwise, a client
+        keeps its first slot.
         """
         self.table = np.full(n, -1, dtype=np.int64)  # slot of each client; −1: none
         self.used = 0  # one more than the largest slot in use
@@ -226,7 +226,7 @@ class Slots:
             self._settled[:] = False
 
     def load(self, table: np.ndarray) -> None:
-        """Return to a table from a checkpoint."""
+        """Restore the table of a checkpoint."""
         self.table = table.copy()
         taken = self.table[self.table >= 0]
         self.used = int(taken.max(initial=-1)) + 1
@@ -332,7 +332,7 @@ class Population:
         return {"slot": table, **self._rows.dump(self._slots.used)}
 
     def saved(self) -> None:
-        """Record that the last `dump` is safely on disk."""
+        """Record that the tensors of the last `dump` are safely on disk."""
         self._slots.saved()
 
     def load(self, tensors: dict[str, Tensor]) -> None:

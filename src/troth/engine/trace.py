@@ -1,4 +1,4 @@
-"""Change a trace before it is replayed, so that it does less work for the same numbers.
+"""Optimize a trace before it is replayed, without changing its results.
 
 A trace is a graph of tensor operations (torch.fx). Its nodes are the operations.
 """
@@ -29,7 +29,7 @@ def compute_once(graph: Any) -> None:
     for node in nodes:
         if node.op not in ("call_function", "get_attr") or _aliases(node) & outputs:
             continue
-        key = node.target, repr((node.args, node.kwargs))  # by names of nodes
+        key = node.target, repr((node.args, node.kwargs))  # nodes are compared by name
         if key in seen:
             node.replace_all_uses_with(seen[key])
             graph.graph.erase_node(node)
@@ -47,12 +47,12 @@ def _writes(node: Any) -> bool:
 
 
 def update_in_place(graph: Any, in_pieces: bool) -> None:
-    """Let updates v ← v − lr·g happen in the memory of v, without a copy of v.
+    """Compute updates v ← v − lr·g in the memory of v, without a copy of v.
 
-    This also holds for several such updates in a row. It is done only if each update is
+    Several such updates in a row are changed too. An update is changed only if it is
     the last use of its v. With `in_pieces`, v is updated parameter by parameter, so
-    that the pieces of g need not be gathered into one tensor. A compiler fuses the
-    gathering, and is faster without `in_pieces`.
+    that the pieces of g need not be gathered into one tensor. If the trace is compiled,
+    the compiler fuses the gathering and is faster without `in_pieces`.
     """
     for node in _updates(graph):
         v, g, rate = node.args
@@ -131,7 +131,7 @@ _SAME = (
     _ATEN.permute.default,
     _ATEN.unsqueeze.default,
 )
-"""Operations that give the same numbers in another shape."""
+"""Operations that change only the shape."""
 
 
 def _product(piece: Any) -> Any:

@@ -22,7 +22,7 @@ from troth.engine.population import Population
 from troth.types import Broadcast
 
 _STEPS = 3  # steps of a client in a measurement
-_REPEATS, _MOST = 3, 10  # measurements of a plan; the same if they are short
+_REPEATS, _MOST = 3, 10  # measurements of a plan; at most, if they are short
 _BRIEF = 0.3  # seconds of all measurements that are called short
 _BETTER = 0.95  # a later candidate must take less than this share of the best time
 _CLEARLY = 1.5  # a candidate so many times slower than the best is not measured again
@@ -39,10 +39,10 @@ class Choice(NamedTuple):
 
 
 class Trial:
-    """Measurements of plans on the first clients of a cohort.
+    """Measurements of plans on some clients of a cohort.
 
-    The results of the steps are discarded. The clients with the most steps come first,
-    so that all that are measured have work in every step.
+    The results of the steps are discarded. The clients with the most steps are
+    measured, so that all have work in every step.
     """
 
     def __init__(

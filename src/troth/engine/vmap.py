@@ -21,7 +21,7 @@ from troth.engine import trace
 from troth.networks import flat as trees
 
 _TRACING = threading.Lock()  # only one thread traces at a time
-_FEW = 8  # up to so many operations are not worth a CUDA graph
+_FEW = 8  # with at most so many operations, a CUDA graph does not pay off
 
 
 class Lifted:
@@ -100,7 +100,7 @@ def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Compile a plain function of tensors as a whole, once per shape.
 
     Kernels are not chosen by measurement if this could change the order of a sum. So
-    another process computes the same numbers.
+    results are the same in every process.
     """
     whole: Any = function
     # A copy of the code: torch compiles at most eight variants of the same code.
@@ -136,7 +136,7 @@ def captures(tensor: Tensor) -> bool:
 def _marked(graph: Callable[..., Any]) -> Callable[..., Any]:
     """Replay a few operations without capture.
 
-    Outputs that lie in memory which will be reused are marked `is_reused`.
+    If the memory of an output will be reused, the output is marked `is_reused`.
     """
 
     def replay(*tensors: Tensor) -> Any:

@@ -22,7 +22,7 @@ from troth.networks.task import expect_outputs
 from troth.types import Aim, Refusal, Split
 
 LOWER_IS_BETTER = frozenset({"loss", "error", "attack_success"})
-"""Names of the scores for which a higher value is worse."""
+"""Names of the scores for which lower values are better."""
 
 Table = dict[str, np.ndarray]
 
@@ -49,7 +49,7 @@ def score(
 ) -> Table:
     """Score each client.
 
-    An output that is not finite counts as wrong. The accuracies count the example as
+    An output that is not finite counts as wrong: the accuracies count the example as
     misclassified, the AUROC ranks it at the wrong end, and its squared error is
     infinite. Otherwise a diverged model would have undefined scores, and the averages
     would leave it out.
@@ -67,14 +67,14 @@ def score(
         classes: Number of classes; 0 means regression.
 
     Returns:
-        Score name → [n], one value per client. `loss`, the mean loss, is always there.
-        For classes: `accuracy`, `balanced_accuracy` (mean recall over the classes that
-        occur among the client's examples) and, with two classes, `auroc` (NaN if the
-        client has only one class). For regression: `error` (mean squared error). For
-        several labels per example: `accuracy` (1 − Hamming loss), `exact` (share of
-        examples with all labels right), `balanced_accuracy` (mean recall over the
-        presence and the absence of each label, as far as they occur) and `auroc` (mean
-        over the labels that some of the client's examples have and some lack).
+        Score name → [n], one value per client. `loss`, the mean loss, is always in the
+        table. For classes: `accuracy`, `balanced_accuracy` (mean recall over the
+        classes that occur among the client's examples) and, with two classes, `auroc`
+        (NaN if the client has only one class). For regression: `error` (mean squared
+        error). For several labels per example: `accuracy` (1 − Hamming loss), `exact`
+        (share of examples with all labels right), `balanced_accuracy` (mean recall over
+        the presence and the absence of each label, as far as they occur) and `auroc`
+        (mean over the labels that some of the client's examples have and some lack).
     """
     expect_outputs(outputs, y, classes)
     clients = _clients(size)
@@ -92,8 +92,8 @@ def success(
 ) -> np.ndarray:
     """Return how often each client's model predicts what an attacker wants, [n].
 
-    This is a share of the examples that count; NaN if none counts. An output that is
-    not finite is no success.
+    The value is a share of the examples that count, and NaN if none counts. An output
+    that is not finite is not a success.
 
     Args:
         outputs: [m, k] outputs of the model, in the format of `score`.
@@ -199,9 +199,9 @@ def _auroc(
 ) -> np.ndarray:
     """Return P(margin of a positive > margin of a negative) + P(equal)/2 per client.
 
-    It is computed from ranks, as the Mann-Whitney statistic: (R − P(P+1)/2) / (P·N). P
-    and N are the numbers of positives and negatives, and R is the sum of the positives'
-    ranks. Equal margins share their mean rank.
+    The value is computed from ranks, as the Mann-Whitney statistic: (R − P(P+1)/2) /
+    (P·N). P and N are the numbers of positives and negatives, and R is the sum of the
+    positives' ranks. Equal margins share their mean rank.
     """
     from scipy.stats import rankdata  # takes half a second to load
 

@@ -30,7 +30,7 @@ class Paired(NamedTuple):
     worse: int
     equal: int
     n: int  # clients with a value of both methods
-    seeds: int  # with one, the interval is about one pair of trained models
+    seeds: int  # with one seed, the interval is that of one pair of trained models
 
 
 def interval(values: np.ndarray | Sequence[float]) -> tuple[float, float]:
@@ -73,20 +73,20 @@ def paired(a: np.ndarray, b: np.ndarray, higher_is_better: bool = True) -> Paire
     √(t²_{S−1}·V_S + t²_{C−1}·V_C), with the 97.5 % quantiles of Student's t. The
     p-value is the level at which the interval would end at 0.
 
-    With **one seed**, only V_C is known. Then the result is about the two trained
-    models and clients like these. Whether the methods differ is not known: another seed
-    of the same method may differ as much.
+    With **one seed**, only V_C is known. Then the result holds for the two trained
+    models and clients like these. It does not show that the methods differ, because
+    another seed of the same method may differ as much.
 
     Args:
         a: [n] one value per client under the first method, or [seeds, n]. NaN: the
             client has no value (for example because it is malicious).
-        b: the same clients and seeds under the second method.
+        b: values of the same clients and seeds under the second method.
         higher_is_better: False for losses and errors; decides `better` and `worse`.
 
     Returns:
         The comparison. If all differences are equal (and not 0) or one is infinite,
-        there is no interval, and the p-value is that of the sign test: over seeds, or
-        with one seed over clients.
+        there is no interval, and the p-value is from a sign test over seeds (with one
+        seed, over clients).
 
     Guarantee: for normal effects, a pair of equal methods is called different with a
         probability of at most 5 %, for any number of seeds and clients and any size of
@@ -124,7 +124,7 @@ def paired(a: np.ndarray, b: np.ndarray, higher_is_better: bool = True) -> Paire
         half, p_value = (0.0 if parts else NAN), 1.0
     elif 1e-12 * abs(mean) < math.hypot(*(math.sqrt(v) for v, _ in parts)) < math.inf:
         half, p_value = _half(parts, LEVEL), _level(abs(mean), parts)
-    else:  # infinite, or the same for all but for rounding
+    else:  # infinite, or the same for all up to rounding
         half, p_value = NAN, _sign_test(units)
     up, down = int((each > 0).sum()), int((each < 0).sum())
     better, worse = (up, down) if higher_is_better else (down, up)
@@ -170,8 +170,8 @@ def _sign_test(units: np.ndarray) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Correct p-values for the number of comparisons, by Holm's method.
 
-    The k-th smallest of m p-values is multiplied by m − k + 1, and is at least as large
-    as the corrected ones before it (Holm 1979).
+    The k-th smallest of m p-values is multiplied by m − k + 1. If a smaller p-value has
+    a larger corrected value, that value is used instead (Holm 1979).
 
     Args:
         p_values: one per comparison. NaN stays NaN and does not count.

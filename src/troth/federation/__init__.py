@@ -2,5 +2,5 @@
 
 `rounds` is the loop over rounds. `sampling` and `samplers` choose the clients of each
 round. `newcomers` makes models for clients that took no part in training. `stacked`
-trains several federations as one matrix.
+trains several federations together.
 """

@@ -45,8 +45,8 @@ def others(n: int, newcomers: np.ndarray) -> np.ndarray:
 def fewer(e: Experiment, shards: Shards, newcomers: np.ndarray) -> Shards:
     """Leave each newcomer at most `evaluate.newcomer_examples` training examples.
 
-    They are drawn at random. A smaller limit keeps a subset of the examples that a
-    larger limit keeps. 0 keeps all.
+    The examples are drawn at random. A smaller limit keeps a subset of the examples
+    that a larger limit keeps. 0 keeps all.
     """
     most = e.evaluate.newcomer_examples
     if not most:
@@ -63,8 +63,9 @@ def fewer(e: Experiment, shards: Shards, newcomers: np.ndarray) -> Shards:
 def rounds(e: Experiment, members: int) -> int:
     """Return the number of rounds for which a newcomer trains.
 
-    This is `evaluate.newcomer_rounds`. If it is 0, a newcomer trains in as many rounds
-    as the average member is asked in, rounds · cohort / members, but in at least 1.
+    The number is `evaluate.newcomer_rounds`. If this is 0, a newcomer trains in as many
+    rounds as an average member is sampled in: rounds · cohort / members, and at least
+    1.
     """
     asked = e.train.rounds * (e.train.cohort or members) / members
     return e.evaluate.newcomer_rounds or max(1, round(asked))
@@ -87,8 +88,8 @@ def join(
     engine: Engine,
     broadcast: Broadcast,
     ids: np.ndarray,
-    run: int,  # rounds of the run; newcomers draw with later round numbers
-    factors: list[float],  # on every learning rate, one per newcomer round
+    run: int,  # rounds of the run; later round numbers seed newcomers
+    factors: list[float],  # factor on every learning rate, one per newcomer round
 ) -> Tensor:
     """Train newcomers on their data from the last broadcast; return their states."""
     start = engine.start(broadcast.w)

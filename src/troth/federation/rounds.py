@@ -45,7 +45,7 @@ class Federation:
         sample: Callable[[int], np.ndarray],  # round → ids of the cohort
         scale: Callable[[int], float],  # round → factor on every learning rate
         hostile: np.ndarray,  # [n] mask of malicious clients
-        seed: int,  # of the rules' random draws
+        seed: int,  # seed of the rules' random numbers
         turnout: Callable[[int, np.ndarray], Turnout] = everyone,
         newcomers: np.ndarray | None = None,  # ids; they train at the end
     ) -> None:
@@ -134,8 +134,8 @@ class Federation:
     def finish(self, chunk: int) -> Iterator[int]:
         """Run the personalizer's last phase for all members, at most `chunk` at a time.
 
-        It runs once, after the last round, at the full learning rate. Yields the size
-        of each finished chunk.
+        This phase runs once, after the last round, at the full learning rate. Yields
+        the size of each finished chunk.
         """
         if self.engine.client.finish is None:
             return

@@ -1,4 +1,4 @@
-"""Which clients are asked in a round, which answer, and how many steps each takes.
+"""Which clients are sampled in a round, which of them answer, and after how many steps.
 
 All of this is a function of (seed, round, client). So the result does not depend on
 resuming, on the execution plan or on the other clients in the round. The cost grows
@@ -19,7 +19,7 @@ from troth.federation.samplers import There
 from troth.types import Refusal
 
 _COLUMNS = ("client", "first", "last")
-_NEVER = 2**31 - 1  # a round that no run reaches
+_NEVER = 2**31 - 1  # number of a round that no run reaches
 
 
 class Turnout(NamedTuple):
@@ -75,7 +75,7 @@ class Attendance:
         return here
 
     def answers(self, round_: int, ids: np.ndarray) -> np.ndarray:
-        """Return a mask of the clients `ids` that answer when they are asked.
+        """Return a mask of the clients `ids` that answer if they are sampled.
 
         A client fails to answer with probability `drop`. If `drop_spread` is set, each
         client has a probability of its own, fixed over the run. It comes from the Beta
@@ -107,7 +107,7 @@ class Attendance:
             s.speed_spread * self._normal("speed", 0, ids)
             + s.speed_noise * self._normal("speed of a round", round_, ids)
         )
-        made = np.floor(self._time * speed + 1e-9)  # so that 0.29 · 100 gives 29
+        made = np.floor(self._time * speed + 1e-9)  # 1e-9, so that 0.29 · 100 gives 29
         return np.asarray(np.minimum(work, made), np.int64)
 
     def turnout(self, round_: int, cohort: np.ndarray) -> Turnout:
@@ -216,7 +216,7 @@ def _refuse(path: str, what: str) -> NoReturn:
 
 
 Sampler = Callable[[int], np.ndarray]
-"""Round → ids of its cohort, the clients that are asked."""
+"""Round → ids of its cohort, the clients that are sampled."""
 
 
 def named(

@@ -1,9 +1,8 @@
-"""Train several federations together, as rows of one matrix.
+"""Train several federations together, in one matrix with a row per client.
 
 Their clients do the same work with the same model and personalizer. The shared models,
-the adversaries, the labels, the server's rules and the seeds may differ. Each client of
-each federation is one row of the matrix. A row is trained from the broadcast of its own
-federation.
+the adversaries, the labels, the server's rules and the seeds may differ. Each client is
+trained from the broadcast of its own federation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,7 +50,7 @@ class Stack:
         On a GPU this is queued in a separate CUDA stream, and nothing waits for it
         here. No federation changes before `land`.
         """
-        if self._stream is not None:  # after the work queued in the default stream
+        if self._stream is not None:  # wait for the work queued in the default stream
             self._stream.wait_stream(torch.cuda.current_stream())
         with self._aside():
             asked = [f.ask() for f in self.federations]

@@ -36,8 +36,8 @@ class BatchNorm(BatchNormBase):
 
     In training, it normalizes by the statistics of the examples that are present, and
     stores the new running statistics in `moved`. In prediction, or with
-    `frozen_statistics`, it normalizes by the running statistics. Names and tensors are
-    those of the layer that it replaces.
+    `frozen_statistics`, it normalizes by the running statistics. Its tensors, and their
+    names, are the same as in the layer that it replaces.
     """
 
     def __init__(self, old: BatchNormBase) -> None:
@@ -175,7 +175,7 @@ class Replacing(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Replace a call, if there is another way for these arguments."""
+        """Replace a call if this class can compute it for these arguments."""
         kwargs = kwargs or {}
         ours = self.replaced.get(func)
         if ours is None:
@@ -186,11 +186,11 @@ class Replacing(TorchFunctionMode):
         return func(*args, **kwargs) if out is None else out
 
     def convolved(self, *args: Any, **kwargs: Any) -> Tensor | None:
-        """Compute `conv2d`; None leaves it to torch."""
+        """Compute `conv2d`; return None to leave it to torch."""
         return None
 
     def convolved_1d(self, *args: Any, **kwargs: Any) -> Tensor | None:
-        """Compute `conv1d`; None leaves it to torch."""
+        """Compute `conv1d`; return None to leave it to torch."""
         return None
 
     def _dropped(self, x: Tensor, p: float) -> Tensor:

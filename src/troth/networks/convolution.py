@@ -3,7 +3,7 @@
 Lifted over clients by vmap, a convolution becomes one with a group per client, and
 cuDNN runs the groups one after another. Here, the windows of all clients are laid out
 as matrices and multiplied together (im2col): in the forward pass, and in the gradients
-of weights and inputs. On an H200, a hundred clients with a CNN each then step together.
+of weights and inputs. So an H200 can train a hundred clients with a CNN each at once.
 If there are kernels (`troth.networks.kernels`) and enough channels, windows are read in
 place instead.
 """
@@ -219,7 +219,7 @@ class Together(Replacing):
         dilation: Any = 1,
         groups: int = 1,
     ) -> Tensor | None:
-        """Do the same in one dimension, as images of height 1."""
+        """Multiply windows of one dimension by weights, as images of height 1."""
         if x.dim() != 3:
             return None
         step, gap = (1, _pair(stride)[1]), (1, _pair(dilation)[1])

@@ -72,7 +72,8 @@ def flatten(module: nn.Module) -> Tensor:
 def unflatten(place: Layout, v: Tensor) -> dict[str, Tensor]:
     """Return the tensors in a vector [d] by name.
 
-    They are views from a single split, so that autograd builds one gradient for all.
+    The tensors are views from a single split, so that autograd builds one gradient for
+    all.
     """
     if v.shape != (place.d,):
         raise Refusal(
@@ -155,7 +156,7 @@ class Masks:
         return self._mask(matched(option, patterns, self.names))
 
     def last(self, option: str, number: int) -> Tensor:
-        """Return the mask of the last `number` layers; with 0, an empty one."""
+        """Return the mask of a number of last layers; with 0, an empty mask."""
         if not 0 <= number <= len(self.layers):
             raise Refusal(
                 f"{option} = {number} must be at least 0 and at most "
@@ -240,7 +241,7 @@ def first(tree: Any) -> Any:
 
 
 def kept(tree: Any) -> Any:
-    """Copy those tensors whose memory a captured CUDA graph will reuse."""
+    """Copy the tensors whose memory a captured CUDA graph will reuse."""
     return mapped(lambda t: t.clone() if hasattr(t, "is_reused") else t, tree)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from troth import lookup
 from troth.types import Refusal
@@ -32,9 +33,10 @@ def give(model: Any) -> lookup.Given:
             weights that it has.
 
     Raises:
-        Refusal: The network is neither a module nor callable.
+        Refusal: The network is neither a module nor callable, or is a compiled module.
     """
     if isinstance(model, nn.Module):
+        _check_plain(model)
         word, mark = type(model).__name__, digest(model, weights=True)
 
         def copied() -> nn.Module:
@@ -55,11 +57,28 @@ def give(model: Any) -> lookup.Given:
     return _factory(model)
 
 
+def _check_plain(model: nn.Module) -> None:
+    """Refuse modules whose layers cannot be read or copied."""
+    word = type(model).__name__
+    if type(model).__module__.startswith(("torch.jit.", "torch._dynamo.")):
+        raise Refusal(
+            f"model= is a compiled module ({word}); give the module before "
+            "torch.compile or torch.jit, and Troth compiles it where that is faster"
+        )
+    for name, value in (*model.named_parameters(), *model.named_buffers()):
+        if not is_lazy(value) and not torch.isfinite(value).all():
+            raise Refusal(
+                f"the module {word} has NaN or infinite values in '{name}'; "
+                "initialize them, or give its class"
+            )
+
+
 def _factory(model: Callable[..., Any]) -> lookup.Given:
     def made(**given: Any) -> Any:
         return model(**given)
 
     word = getattr(model, "__name__", type(model).__name__).strip("<>")
+    made.__name__ = f"model= ({word})"  # in error messages
     return lookup.give(word, _sha256([code(model)]), lookup.like(made, model))
 
 
@@ -86,7 +105,9 @@ def _parts(net: nn.Module, weights: bool) -> Iterator[Any]:
         if not _library(kind):
             yield code(kind)
     for name, value in net.state_dict().items():
-        if isinstance(value, Tensor):
+        if is_lazy(value):
+            yield f"{name} {value.dtype} lazy "
+        elif isinstance(value, Tensor):
             yield f"{name} {value.dtype} {list(value.shape)} "
             if weights:
                 flat = value.detach().cpu().contiguous().reshape(-1)

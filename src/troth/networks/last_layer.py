@@ -1,6 +1,6 @@
-"""Every client's last linear layer, as if it were fitted on that client's data alone.
+"""Estimate every client's last linear layer, fitted on that client's data alone.
 
-The layers before it are those of the shared model, so that clients can be compared.
+The layers before it are taken from the shared model, so that clients are comparable.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class Layer(NamedTuple):
 
 
 def last(net: nn.Module, x: Tensor) -> Layer:
-    """Return the linear layer whose outputs are those of the network."""
+    """Return the linear layer that computes the outputs of the network."""
     seen: list[tuple[str, nn.Linear, Tensor]] = []
     hooks = [
         module.register_forward_hook(

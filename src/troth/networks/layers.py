@@ -17,8 +17,8 @@ _CHUNK = 1 << 21  # numbers converted to float64 at a time: 16 MB
 class Normalize(nn.Module):
     """(x − mean)·(1/std): the normalization in front of every model.
 
-    It takes bytes and floats, and computes in the dtype of its buffers. Mean and std
-    are buffers: they are stored with the model, but neither trained nor averaged.
+    The layer takes bytes and floats, and computes in the dtype of its buffers. Mean and
+    std are buffers: they are stored with the model, but neither trained nor averaged.
     """
 
     mean: Tensor

@@ -11,7 +11,7 @@ from troth.types import Refusal
 
 
 def read(path: str, size: int) -> Tensor:
-    """Read a target model of `size` numbers from .npy, or from `target` in an .npz."""
+    """Read a target model from .npy, or from the array `target` of an .npz file."""
     file = Path(path).expanduser()
     if not file.is_file():
         raise Refusal(

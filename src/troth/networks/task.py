@@ -2,9 +2,9 @@
 
 `Objective` is the loss of a batch. A `Task` has the loss, gradients and predictions as
 functions of a flat vector. `functional` makes a Task of pure functions, which can be
-lifted over clients and traced, unless the network has obstacles (`validate`). Then they
-use plain autograd, for one client at a time. `in_place` makes a Task for one client at
-a time, which does not copy parameters.
+lifted over clients and traced, unless the network has obstacles (`validate`). With
+obstacles, the functions use plain autograd, for one client at a time. `in_place` makes
+a Task for one client at a time, which does not copy parameters.
 
 `grad` is for training: dropout is active, and batch normalization uses the statistics
 of the batch. In the tail of the vector, `grad` returns the old minus the new running
@@ -329,8 +329,8 @@ def _grad(function: Callable[..., Any], has_aux: bool = False) -> Callable[..., 
 def _bent(function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor) -> Tensor:
     """Return the product of the Hessian of a function with a vector.
 
-    It is computed twice backward: the Hessian is symmetric, and torch's forward mode
-    needs torch.jit, which Python 3.14 lacks.
+    The product is computed by two backward passes, because the Hessian is symmetric,
+    and torch's forward mode needs torch.jit, which Python 3.14 lacks.
     """
     (found,) = torch.func.vjp(torch.func.grad(function), at)[1](along)
     return cast(Tensor, found)
@@ -339,7 +339,7 @@ def _bent(function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor) -> Te
 def _bent_plainly(
     function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor
 ) -> Tensor:
-    """Compute the same product by plain autograd."""
+    """Return the product of the Hessian with a vector, by plain autograd."""
     with torch.enable_grad():
         leaf = at.detach().requires_grad_()
         (g,) = torch.autograd.grad(function(leaf), leaf, create_graph=True)

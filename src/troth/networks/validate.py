@@ -1,7 +1,7 @@
 """Find the obstacles to lifting a network over clients by vmap.
 
-A network with obstacles is trained nevertheless, one client at a time. An obstacle says
-which plans of the engine remain.
+A network with obstacles is trained nevertheless, one client at a time. An obstacle
+lists the plans of the engine that remain.
 """
 
 import copy
@@ -29,8 +29,8 @@ _Call = tuple[tuple[Any, ...], dict[str, Any]]  # args and kwargs of a module's 
 _LIFTED = ("vmap", "compiled", "threads", "loop")
 _APART = ("threads", "loop")
 _LOOP = ("loop",)
-"""Plans that remain if a layer is only slow when it is lifted, if it cannot be lifted,
-and if it also uses what all threads share, such as torch's random generator."""
+"""Plans that remain: if a layer is only slow when it is lifted; if it cannot be lifted;
+and if it also uses state that all threads share, such as torch's random generator."""
 
 
 class Obstacle(NamedTuple):
@@ -74,8 +74,8 @@ def check(module: nn.Module, x: Tensor) -> tuple[Obstacle, ...]:
     separately, innermost first, with the stacked parameters of two clients: its
     gradient in training, and its outputs in prediction. A module that contains layers
     is tried only if all of them pass. Batch normalization and dropout are tried in the
-    form that the engine uses (`batchnorm`). The network itself is left
-    unchanged. Modules that are no network for these inputs are refused.
+    form that the engine uses (`batchnorm`). The network itself is left unchanged.
+    Modules that cannot compute outputs for these inputs are refused.
 
     Args:
         module: The network.
@@ -124,12 +124,15 @@ def _run(module: nn.Module, x: Tensor) -> tuple[dict[nn.Module, _Call], Any]:
     parts = list(module.modules())
     hooks = [p.register_forward_pre_hook(see, with_kwargs=True) for p in parts]
     try:
-        with torch.no_grad(), Replacing(_KEY):
+        with torch.enable_grad(), Replacing(_KEY):
             return calls, module(x)
     except Exception as error:  # whatever a network may raise
+        why = _sentence(error)
+        if "type" in why and "Long" in why and x.is_floating_point():
+            why += "; inputs arrive as floats: write x.long() in its forward"
         raise Refusal(
             f"the model ({type(module).__name__}) does not accept a batch of shape "
-            f"{list(x.shape)} and type {_kind(x)}: {_sentence(error)}"
+            f"{list(x.shape)} and type {_kind(x)}: {why}"
         ) from None
     finally:
         for hook in hooks:
@@ -140,7 +143,13 @@ def _expect_rows(module: nn.Module, outputs: Any, x: Tensor) -> None:
     got = type(outputs).__name__
     if isinstance(outputs, Tensor):
         if outputs.is_floating_point() and outputs.shape[:1] == x.shape[:1]:
-            return
+            if outputs.requires_grad:
+                return
+            raise Refusal(
+                f"the outputs of the model ({type(module).__name__}) have no gradient, "
+                "so it cannot be trained; remove detach(), numpy() and torch.no_grad() "
+                "from its forward"
+            )
         got = f"shape {list(outputs.shape)} of {_kind(outputs)}"
     raise Refusal(
         f"the model ({type(module).__name__}) must return one tensor of floats with "

@@ -16,7 +16,7 @@ from troth import lookup
 from troth.types import Refusal
 
 _SUFFIXES = (".safetensors", ".pt", ".pth")
-_MOST = 12  # most names that a message lists
+_MOST = 12  # largest number of names in a message
 
 
 def matched(option: str, patterns: list[str], names: Iterable[str]) -> set[str]:
@@ -96,10 +96,10 @@ def _file(path: str) -> Path:
 def read(path: str) -> dict[str, Tensor]:
     """Read the tensors of a file, by the names that the model gives them.
 
-    The file is .safetensors, or .pt or .pth with a `state_dict`. The latter may be the
-    only table of tensors in a checkpoint. Code in a file is never run. From the
-    `shared.safetensors` of a run only the model is taken, because the normalization is
-    a setting of the experiment.
+    The file is .safetensors, or .pt or .pth with a `state_dict`. A `state_dict` inside
+    a checkpoint is found if it is the only table of tensors. Code in a file is never
+    run. From the `shared.safetensors` of a run only the model is taken, because the
+    normalization is a setting of the experiment.
     """
     file = _file(path)
     try:

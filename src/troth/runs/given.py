@@ -32,6 +32,26 @@ def settings(objects: Objects) -> list[str]:
     return [f"{kind}.name={given.name}" for kind, given in objects.items()]
 
 
+def check_sections(objects: Objects, sections: Mapping[str, Any]) -> None:
+    """Refuse objects inside an experiment, and a grid over what an object replaces."""
+    for kind in KINDS:
+        part = sections.get(kind, "")
+        inside = part if not isinstance(part, str | Mapping) else None
+        if isinstance(part, Mapping) and "x" in part and not isinstance(part["x"], str):
+            inside = part["x"]
+        if inside is not None:
+            raise Refusal(
+                f"the section '{kind}' of the experiment holds a "
+                f"{type(inside).__name__}; pass objects as troth.run(…, {kind}=…)"
+            )
+        if kind in objects:
+            for axis in {kind, f"{kind}.name"} & {*sections.get("grid", ())}:
+                raise Refusal(
+                    f"{kind}= is given, and grid.{axis} names others; remove one of "
+                    "the two, or train each object by a troth.run"
+                )
+
+
 def check_used(objects: Objects, experiments: Sequence[Experiment]) -> None:
     """Refuse experiments that replace a given object by a named member."""
     for kind, given in objects.items():

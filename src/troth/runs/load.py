@@ -87,6 +87,10 @@ class Run:
         self.experiment = e = read_experiment(self.path)
         self._held = lookup.held(e.data.name), lookup.held(e.model.name)
 
+    def __reduce__(self) -> tuple[type, tuple[Path]]:
+        """Pickle the folder's path, because objects in memory may not be picklable."""
+        return type(self), (self.path,)
+
     @property
     def finished(self) -> bool:
         """Whether the run has finished."""

@@ -278,6 +278,7 @@ def _start(tracker: Part, root: Path) -> Any:
             errors.seek(0)
             lines = errors.read().decode("utf-8", "replace").strip().splitlines()
             why = lines[-1] if lines else f"exit code {process.returncode}"
+            why = why.removeprefix("troth: ")
             _log.warning("%s does not track %s: %s", tracker.name, root, why)
         errors.close()
 

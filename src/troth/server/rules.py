@@ -35,9 +35,9 @@ class Rule(NamedTuple):
         if type(pair) is tuple and len(pair) == 2 and isinstance(pair[1], Tensor):
             return pair
         raise Refusal(
-            f"'{self.name}' asks for memory and gives a {type(pair).__name__} that is "
-            "no pair of its result and a tensor to remember; write: return result, "
-            "memory"
+            f"'{self.name}' has a parameter memory and returned a "
+            f"{type(pair).__name__}; it must return a pair of its result and a tensor "
+            "to remember; write: return result, memory"
         )
 
 
@@ -123,8 +123,8 @@ It takes any of these keywords:
         affect the result.
     weight: [n] weight of each update in the result; the weights sum to 1.
     into: [n] for each update, the id of the client whose update it was merged into
-        (its own id if it was not merged). What later rules record of a merged update
-        holds for all clients in it.
+        (its own id if it was not merged). A later record about a merged update holds
+        for all clients in it.
 """
 _NAMES = ("clipped", "chosen", "weight", "into")
 
@@ -204,7 +204,7 @@ def behind(clients: list[int], within: Within) -> set[int]:
 
 
 def _check(name: str, rows: Tensor, n: int) -> None:
-    """Refuse an invalid note, because users may bring their own rules."""
+    """Refuse an invalid record, because users may bring their own rules."""
     if name not in _NAMES or _shape(rows) != [n]:
         raise Refusal(
             f"a rule notes '{name}' of shape {_shape(rows)} for {n} updates; it may "
@@ -303,8 +303,8 @@ def _of_statistics(e: Experiment) -> str:
 def tried(every: Rules, w0: Tensor, cohort: int) -> None:
     """Call every rule once with messages of zeros, one per client of a cohort.
 
-    So a rule refuses before anything is written, and for as many updates as it will
-    get.
+    So a rule that must refuse does so before anything is written. The number of updates
+    is that of a round.
     """
     zero = w0.new_zeros
     left = messages(zero(cohort, 2), loss=zero(cohort))
@@ -319,7 +319,7 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
         return call(rule, messages=left, loss=left.loss, note=note)
 
     if every.attack is not None:
-        d = len(w0) if "target" in every.attack.options else 2  # it must fit the model
+        d = len(w0) if "target" in every.attack.options else 2  # the target's length
         given = {"messages": messages(zero(cohort, d)), "defence": lambda _: zero(d)}
         for hostile in (left.client < 0, left.client < 1):
             attacked = call(every.attack, d, hostile=hostile, **given)
@@ -339,7 +339,7 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
 
 
 def _rows(rule: Rule, result: Any, count: int | None = None) -> None:
-    """Refuse a result of an attack or filter that is not messages, or not `count`."""
+    """Refuse a result of an attack or filter that is not (`count`) messages."""
     if not isinstance(result, Messages) or len({*map(len, result)}) != 1:
         problem = f"a {type(result).__name__} that does not hold one value per client"
     elif count not in (None, len(result.client)):

@@ -46,7 +46,7 @@ class Received(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """A round that has ended, except for numbers that are still on the device."""
+    """A round that has ended, except for numbers to be read from the device."""
 
     lengths: Tensor  # output of `step_lengths`; [0] if there is no step
     angle: Tensor  # [3] output of `between`; [0] if not known
@@ -180,13 +180,13 @@ class Serving:
         round_: int,
         hostile: Tensor | None = None,
     ) -> Received:
-        """Apply the attack, and ask the device whether all messages are finite."""
+        """Apply the attack, and start to compute whether all messages are finite."""
         seen = cut_broadcast(broadcast, self.tail)
         sent = cut(messages, self.tail)
         finite = broadcast.w.new_zeros(0, dtype=torch.bool)
         if len(sent.client):
             if hostile is not None:
-                with contextlib.suppress(Refusal):  # then clients send honest updates
+                with contextlib.suppress(Refusal):  # refused: updates stay honest
                     sent = self.attacked(seen, sent, hostile, round_)
             if self._all_finite is not None:
                 finite = self._all_finite(seen, sent)
@@ -287,7 +287,7 @@ class Serving:
         verdicts: Verdicts,
         skip: int = 0,
     ) -> tuple[Messages, dict[str, list[int]]]:
-        """Apply all filters after the first `skip`; return whom each one dropped."""
+        """Apply filters from number `skip` on; list the clients that each one drops."""
         dropped: dict[str, list[int]] = {}
         for i, rule in [*enumerate(self.rules.filters)][skip:]:
             before, within = messages.client, verdicts.within

@@ -27,7 +27,16 @@ from troth.types import TEST, TRAIN
 Method = str | Mapping[str, Any]
 """The name of a method, or a dictionary with `name` and options."""
 
-_OWN = ("data", "partition", "model", "personalizer", "aggregator", "features", "seed")
+_OWN = (
+    "grid",
+    "data",
+    "partition",
+    "model",
+    "personalizer",
+    "aggregator",
+    "features",
+    "seed",
+)
 """Sections of an experiment that are arguments of the estimators."""
 _ROWS = 4096  # examples that a model predicts at once
 
@@ -104,8 +113,8 @@ class _Federated(BaseEstimator):
         for section in _OWN:
             if section in tree:
                 raise ValueError(
-                    f"experiment has the section '{section}', which is set by "
-                    "arguments of this estimator; remove it"
+                    f"experiment has the section '{section}', which arguments of this "
+                    "estimator set (a grid: GridSearchCV); remove it"
                 )
         features = self.features
         if features == "auto":

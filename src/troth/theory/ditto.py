@@ -83,8 +83,8 @@ def pull(at: Setting, lam: float | np.ndarray) -> np.ndarray:
 def best_lam_regression(n: int, sigma: float, tau: float) -> float:
     """Return λ* = σ²/(nτ²), for regression without adversaries (Theorem 1, Eq. 26).
 
-    It holds for X_kᵀX_k = βI with any β, and for any number of clients. Ditto with λ*
-    is the Bayes estimator (Remark 1).
+    The formula holds for X_kᵀX_k = βI with any β, and for any number of clients. Ditto
+    with λ* is the Bayes estimator (Remark 1).
 
     Args:
         n: training examples per client; many examples make λ* small.
@@ -131,8 +131,8 @@ def best_lam_regression_attacked(
         0.025
 
     Guarantee: λ_a* has the least E‖w_k − v_k(λ)‖² of a benign client k over all λ ≥ 0,
-    for X_iᵀX_i = βI. This is the best combination of ŵ_k and the plain mean of the
-    other estimates. It is not the best use of all data: if the adversaries were known,
+    for X_iᵀX_i = βI. The solution is the best combination of ŵ_k and the plain mean of
+    the other estimates. Another estimator may be better: if the adversaries were known,
     their estimates would get less weight.
 
     Departs: the ½ of the loss, as in `best_lam_regression`. Definition 3 requires
@@ -289,9 +289,9 @@ def variance_within(
     """Return E var_{K_b}{‖w_k − v_k(λ)‖²}, over the benign clients of one federation.
 
     This is the expected variance of Definition 2 and Eqs. (33) and (64), with divisor
-    K_b, the number of benign clients. It is (1 − 1/K_b) · 2d · (v² − ρ²). Here
-    v = `error`/d, and ρ is the covariance of the errors of two benign clients, which
-    have w* in common.
+    K_b, the number of benign clients. Its value is (1 − 1/K_b) · 2d · (v² − ρ²). Here v
+    = `error`/d, and ρ is the covariance of the errors of two benign clients, which have
+    w* in common.
 
     Args:
         lam: λ, one number or an array; 0 is local training, inf is the shared model.
@@ -339,8 +339,8 @@ def fairest_lam(
 ) -> float:
     """Return the λ that minimizes `variance_within`.
 
-    Without adversaries it is λ*, which also minimizes the mean error (Theorems 2 and 6,
-    which hold for all K ≥ 2).
+    Without adversaries, this λ is λ*, which also minimizes the mean error (Theorems 2
+    and 6, for all K ≥ 2).
 
     Args:
         K: number of clients, with adversaries.
@@ -359,11 +359,11 @@ def fairest_lam(
         >>> round(fairest_lam(K=10, n=50, sigma=1.0, tau=0.5), 4)
         0.08
 
-    Departs: with adversaries, Theorems 4 and 8 claim that it is λ_a*, but λ_a*
-    minimizes the pooled variance. The minimum within a federation lies strictly between
-    λ_a* and the λ* of the same federation without adversaries. The reason is that
-    adversaries change w* for all benign clients alike. This makes their errors larger
-    but not more different from each other.
+    Departs: with adversaries, Theorems 4 and 8 name λ_a*, but λ_a* minimizes the pooled
+    variance. The minimum within a federation lies strictly between λ_a* and the λ* of
+    the same federation without adversaries. The reason is that adversaries change w*
+    for all benign clients alike. This makes their errors larger but not more different
+    from each other.
     """
     at = setting(K, n, sigma, tau, K_a, tau_a, d=d, beta=beta)
     if K - K_a < 2:

@@ -66,7 +66,7 @@ class _Problem(NamedTuple):
     def ways(self, z: np.ndarray, step: np.ndarray, way: np.ndarray) -> np.ndarray:
         """Return the directions w after a step, to first order.
 
-        They solve s·w = u with u = θ_n − ρ and s = √(δ² + ‖u‖²).
+        The directions solve s·w = u with u = θ_n − ρ and s = √(δ² + ‖u‖²).
         """
         away, moved = z[1:] - z[0], step[1:] - step[0]
         far = np.sqrt(self.delta**2 + (away**2).sum(axis=1, keepdims=True))
@@ -171,7 +171,7 @@ def _solve(h: np.ndarray, g: np.ndarray) -> np.ndarray:
         ) from None
 
 
-_DRAWS = 200_000  # queries by which an expectation is estimated
+_DRAWS = 200_000  # number of random queries that estimate an expectation
 
 
 class Users(NamedTuple):
@@ -215,9 +215,9 @@ def pac_curve(
 
     The coupling to the other users (with `l2` and `smooth_l2` at most λ) and ν pull
     with a force that stays bounded as the number of examples I grows. The curvature of
-    the fit grows like I. So the bias is about 1/I. The randomness of the answers leaves
-    an error of about 1/√I, which dominates (`pac_constant`). The proof (Definition 3)
-    has I^{α − 1} with α < 1.
+    the fit grows like I. So the bias is about 1/I. The random answers cause an error of
+    about 1/√I, which dominates (`pac_constant`). The proof (Definition 3) has I^{α − 1}
+    with α < 1.
 
     Args:
         kind: linear or logistic regression.
@@ -226,9 +226,9 @@ def pac_curve(
         examples: numbers of examples of each honest user, one point of the curve each.
             With 0, only the coupling decides the user's model.
         users: the federation.
-        trials: number of draws of the honest users' data. A smaller number of examples
-            uses the first examples of the same draw.
-        seed: seed of all draws.
+        trials: number of random data sets of the honest users. A smaller number of
+            examples uses the first examples of the same data set.
+        seed: seed of all random numbers.
 
     Returns:
         The distance for every number of examples and every trial.
@@ -262,10 +262,10 @@ def pac_curve(
 def pac_constant(kind: Kind, theta: np.ndarray, noise: float = 1.0) -> float:
     """Return c of √E‖θ* − θ†‖² ≈ c/√I, for one honest user with many examples I.
 
-    This is the central limit theorem and not in the paper. c² is the trace of the
-    inverse Fisher information of one example, with the queries of `pac_curve`. The
-    information is E[qqᵀ]/σ² = 1/(3σ²) times the identity for linear regression, and
-    E[σ'(qᵀθ†)qqᵀ] (estimated by 200,000 draws) for logistic regression.
+    This follows from the central limit theorem and is not in the paper. c² is the trace
+    of the inverse Fisher information of one example, with the queries of `pac_curve`.
+    The information is E[qqᵀ]/σ² = 1/(3σ²) times the identity for linear regression, and
+    E[σ'(qᵀθ†)qqᵀ] (estimated from 200,000 random queries) for logistic regression.
 
     Args:
         kind: linear or logistic regression.

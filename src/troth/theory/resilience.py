@@ -22,7 +22,7 @@ class Resilience(NamedTuple):
 
 
 def resilience_limit(F: int, N: int) -> float:
-    """Return the smallest C that is not ruled out for (F, N, C)-Byzantine learning.
+    """Return the smallest C for which (F, N, C)-Byzantine learning may be possible.
 
     Let θ†_h be the model that honest participant h prefers, and ρ the global model of
     any algorithm, with any defense against poisoned data. (F, N, C)-Byzantine learning

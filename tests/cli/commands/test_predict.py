@@ -106,7 +106,7 @@ def test_refused_tables(refused, plain, one, tmp_path):
         (head, "old;f;1;1", "column 'age' holds 'old' in line 2, and"),
         (head, "1e99;f;1;1", "holds '1e99' in line 2.* finite number"),
         (head, "1_0;f;1;1", "column 'age' holds '1_0' in line 2"),
-        (head, "NA;f;1;1", "column 'age' has no value in .*in line 2.*fills nothing"),
+        (head, "NA;f;1;1", "column 'age' has no value in .*in line 2.*does not fill"),
         (head, "1;f;1", "line 2 holds 3 values and there are 4"),
         (head, "", "holds names and no rows"),
         (f"{head};age", "1;f;1;1;2", "several columns that may be.*'age'"),

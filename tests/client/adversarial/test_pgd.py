@@ -449,8 +449,8 @@ def test_data_outside_the_range():
     with pytest.raises(Refusal) as caught:
         built(tree(adversarial=half), rounds=0)
     assert str(caught.value) == (
-        "adversarial.bounds = [0.0, 0.5] says that inputs lie between 0 and 8 (1 "
-        "stands for 16), but they reach from 0 to 16; set adversarial.bounds to "
+        "adversarial.bounds = [0.0, 0.5] says that inputs lie between 0 and 8 (in "
+        "units of 16), but they lie between 0 and 16; set adversarial.bounds to "
         "[0, 1] or wider, or to [] if the data have no range"
     )
     # Nobody clips where nobody attacks; what malicious clients make does not count.

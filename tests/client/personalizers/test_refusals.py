@@ -45,7 +45,7 @@ VALUES = [  # personalizer, option, values, words, other options
     ),
     ("l2sgd", "lam", [-0.1, NAN, INF], "must be a finite number", RANDOM),
     ("l2sgd", "p", [0.0, 1.0, -0.5, 1.5, NAN, INF], "must lie strictly b", RANDOM),
-    ("apfl", "alpha", [-0.1, 1.0000001, NAN, INF], "must lie in [0, 1]: how", {}),
+    ("apfl", "alpha", [-0.1, 1.0000001, NAN, INF], "must lie in [0, 1]: it", {}),
     ("mixture", "lam", [-0.1, 1.1, NAN, INF, -INF], "must lie in [0, 1]; 1 is the", {}),
     ("pfedme", "lam", [0.0, -1.0, NAN, INF], ABOVE_0, {}),
     ("pfedme", "tol", [-1e-9, NAN, INF], AT_LEAST_0, {}),
@@ -178,7 +178,7 @@ SECTIONS = [
         for variant, least in (("first_order", 2), ("hessian_free", 3))
     ),
     *(
-        (own(name, keep="accurate"), {"classes": 0}, "counts what is right, an")
+        (own(name, keep="accurate"), {"classes": 0}, "compares accuracies, and")
         for name in ("finetune", "ditto_finetune", "upweight", "group_dro")
     ),
     (own("skl"), {"classes": 0}, "compares predicted probabilities of classes"),

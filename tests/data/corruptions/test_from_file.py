@@ -111,7 +111,7 @@ def test_scales(path):
     x, y = torch.full((2, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([0, 1])
     wild = np.array([-50.0, 50.0, 0.5, 1.0], np.float32).reshape(1, 1, 2, 2)
     np.savez(path, x=wild, y=np.array([1]))
-    with pytest.raises(Refusal, match="x is float32, and .* are uint8; .* hold scale"):
+    with pytest.raises(Refusal, match="x is float32, and .* are uint8; .* add scale"):
         from_file(x, y, 2, KEY, 255.0, path=path)
     np.savez(path, x=wild, y=np.array([1]), scale=1.0)
     found = from_file(x, y, 2, KEY, 255.0, path=path, take="all", mix=True)
@@ -134,7 +134,7 @@ BAD = [
     ({"y": np.full(9, 3)}, "y holds 3, which the data set does .* 3 classes, 0 to 2"),
     ({"y": np.zeros(9)}, r"y is float64 of shape \[9\], .* give whole numbers"),
     ({"x": np.zeros((9, 3, 2))}, r"shape \[3, 2\], and one of the data set \[2, 3\]"),
-    ({"x": np.zeros((9, 2, 3), np.uint8)}, "x is uint8, and .* are float32; bytes go"),
+    ({"x": np.zeros((9, 2, 3), np.uint8)}, "x is uint8, and .* are float32; give both"),
     ({"x": np.full((9, 2, 3), 1e38, np.float32), "scale": 1e-3}, "x times 1000, in"),
     ({"p": P[:, :2]}, r"p is float64 of shape \[9, 2\]; .* of shape \[9, 3\]"),
     ({"p": np.eye(3, dtype=int)[np.arange(9) % 3]}, "p is int64 .* must be fractions"),
@@ -160,12 +160,12 @@ def test_refuses_what_other_data_sets_cannot_have(path, refuses):
         (torch.zeros(5), 0, {"y": np.full(9, np.nan)}, "y is NaN"),
         (torch.zeros(5), 0, {"y": np.full(9, 1j)}, "y is complex"),
         (torch.zeros(5), 0, {"y": np.zeros(9), "p": P}, "labels p, .* has targets"),
-        (SEVERAL, 3, {"y": np.zeros((9, 3), int), "p": P}, "has several labels an ex"),
+        (SEVERAL, 3, {"y": np.zeros((9, 3), int), "p": P}, "has several labels per ex"),
     ):
         save(path, **arrays)
         refuses(words, from_file, X, y, classes, KEY, path=path)
     save(path, y=np.zeros(9))
-    with pytest.raises(Refusal, match="weight = 2.0 needs one label an example"):
+    with pytest.raises(Refusal, match="weight = 2.0 needs one label per example"):
         from_file(X, torch.zeros(5), 0, KEY, path=path, weight=2.0)
 
 

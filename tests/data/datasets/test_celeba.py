@@ -142,7 +142,7 @@ def test_pictures_keep_their_pixels_and_their_place(place):
 
 
 BLOND = {"shortcut": "Blond_Hair"}
-ALONE = "makes the group, of one label that is another attribute"
+ALONE = "defines the group, and needs one label that is another attribute"
 
 
 def test_refuses_options(place, refuses):

@@ -142,12 +142,15 @@ def replaced(name, values=None):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda file: file.move("examples", "samples"), "TFF's whole file .*examples"),
-        (replaced("/title"), "is not TFF's whole file .*title"),
-        (replaced("/title", [b"a"] * 2), "is not TFF's whole file"),
-        (replaced("/tags", np.arange(3)), "is not TFF's whole file"),
-        (replaced("/tags", [[b"a"], [b"b"], [b"c"]]), "is not TFF's whole file"),
-        (replaced("", 3), "is not TFF's whole file"),
+        (
+            lambda file: file.move("examples", "samples"),
+            "TFF's complete file .*examples",
+        ),
+        (replaced("/title"), "is not TFF's complete file .*title"),
+        (replaced("/title", [b"a"] * 2), "is not TFF's complete file"),
+        (replaced("/tags", np.arange(3)), "is not TFF's complete file"),
+        (replaced("/tags", [[b"a"], [b"b"], [b"c"]]), "is not TFF's complete file"),
+        (replaced("", 3), "is not TFF's complete file"),
     ],
     ids=["no examples", "no column", "lengths", "numbers", "a table", "no group"],
 )
@@ -164,7 +167,7 @@ def test_refuses_hdf5_cut_short(place, refuses):
     content = path.read_bytes()
     for share in (0.0, 0.01, 0.5, 0.95):
         path.write_bytes(content[: int(share * len(content))])
-        words = "stackoverflow_train.h5 is not TFF's whole file"
+        words = "stackoverflow_train.h5 is not TFF's complete file"
         refuses(words, stackoverflow, str(place), **SMALL)
 
 
@@ -173,10 +176,10 @@ def test_refuses_other_vocabularies(place, refuses):
         ("word_count", "", "holds 0 words where data.words = 6"),
         ("word_count", "the 5\na\nsql 3\n", r"holds \d words where data.words = 6"),
         ("word_count", "the 5\n" * 9, "holds 1 words where data.words = 6"),
-        ("tag_count", "", "is not a whole json table"),
-        ("tag_count", json.dumps(TAGS)[:-2], "is not a whole json table"),
-        ("tag_count", "[" * 10**5, "is not a whole json table"),
-        ("tag_count", '{"css": "5"}', "is not a whole json table"),
+        ("tag_count", "", "is not a complete JSON table"),
+        ("tag_count", json.dumps(TAGS)[:-2], "is not a complete JSON table"),
+        ("tag_count", "[" * 10**5, "is not a complete JSON table"),
+        ("tag_count", '{"css": "5"}', "is not a complete JSON table"),
         ("tag_count", "{}", "holds 0 tags where data.tags = 5 asks for more"),
     ):
         write(place)

@@ -34,7 +34,7 @@ def test_missing_values_are_refused_and_the_remedy_named(tmp_path, refuses):
     np.savez(tmp_path / "data.npz", x=x, y=y)
     [run] = troth.run(tree, out=tmp_path / "run")
     x[7, 1] = np.nan
-    refuses("x is NaN in 1 of 40 exam.*fills nothing in", run.predict, 0, x)
+    refuses("x is NaN in 1 of 40 exam.*does not fill them in", run.predict, 0, x)
     np.savez(tmp_path / "data.npz", x=x, y=y)
     why = r"in 1 of 40 examples .*row 7.*set features.name = 'own' or 'federated'"
     refuses(why, troth.cost, tree)

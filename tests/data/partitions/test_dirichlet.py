@@ -111,7 +111,11 @@ def test_refuses(refuses):
     x = np.zeros((20, 1), np.float32)
     for y, count, words in (
         (np.arange(20.0), 0, "'dirichlet' needs .* these are a regression: use the"),
-        (np.ones((20, 3), int), 3, "labels and these have several an example: use the"),
+        (
+            np.ones((20, 3), int),
+            3,
+            "labels and these have several per example: use the",
+        ),
     ):
         for by in WAYS:
             refuses(words, dirichlet, Arrays(x, y, count), 0, clients=2, by=by)

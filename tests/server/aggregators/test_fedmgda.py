@@ -164,6 +164,6 @@ def test_blocks_of_columns_are_put_together():
 
 def test_refuses_what_it_could_not_solve(monkeypatch):
     monkeypatch.setitem(fedmgda.__globals__, "ACCURACY", -1e-30)
-    words = "fedmgda met its optimality conditions to .* and -1e-30 is asked for with n"
+    words = "fedmgda missed its optimality conditions by .*, more than -1e-30, with n"
     with pytest.raises(Refusal, match=words):
         fedmgda(messages(torch.eye(3)), eps=0.5)

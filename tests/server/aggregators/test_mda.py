@@ -66,7 +66,7 @@ def test_the_search_ends():
     with pytest.raises(Refusal) as refused:
         mda(sent, f=15, limit=20)
     assert str(refused.value) == (
-        "mda did not find the closest 16 of n = 31 rows (3.01e+08 subsets) in "
+        "mda did not find the closest 16 of n = 31 updates (3.01e+08 subsets) in "
         "limit = 20 steps; raise limit, lower f, or take another rule"
     )
     assert len(chosen(sent, f=15)) == 16

@@ -30,9 +30,9 @@ def rows(mask: Tensor, x: Tensor) -> Tensor:
 
 
 def worse(new: Worst, old: Worst) -> Worst:
-    """Keep for each example the input of the higher loss; if equal or NaN, the old.
+    """Take, for each example, the input with the higher loss; if equal or NaN, the old.
 
-    So of equal losses the earliest input wins, which lies closest to the original.
+    If losses are equal, the earlier input wins, because it lies closer to the original.
     """
     higher = new.loss > old.loss
     pairs = zip(new, old, strict=True)

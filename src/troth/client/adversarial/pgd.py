@@ -37,7 +37,7 @@ def pgd(
 
     or with the norm "l2" along ∇ℓ/‖∇ℓ‖ (Section 3.1). Proj is the nearest point that
     lies both in the ball and in the range. For every example, the result is the input
-    with the highest loss among x⁰ … xᵀ; of equal losses, the earliest. The model is in
+    with the highest loss among x⁰ … xᵀ, or the earliest such input. The model is in
     evaluation mode, without dropout and with its running statistics.
 
     All lengths are relative to `scale`, the value of x that is scaled to 1 (255 for
@@ -47,18 +47,19 @@ def pgd(
         task: Task whose loss is raised.
         scale: Value of x that is scaled to 1.
         eps: Radius ε > 0 of the ball.
-        step: Step size α; 0: ε/4. A step of ε ("linf") or 2ε ("l2") can cross the ball.
+        step: Step size α. 0 means ε/4. A step of ε ("linf") or 2ε ("l2") can cross the
+            ball.
         iterations: Number of steps T ≥ 1. 1 with step = eps is the fast gradient sign
             method. More steps never lower the loss that is kept.
         start: Start of the search: "none" is x itself. "random" is drawn uniformly from
             the ball, then clipped, by (seed, round, client, step, example).
         norm: Norm of the ball: "linf" or "l2".
-        bounds: Lowest and highest value of the data; x_adv is clipped to them. []: the
-            data have no range, and nothing is clipped.
+        bounds: Lowest and highest value of the data; x_adv is clipped to them. [] means
+            that the data have no range, and nothing is clipped.
 
     Departs: the paper adds the step to x, not to xᵗ, which would make all iterations
-    after the first useless. It does not state which iterate is used, nor ε, α, T or the
-    start. The defaults here are the usual choices.
+    after the first useless. The paper does not state which iterate is used, nor ε, α, T
+    or the start. The defaults here are the usual choices.
 
     Guarantee: if every input lies within the bounds, then x_adv lies within the bounds
     and in the ball, up to rounding.
@@ -84,8 +85,8 @@ def pgd(
         if not low <= least <= most <= high:
             raise Refusal(
                 f"adversarial.bounds = {bounds} says that inputs lie between {low:g} "
-                f"and {high:g} (1 stands for {scale:g}), but they reach from {least:g} "
-                f"to {most:g}; set adversarial.bounds to [{least / scale:g}, "
+                f"and {high:g} (in units of {scale:g}), but they lie between {least:g} "
+                f"and {most:g}; set adversarial.bounds to [{least / scale:g}, "
                 f"{most / scale:g}] or wider, or to [] if the data have no range"
             )
 
@@ -124,18 +125,19 @@ class _Ball(NamedTuple):
 
             Σ min(s·|away_i|, room_i)²,
 
-        which grows with s. If it is at most r² at s = 1, then s = 1. Otherwise it is
-        r². Between two of the s at which a number reaches its bound, it is quadratic.
+        which grows with s. If this squared distance is at most r² at s = 1, then s = 1.
+        Otherwise s is where it equals r². It is quadratic in s between two values of s
+        at which a coordinate reaches its bound.
         """
         a = (away / self.radius).flatten(1)
         room = torch.where(away > 0, self.high - x, x - self.low) / self.radius
         ends = room.flatten(1) / a.abs()
         ends, order = torch.where(a == 0, torch.inf, ends).sort(dim=1)
         squares = a.square().gather(1, order)
-        moving = squares.flip(1).cumsum(1).flip(1)  # those that reach no bound before
+        moving = squares.flip(1).cumsum(1).flip(1)  # coordinates still within bounds
         rooms = room.flatten(1).square().gather(1, order).cumsum(1)
         held = torch.cat([torch.zeros_like(rooms[:, :1]), rooms[:, :-1]], dim=1)
-        there = held + ends.square() * moving  # squared distance at every end
+        there = held + ends.square() * moving  # squared distance at these values of s
         passed = ((there < 1) & (moving > 0)).sum(1, keepdim=True)
         at = passed.clamp(max=a.shape[1] - 1)
         left, speed = 1 - held.gather(1, at), moving.gather(1, at)

@@ -1,9 +1,9 @@
-"""Choose weights by each client's data: λ of `ditto` and `mapper`, w₁ and w₂.
+"""Choose weights by client data: λ of `ditto` and `mapper`, w₁ and w₂ of `transfer`.
 
-Candidates that are equal by the data differ in how strongly they rely on the shared
-model. Of these, the choice is the one that relies on it least, as fine-tuned models
-win against the shared model. The only exception is the paper's rule for `transfer`,
-which asks for the largest weights that do not lower accuracy.
+Several candidates may do equally well on a client's data. Then the choice is the one
+that relies least on the shared model. In the same way, a fine-tuned model wins a tie
+with the shared model. The only exception is the paper's rule for `transfer`, which asks
+for the largest weights that do not lower accuracy.
 """
 
 import itertools
@@ -67,8 +67,8 @@ def auto(
 ) -> Personal:
     """Let every client choose λ among candidates.
 
-    The last number of the state is the index in `asked.lams` of the λ in use. It starts
-    as that of the fallback.
+    The last number of the state is the index in `asked.lams` of the λ in use. At first
+    it is the index of the fallback.
     """
     if not asked.candidates:
         raise Refusal(
@@ -91,8 +91,8 @@ def auto(
 def _choice(models: list[Tensor], task: Task, valid: Batch, asked: Asked) -> Tensor:
     """Return the index of the λ whose model has the lowest validation loss.
 
-    Of equal losses, the smallest λ counts, as in the authors' code. Return the index of
-    the fallback if the client has too few validation examples, or if no loss is finite.
+    The smallest λ wins ties, as in the authors' code. Return the index of the fallback
+    if the client has too few validation examples, or if no loss is finite.
     """
     losses = torch.stack([task.loss(v, valid) for v in models[: asked.among]])
     finite = losses.isfinite()
@@ -102,7 +102,7 @@ def _choice(models: list[Tensor], task: Task, valid: Batch, asked: Asked) -> Ten
 
 
 def lowest(losses: Tensor) -> Tensor:
-    """Return the index of the lowest finite loss, of equal losses the last.
+    """Return the index of the lowest finite loss; the last one wins ties.
 
     If no loss is finite, return the last index.
     """
@@ -126,12 +126,11 @@ def _side_by_side(
 ) -> Personal:
     """Train one model for each λ, and use the one with the lowest validation loss.
 
-    Which model that is, is computed only when the client's model is read, not in every
-    round.
+    This model is chosen only when the client's model is read, not in every round.
 
-    State: for every λ, the state of `ditto` with that λ. Then one number: at first the
-    index of the fallback, −1 once the client has trained, and the index of the chosen λ
-    when the model is read.
+    State: the state of `ditto` for every λ, then the index of the λ in use. At first
+    this is the index of the fallback. It becomes −1 when the client trains, and the
+    index of the chosen λ when the model is read.
     """
     each = [
         pulled(task, descent, regularizer, lam, asked.towards) for lam in asked.lams
@@ -175,7 +174,7 @@ def _every_step(
         state: Carry, anchor: Anchor, batch: Batch, valid: Batch, scale: Tensor
     ) -> Carry:
         v, *moments, last = state
-        # The pull first: it may overwrite the buffer that holds the task's gradient.
+        # Compute the pull first: it may overwrite the buffer of the task's gradient.
         pull = regularizer.grad(v, place(anchor, asked.towards), batch)
         g = task.grad(v, batch)
         tried = [

@@ -12,10 +12,10 @@ from troth.types import Carry
 
 PAIRS = 10
 LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.001)
-"""Lengths of a step, all of which are tried. The first that does not raise the loss is
+"""Lengths of a step that are tried. The first one that does not raise the loss is
 taken."""
 
-_LEVEL = 1e-12  # relative rise of the loss that is taken for rounding
+_LEVEL = 1e-12  # relative rise of the loss that counts as rounding
 
 
 def begin(v: Tensor) -> Carry:

@@ -29,7 +29,7 @@ def owner(
     shares: bool = True,
     **more: Any,
 ) -> Client:
-    """Make a client whose work in a round is that of a solver.
+    """Make a client that trains in a round as a solver does.
 
     The solver reads no validation data.
 
@@ -67,7 +67,7 @@ def sent(
         descent: Optimizer and learning rate of v.
         gradient: Gradient along which v moves.
         budget: Length of the training in a round.
-        share: Share of all clients that is in a cohort.
+        share: Size of a cohort, divided by the number of clients.
         start: Start of a round. With "own", v and its moments are kept between rounds.
             With "mean", a round begins at wᵗ with new moments, as a solver does.
     """

@@ -1,8 +1,8 @@
 """Models in two parts: parameters of the client's own, and parameters that all share.
 
-A client's own numbers never leave the client. Its update is 0 in their places, and the
-client does not read what the server computes there. Its state holds only its own
-numbers and their optimizer's moments.
+A client's own numbers never leave the client. Their entries in the update are 0, and
+the client does not read these entries of the shared model. The client's state holds
+only its own numbers and their optimizer's moments.
 """
 
 from collections.abc import Callable
@@ -39,8 +39,8 @@ def chosen(masks: Masks, layers: list[str], last: int) -> Tensor:
 class Runs:
     """A mask of the client's own numbers, [d] of bool, as runs of equal values.
 
-    Vectors are taken apart and put together by `split` and `cat`. These move whole runs
-    and can be lifted over clients by vmap.
+    Vectors are split and joined by torch's `split` and `cat`, which move whole runs and
+    can be lifted over clients by vmap.
     """
 
     def __init__(self, mask: Tensor) -> None:

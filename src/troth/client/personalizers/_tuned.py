@@ -29,8 +29,8 @@ Keep = Literal["last", "best", "accurate"]
 """Model that is kept: the last, or a candidate chosen by the client's validation data.
 
 "best" is the candidate with the lowest loss. "accurate" is the one with the highest
-accuracy and, of equal accuracies, the one with the lowest loss. Of candidates that are
-still equal, the latest is kept. The shared model is a candidate that loses every tie.
+accuracy; ties go to the lowest loss. Remaining ties go to the latest candidate. The
+shared model is a candidate too, and loses every tie.
 """
 
 Select = Literal["epoch", "step"]
@@ -124,7 +124,7 @@ def measure(task: Task, keep: str) -> Measure | None:
         )
     if task.classes == 0:
         raise Refusal(
-            f"keep = '{keep}' counts what is right, and this is a regression; take "
+            f"keep = '{keep}' compares accuracies, and this is a regression; take "
             "'best', the lowest loss"
         )
 
@@ -138,7 +138,7 @@ def measure(task: Task, keep: str) -> Measure | None:
 
 
 def way(task: Task, descent: Descent, keep: str, select: Select) -> Way:
-    """Return the training that follows `descent` and keeps one model, as by `keep`."""
+    """Return the training along `descent` that keeps the model chosen by `keep`."""
     if keep == "last" and select != "epoch":
         raise Refusal(
             f"select = '{select}' does nothing with keep = 'last', which chooses among "
@@ -167,7 +167,7 @@ def tuned(
         budget: Length of the training; None is 50 epochs.
         keep: Model that is kept.
         select: Candidates among which `keep` chooses.
-        gradient: Gradient of the personal objective; None is that of the loss.
+        gradient: Gradient of the personal objective; None is the gradient of the loss.
         weigh: Initial carry of the example weights, computed from w*, and the function
             that weights the examples of a batch.
         phase: Further fields of the phase.
@@ -217,7 +217,7 @@ def kept(v: Tensor, broadcast: Broadcast, state: Carry) -> tuple[Reply, Carry]:
 
 
 def check_groups(name: str, groups: Groups | None, without: Without) -> None:
-    """Refuse data without groups and, if `without` is set, single-group clients."""
+    """Refuse data without groups, and with "refuse", also clients of a single group."""
     if groups is None:  # no data are loaded yet
         return
     if groups.number == 0:

@@ -31,11 +31,11 @@ def apfl(
 
     In training, v can be mixed with the round's wᵗ or with the solver's moving w_k
     (option `mix`). With wᵗ, every α > 0 can reach every v̄. If F_k also has one
-    minimizer, v̄ ends there, as `local` does, whatever w is (FMTL's D.1). α then only
-    slows training down, by the factor α². With w_k, the solver brings v̄ nearer to the
-    client's own minimizer c within a round, and v has less to do. When v̄ is read with
-    w again, a share of w remains. On a loss of curvature L, at the end of training with
-    rounds of τ steps,
+    minimizer, v̄ ends there, as `local` does, whatever w is (Appendix D.1 of FMTL: Li
+    et al. 2020). α then only slows training down, by the factor α². With w_k, the
+    solver brings v̄ nearer to the client's own minimizer c within a round, and v has
+    less to do. For predictions, w replaces w_k again, so a share of w remains in v̄. On
+    a loss of curvature L, at the end of training with rounds of τ steps,
 
         v̄ = c + (1 − α)(1 − Σ_s p_s(1 − ηL)^s)(w − c),
 
@@ -65,8 +65,8 @@ def apfl(
     """
     if not 0 <= alpha <= 1:
         raise Refusal(
-            f"apfl's alpha = {alpha} must lie in [0, 1]: how much of a client's model "
-            "is its own; 1 is local, 0 the shared model"
+            f"apfl's alpha = {alpha} must lie in [0, 1]: it is the weight of the "
+            "client's own model; 1 is local, 0 the shared model"
         )
     if not adaptive and alpha == 1:
         return local(task, descent)

@@ -59,8 +59,8 @@ def coupled(
     The filter `plausible` uses this.
 
     Departs: R here is the regularizer's value, which for `l2sq` is ½‖ρ − θ‖². So the
-    paper's λ‖ρ − θ‖² is lam = 2λ here. All models start from the first shared model;
-    the authors' start apart from each other.
+    paper's λ‖ρ − θ‖² is lam = 2λ here. All models start from the first shared model; in
+    the authors' code, they start from different models.
 
     Args:
         task: Task of the client.
@@ -70,7 +70,7 @@ def coupled(
         budget: Length of the training of θ_n in a round. None is the length that
             `[train]` sets, or 30 steps with solve = "exact". Set train.batch = 0, so
             that every step sees all data of the client.
-        work: Length of the training in a round that `[train]` sets.
+        work: Length of the training in a round, as set by `[train]`.
         lam: Weight λ > 0 of the coupling.
         nu: Weight ν ≥ 0 of ‖θ_n‖².
         fit: Loss of a client: the "sum" or the "mean" of the losses of its examples.
@@ -81,9 +81,9 @@ def coupled(
         solve: Solver of θ_n: "step" or "exact". "step" takes gradient steps from the
             last θ_n. "exact" is L-BFGS, which solves convex problems to the last
             digits.
-        report: Model θ_n at which ∇_ρR is computed: the one "after" this round's
-            training, or the one "before" it. The authors' code has "before": it moves
-            θ_n and ρ at the same time.
+        report: Model θ_n at which ∇_ρR is computed: θ_n "after" this round's training,
+            or "before" it. The authors' code has "before": it moves θ_n and ρ at the
+            same time.
     """
     _check(lam, nu, unit, regularizer)
     steps = budget or (Budget(steps=STEPS) if solve == "exact" else work)

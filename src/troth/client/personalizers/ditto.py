@@ -31,8 +31,8 @@ def ditto(
     same batches as the shared model.
 
     With lam = "auto", every client chooses its own λ by its validation data, and the
-    column `lam` of clients.csv shows it. Of equal validation losses, the one with the
-    smaller λ wins. A λ whose loss is not finite is never chosen. A client takes the
+    column `lam` of clients.csv shows it. If several λ have the same validation loss,
+    the smallest wins. A λ whose loss is not finite is never chosen. A client takes the
     fallback if it never took part, has too few validation examples, or has no candidate
     with a finite loss.
 
@@ -45,8 +45,8 @@ def ditto(
             harm.
         anchor: Shared model in the penalty: "shared" or "moving". "shared" is the wᵗ
             that the round began with, as in Ditto and its code. "moving" is the
-            client's own copy w_k, after the current step of its solver (FMTL's
-            Algorithm 1, line 5).
+            client's own copy w_k, after the current step of its solver (Algorithm 1,
+            line 5, of FMTL: Li et al. 2020).
         choose: Way in which a client chooses its λ. "side_by_side": the client trains a
             model for each candidate and uses the one with the lowest validation loss.
             "paper": the same, but clients with fewer than `few` validation examples
@@ -57,18 +57,17 @@ def ditto(
             strong attacks {0.05, 0.1, 0.2}. On StackOverflow it has {0.05, 0.1, 0.3}
             and {0.01, 0.05, 0.1}.
         fallback: λ of clients that cannot choose. Ditto's G.4 has 1, and under strong
-            attacks 0.1. Clients that choose can choose it only if it is a candidate
-            too.
+            attacks 0.1. Other clients can choose this value only if it is a candidate.
         few: Fewest validation examples with which a client chooses, if choose =
-            "paper". The other rules need only 1.
+            "paper". With the other values of `choose`, one example is enough.
 
     Departs: in G.4, clients with fewer than 4 validation examples take the fallback and
     those with more than 5 choose. Here those with 4 or 5 choose too. The authors' code
     does not provide for clients without validation data; here they take the fallback.
 
     Guarantee: on a loss of curvature L, the explicit step contracts if lr·(L + λ) < 2
-    (plain `sgd`). lr·λ ≥ 2 diverges on any data and is refused, for every candidate
-    too.
+    (plain `sgd`). lr·λ ≥ 2 diverges on any data and is refused, also if λ is only a
+    candidate.
     """
     if lam == "auto":
         asked = _choosing.Asked(choose, candidates, fallback, few, anchor)

@@ -33,11 +33,11 @@ def ditto_finetune(
         budget: Length of the training; None is 50 epochs, as for `finetune`.
         lam: Weight λ ≥ 0 of the regularizer. 0 is `finetune`; λ → ∞ is the shared
             model.
-        keep: Model that is kept: the "last", or a candidate chosen by the client's
+        keep: Model to keep: the "last", or a candidate chosen by the client's
             validation data. "best" has the lowest loss, "accurate" the highest accuracy
-            and, of equal accuracies, the lowest loss. Of candidates still equal, the
-            latest is kept. The shared model w* is a candidate that loses every tie.
-        select: Candidates of `keep`: the models after every "epoch" of the client's
+            (then the lowest loss). Remaining ties go to the latest candidate. The
+            shared model w* is a candidate too, and loses every tie.
+        select: Candidates for `keep`: the models after every "epoch" of the client's
             data, or after every "step". w* and the last model are always candidates.
     """
     _pull.check("ditto_finetune", lam, descent, regularizer.curvature)

@@ -18,16 +18,15 @@ def fedbn(
 ) -> Client:
     """Keep normalization layers b_k personal and share all others: min Σ_k F_k(φ, b_k).
 
-    All other layers, φ, are shared, and both are trained as in `fedper`. Personal are
-    the scale, shift and running statistics of every batch normalization (Algorithm 1 of
-    the paper), and the scale and shift of every other normalization layer that is
-    trained. A client that never took part has those of the first shared model.
+    All other layers, φ, are shared, and both are trained as in `fedper`. b_k consists
+    of the scale, shift and running statistics of every batch normalization (Algorithm 1
+    of the paper), and the scale and shift of every other normalization layer that is
+    trained. If a client never took part, its b_k is that of the first shared model.
 
-    The update is 0 in the places of b_k, so there are no running statistics to
-    aggregate, and `train.statistics` has no effect. Clients that take part ignore what
-    others send in these places. Only the b_k of a newcomer start from the shared
-    model's. The shared model by itself keeps the running statistics it began with (mean
-    0, variance 1).
+    The entries of b_k in the update are 0, so there are no running statistics to
+    aggregate, and `train.statistics` has no effect. Clients ignore these entries of the
+    shared model. Only a newcomer starts from them. The shared model keeps its initial
+    running statistics (mean 0, variance 1).
 
     Args:
         task: Task of the client.

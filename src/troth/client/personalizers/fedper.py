@@ -23,17 +23,17 @@ def fedper(
 
     In a round, a client joins its h_k with the shared layers φ that the server sent. It
     takes steps along the gradient of both at once (Algorithm 1 of the paper, client's
-    side) and sends how φ moved. It predicts with (φ, h_k). h_k starts as in the first
-    shared model and moves only in the rounds in which its client takes part. Running
-    statistics of batch normalization belong to their layer: in a personal layer they
-    are personal, else they are averaged with the rest.
+    side) and sends the change of φ. It predicts with (φ, h_k). h_k starts as in the
+    first shared model and moves only in the rounds in which its client takes part.
+    Running statistics of batch normalization belong to their layer: in a personal layer
+    they are personal, else they are averaged with the rest.
 
-    The update is 0 in the places of h_k. Clients that take part ignore what others send
-    in these places. Only the h_k of a newcomer starts from the shared model's. So the
-    shared model by itself has layers that nobody trained.
+    The entries of h_k in the update are 0. Clients ignore these entries of the shared
+    model. Only a newcomer starts from them. So the shared model itself has layers that
+    were never trained.
 
-    Limits: if no layer is personal it is `fedavg`, and if all are it is `local`, bit
-    for bit.
+    Limits: with no personal layer this is `fedavg`, and with personal layers only it is
+    `local`, bit for bit.
 
     Args:
         task: Task of the client.
@@ -47,7 +47,8 @@ def fedper(
         layers: Names or patterns of the personal layers or tensors, as for
             `model.freeze`. Examples are "fc", "features.*" and "*.bias".
         last: Number of last layers that are personal if `layers` is empty (K_P in the
-            paper). 0 means none. A model with a single layer is all personal with 1.
+            paper). 0 means none. If the model has a single layer, 1 makes all of it
+            personal.
 
     Departs: the paper steps by plain SGD, which has no moments to keep or to reset.
     """

@@ -23,17 +23,17 @@ def fedrep(
 
     The representation φ is shared; every client k has its own head h_k. In a round
     (Algorithm 1 of the paper), a client first trains its head, starting from its last
-    head, with φ fixed as it was sent. Then it trains φ with this head fixed and sends
-    how φ moved. So φ learns to serve heads that are near their best. The client
-    predicts with (φ, h_k). Running statistics of batch normalization move only while
-    their layer is trained.
+    head, while the received φ is fixed. Then it trains φ with this head fixed, and
+    sends the change of φ. So φ learns to serve heads that are near their best. The
+    client predicts with (φ, h_k). Running statistics of batch normalization move only
+    while their layer is trained.
 
-    The update is 0 in the places of h_k. Clients that take part ignore what others send
-    in these places. Only the h_k of a newcomer starts from the shared model's. So the
-    shared model by itself has layers that nobody trained.
+    The entries of h_k in the update are 0. Clients ignore these entries of the shared
+    model. Only a newcomer starts from them. So the shared model itself has layers that
+    were never trained.
 
-    Limits: if no layer is personal it is `fedavg`, and if all are it is `local`, bit
-    for bit: a turn with nothing to train is left out.
+    Limits: with no personal layer this is `fedavg`, and with personal layers only it is
+    `local`, bit for bit. If the head or φ is empty, its training is skipped.
 
     Args:
         task: Task of the client.
@@ -50,8 +50,8 @@ def fedrep(
             none.
 
     Departs: in Algorithm 1, φ takes a single step per round; here it takes as many as
-    `[train]` says. The two turns use different batches, one after the other. A client
-    that a deadline stops early has trained its head, and perhaps nothing else.
+    `[train]` says. Head and φ are trained on different batches. A client that a
+    deadline stops early has trained its head, and perhaps nothing else.
     """
     mask = _split.chosen(masks, layers, last)
     works = (budget or work, work)

@@ -49,21 +49,21 @@ def group_dro(
         step: Step size η_q ≥ 0 of the group weights. 0 keeps them equal, which is
             exactly `upweight`. η_q → ∞ trains only on the group with the highest loss
             in the batch. The authors have 0.01.
-        keep: Model that is kept: the "last", or a candidate chosen by the client's
+        keep: Model to keep: the "last", or a candidate chosen by the client's
             validation data. "best" has the lowest loss, "accurate" the highest accuracy
-            and, of equal accuracies, the lowest loss. Of candidates still equal, the
-            latest is kept. The shared model w* is a candidate that loses every tie.
-            Groups have their natural shares in the validation data.
-        select: Candidates of `keep`: the models after every "epoch" of the client's
+            (then the lowest loss). Remaining ties go to the latest candidate. The
+            shared model w* is a candidate too, and loses every tie. Groups have their
+            natural shares in the validation data.
+        select: Candidates for `keep`: the models after every "epoch" of the client's
             data, or after every "step". w* and the last model are always candidates.
         without: Treatment of clients whose examples are all of one group: "refuse"
             stops with an error, "finetune" trains them exactly as `finetune` does.
 
     Departs: Algorithm 1 takes one example per step. Here a step takes a batch, as in
     the authors' code. An example of group g has the weight q_g, divided by the sum of
-    these weights over the batch. So an uneven draw of groups does not change the length
-    of a step. If a batch lacks a group, the group keeps its q, apart from the
-    normalization. The strong weight decay that the paper recommends is
+    these weights over the batch. So the numbers of examples per group in a batch do not
+    change the length of a step. If a batch lacks a group, the group keeps its q, apart
+    from the normalization. The strong weight decay that the paper recommends is
     `train.weight_decay`.
     """
     check_groups("group_dro", groups, without)

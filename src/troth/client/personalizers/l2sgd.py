@@ -52,8 +52,8 @@ def l2sgd(
         task: Task of the client.
         descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         budget: Length of the training in a round, if `[personalizer]` sets it.
-        work: Length of the training in a round, if `[personalizer]` sets none.
-        share: Share of all clients that is in a cohort.
+        work: Length of the training in a round by `[train]`, used if `budget` is None.
+        share: Size of a cohort, divided by the number of clients.
         lam: Weight λ ≥ 0 of the pull. With "partial", 0 is exactly `local`, and v̄ does
             no harm. λ → ∞ is one model for all clients.
         variant: Solver of the objective: "partial" (a step on both terms) or
@@ -61,11 +61,11 @@ def l2sgd(
         p: Probability of a step towards the mean, in (0, 1), for "randomised". The best
             value according to its paper is λ/(L + λ) on a loss of curvature L.
 
-    Departs: v̄ is that of the beginning of the round. So "randomised" is the published
-    method only if all clients take part in every round, with one step each. With more
-    steps, v̄ is outdated after the first step; with a part of the clients, v̄ is a
-    running mean. Clients communicate in every round, also if no step goes towards the
-    mean. Running statistics of batch normalization are averaged and not pulled.
+    Departs: v̄ is the mean at the beginning of the round. So "randomised" is the
+    published method only if all clients take part in every round, with one step each.
+    With more steps, v̄ is outdated after the first step; with a part of the clients, v̄
+    is a running mean. Clients communicate in every round, also if no step goes towards
+    the mean. Running statistics of batch normalization are averaged and not pulled.
 
     Guarantee: lr·λ ("randomised": lr·λ/p) must stay below the optimizer's limit of
     stability (2 for `sgd`). Larger values diverge on any data and are refused.

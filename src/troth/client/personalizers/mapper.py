@@ -39,8 +39,8 @@ def mapper(
 
     The minimum is over w, all v_k and all λ_k (model interpolation of Mansour et al.
     2020). In a round, a client's copy w_k starts from wᵗ, and v from its last value.
-    The client predicts with λv + (1 − λ)w, where λ is its last choice, which
-    clients.csv shows in the column `weight`. If it never took part, λ is 0 and it
+    The client predicts with λv + (1 − λ)w, where λ is its last choice. The column
+    `weight` of clients.csv shows it. A client that never took part has λ = 0 and
     predicts with the shared model.
 
     "in_turn" is the published algorithm. For every λ, a copy of v is trained with w
@@ -55,7 +55,7 @@ def mapper(
     The client sends w_k − wᵗ. With "together", this reveals v, or almost: with `sgd`,
     equal learning rates and one λ in the round, v moved by the update times λ/(1 − λ),
     and the server has few λ to guess from. If F_k has a single minimizer, the client
-    converges to it, as with `local` (a remark of FMTL).
+    converges to it, as with `local` (a remark of FMTL: Li et al. 2020).
 
     Args:
         task: Task of the client.
@@ -64,11 +64,12 @@ def mapper(
         solving: Learning rate and optimizer of w_k, from `[train]`. The moments start
             anew in every round.
         budget: Length of the training in a round, if `[personalizer]` sets it.
-        work: Length of the training in a round, if `[personalizer]` sets none.
-        weights: Values of λ to choose from, in [0, 1]. Of equal losses, or if none is
-            finite, the largest λ is taken, which relies least on the shared model.
-            [0] with "together" is exactly `fedavg`. [1] is exactly `local`, with a
-            constant shared model. Ditto's authors have {0.25, 0.5, 0.75}.
+        work: Length of the training in a round by `[train]`, used if `budget` is None.
+        weights: Values of λ to choose from, in [0, 1]. If several λ have the lowest
+            loss, or none has a finite loss, the largest λ is taken, which relies least
+            on the shared model. [0] with "together" is exactly `fedavg`. [1] is exactly
+            `local`, with a constant shared model. Ditto's authors have {0.25, 0.5,
+            0.75}.
         solve: Order of the training: "together" or "in_turn".
 
     Departs: Mansour et al. minimize over v_λ exactly; "in_turn" takes the steps of a
@@ -76,7 +77,7 @@ def mapper(
     losses and fine-tunes the mixtures after the last round. Because of a wrong
     indentation, only the last client's update reaches their server. "together" is not
     published. Running statistics of batch normalization are not mixed: both models have
-    those of the mixture.
+    the statistics of the mixture.
     """
     every = _checked(weights)
     made = _in_turn if solve == "in_turn" else _together
@@ -179,7 +180,7 @@ def _in_turn(
 
 
 def _checked(weights: list[float]) -> list[float]:
-    """Sort the weights, each once."""
+    """Check the weights; return them sorted and without repetitions."""
     if not weights:
         raise Refusal(
             "mapper's weights = [] leave nothing to choose; give some in [0, 1], such "

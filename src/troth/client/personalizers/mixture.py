@@ -48,17 +48,16 @@ def mixture(
     malicious update moves θ̄, towards which all models are pulled. The pull is weaker
     the nearer λ is to 1.
 
-    With "own", it is `l2sgd` in other units: η there is ηλ here, and λ there is 2(1 −
-    λ)/λ.
+    With "own", this is `l2sgd` with the learning rate ηλ and the weight 2(1 − λ)/λ.
 
     Args:
         task: Task of the client.
         descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         budget: Length of the training in a round, if `[personalizer]` sets it.
-        work: Length of the training in a round, if `[personalizer]` sets none.
-        share: Share of all clients that is in a cohort.
+        work: Length of the training in a round by `[train]`, used if `budget` is None.
+        share: Size of a cohort, divided by the number of clients.
         masks: Masks of the tensors, for distance = "mean".
-        lam: Weight λ in [0, 1] of the client's own loss. The paper has 0.1, 0.5, 0.9
+        lam: Weight λ in [0, 1] of the client's own loss. The paper uses 0.1, 0.5, 0.9
             and 1.
         start: Start of a round: the client's "own" θ_i, or the "mean" θ̄, which
             overwrites θ_i. With "mean", θ̄ is the mean of the cohort. With "own" and

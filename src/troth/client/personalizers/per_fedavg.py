@@ -14,7 +14,7 @@ from troth.client.personalizers._tuned import tuned
 from troth.client.solvers._steps import steps
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task
 
-_SPLIT = 2**40  # purpose of these draws; those of other purposes are numbered from 0
+_SPLIT = 2**40  # purpose in the key of these draws; other purposes are numbered from 0
 
 
 def per_fedavg(
@@ -71,10 +71,10 @@ def per_fedavg(
             hold all data, this is the objective above. Otherwise it is biased.
 
     Departs: in the paper, each of the three batches is drawn from all data. Here one
-    batch is divided. (The code of Ditto's authors draws three batches too. It has η =
-    0.01, δ = 0.001 and the learning rate of fedavg as α. Its clients then fine-tune for
-    40 epochs.) Weight decay applies to the outer steps only. The running statistics of
-    batch normalization follow D' only.
+    batch is divided. (The code of Ditto's authors draws three batches too. That code
+    has η = 0.01, δ = 0.001 and the learning rate of fedavg as α. Its clients then
+    fine-tune for 40 epochs.) Weight decay applies to the outer steps only. The running
+    statistics of batch normalization follow D' only.
 
     Guarantee: if batches hold all data and a round is one step, "exact" and
     "hessian_free" converge to the minimizer of the objective on quadratic F_k. With
@@ -104,7 +104,7 @@ def per_fedavg(
         g = task.grad(ahead, parts[1])
         if variant == "first_order":
             return g
-        g = g.clone()  # the next gradient may overwrite it
+        g = g.clone()  # the next gradient may overwrite g
         if variant == "exact":
             return g - alpha * task.bend(w, parts[2], g)
         along = delta * numerics.off_tail(g, tail)

@@ -36,7 +36,7 @@ def pfedme(
 ) -> Client:
     """Solve a proximal problem around w for each personal model (pFedMe, Algorithm 1).
 
-    Objective: w is the center that has good personal models θ near it,
+    The objective seeks a center w that has good personal models θ near it:
 
         min_w (1/n) Σ_k min_θ F_k(θ) + (λ/2)‖θ − w‖²
 
@@ -57,20 +57,20 @@ def pfedme(
             `[train]`. The moments start anew with every problem.
         solving: Learning rate and optimizer of w_k, from `[train]`.
         budget: Number of steps of w_k in a round, if `[personalizer]` sets it.
-        work: Length of the training in a round, if `[personalizer]` sets none.
+        work: Length of the training in a round by `[train]`, used if `budget` is None.
         lam: Weight λ > 0 of the pull. λ → ∞ is one model for all clients. λ → 0 leaves
             every client to itself, and w where it is. The authors' scripts on MNIST
             have 15 with personalizer.lr = 0.1 and train.lr = 0.005.
         inner: Largest number of steps towards θ, at least 1.
-        tol: Length of the gradient in θ up to which θ counts as solved and is not
-            changed (the paper's ν is its square). 0 takes all steps, as the authors'
-            code does. All gradients are computed in any case, because clients step
-            together.
+        tol: Length of the gradient in θ at which the inner problem counts as solved
+            (the paper's ν is its square). θ is then not changed any more. 0 takes all
+            steps, as the authors' code does. All gradients are computed in any case,
+            because many clients are computed at once.
 
     Departs: only the clients of the cohort work. In the paper all clients do, and the
     server receives the models of some. Weight decay acts on both θ and w_k, and `tol`
-    does not consider it. Running statistics of batch normalization are not pulled:
-    those of w_k are θ's.
+    does not consider it. Running statistics of batch normalization are not pulled: w_k
+    takes those of θ.
 
     Guarantee: personalizer.lr·λ and train.lr·λ must stay below the limits of stability
     of their optimizers (2 for `sgd`). Larger values diverge on any data and are

@@ -75,17 +75,17 @@ def transfer(
         candidates: Values that "auto" tries. Every client trains one model per value
             and takes the largest value that does not lower its validation accuracy, or
             the smallest if all do (Section 4.1). If both weights are "auto", all pairs
-            are tried, and the pair with the largest product w₁·w₂ is taken; of equal
-            products, the one with the largest w₁.
+            are tried, and the pair with the largest product w₁·w₂ is taken; if several
+            pairs have this product, the one with the largest w₁.
         against: Reference accuracy for "auto": that of w* ("shared"), or that of the
             model with both weights 0 ("finetune").
-        keep: Model that is kept: the "last", or a candidate chosen by the client's
+        keep: Model to keep: the "last", or a candidate chosen by the client's
             validation data. "transferable" has the highest accuracy minus the decrease
             of adversarial transferability, as in the paper. "accurate" has the highest
-            accuracy, "best" the lowest loss. Of equal candidates, the one with the
-            lowest loss is kept, then the latest. The shared model w* is a candidate
-            that loses every tie.
-        select: Candidates of `keep`: the models after every "epoch" of the client's
+            accuracy, "best" the lowest loss. Ties go to the candidate with the lowest
+            loss, then to the latest. The shared model w* is a candidate too, and loses
+            every tie.
+        select: Candidates for `keep`: the models after every "epoch" of the client's
             data, or after every "step". w* and the last model are always candidates.
 
     Departs: Eq. 2 as printed would have to be maximized; here it has a minus. The paper
@@ -171,7 +171,7 @@ def _right(task: Task, v: Tensor, valid: Batch) -> Tensor:
 
 
 def _tell(tried: list[Weights]) -> Callable[[Carry], Tensor]:
-    """Return a function of the state: the weights that the client chose, else NaN."""
+    """Return a function from a client's state to its chosen weights; NaN if none."""
     nothing = torch.full((2,), torch.nan, dtype=torch.float64)
     each = [torch.tensor(pair, dtype=torch.float64) for pair in tried]
     return lambda state: pick([nothing, *each], state[1])

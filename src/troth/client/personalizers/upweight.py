@@ -39,12 +39,12 @@ def upweight(
         descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
         budget: Length of the training; None is 50 epochs.
         groups: Groups of the training examples.
-        keep: Model that is kept: the "last", or a candidate chosen by the client's
+        keep: Model to keep: the "last", or a candidate chosen by the client's
             validation data. "best" has the lowest loss, "accurate" the highest accuracy
-            and, of equal accuracies, the lowest loss. Of candidates still equal, the
-            latest is kept. The shared model w* is a candidate that loses every tie.
-            Groups have their natural shares in the validation data.
-        select: Candidates of `keep`: the models after every "epoch" of the client's
+            (then the lowest loss). Remaining ties go to the latest candidate. The
+            shared model w* is a candidate too, and loses every tie. Groups have their
+            natural shares in the validation data.
+        select: Candidates for `keep`: the models after every "epoch" of the client's
             data, or after every "step". w* and the last model are always candidates.
         without: Treatment of clients whose examples are all of one group: "refuse"
             stops with an error, "finetune" trains them exactly as `finetune` does.

@@ -94,7 +94,7 @@ def length(away: Tensor) -> Tensor:
 
 
 def times(g: Tensor, factor: float | Tensor, tail: int) -> Tensor:
-    """Scale a gradient by a factor, except its last `tail` numbers (statistics)."""
+    """Scale a gradient by a factor, but not the running statistics at its end."""
     if tail == 0:
         return factor * g
     return torch.cat([factor * g[:-tail], g[-tail:]])

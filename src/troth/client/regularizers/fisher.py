@@ -10,13 +10,13 @@ from troth.types import Batch, Refusal, Regularizer, Task
 
 
 def fisher(task: Task, *, power: float = 1.0, batches: int = 1) -> Regularizer:
-    """Penalize ½·Σ_i F_i·(v_i − w_i)², with F from the empirical Fisher matrix at w.
+    """Penalize ½·Σ_i F_i·(v_i − w_i)², with the empirical Fisher information F at w.
 
-    F is its diagonal: F_i = (∂F_k(w)/∂w_i)² on the batch of the step, where F_k is the
-    client's loss. The Ditto authors' code does the same: it squares gradients of
-    batches, not of single examples (Ditto, F.2, EWC). Every step costs a second
-    gradient. The personalizer `ewc` measures the Fisher information once, over several
-    whole batches.
+    F is the diagonal of the Fisher matrix: F_i = (∂F_k(w)/∂w_i)² on the batch of the
+    step, where F_k is the client's loss. The Ditto authors' code does the same: it
+    squares gradients of batches, not of single examples (Ditto, F.2, EWC). Every step
+    costs a second gradient. The personalizer `ewc` measures the Fisher information
+    once, over several whole batches.
 
     Args:
         task: Task of the client.

@@ -14,13 +14,13 @@ from troth.types import Batch, Refusal, Regularizer, Task
 def kl(task: Task) -> Regularizer:
     """Penalize differing predictions: ½·(KL(f(v) ‖ f(w)) + KL(f(w) ‖ f(v))).
 
-    This is the symmetrized divergence of Ditto's F.2. f are the predicted
-    probabilities on the inputs of the batch: the softmax of the
-    logits. If the model has one output (a margin), f are the probabilities of its two
-    classes. If examples may have several labels, every label is a prediction of its
-    own, and the divergences of all labels are added up. The value equals ½·Σ_c (p_c −
-    q_c)(log p_c − log q_c), averaged over the batch. Both models predict as after
-    training: without dropout, and each with its own running statistics.
+    This is the symmetrized divergence of Ditto's F.2. f denotes the predicted
+    probabilities on the inputs of the batch: the softmax of the logits. If the model
+    has one output (a margin), f are the probabilities of its two classes. If examples
+    may have several labels, every label is a prediction of its own, and the divergences
+    of all labels are added up. The value equals ½·Σ_c (p_c − q_c)(log p_c − log q_c),
+    averaged over the batch. Both models predict as after training: without dropout, and
+    each with its own running statistics.
     """
     if task.classes == 0:
         raise Refusal(

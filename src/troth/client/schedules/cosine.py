@@ -12,7 +12,8 @@ def cosine(round_: int, rounds: int, *, floor: float = 0.0) -> float:
     """Decay the learning rate by half a cosine, from its full value towards `floor`.
 
     The factor of the learning rate is floor + (1 − floor)·(1 + cos(π·round_/rounds))/2.
-    It is 1 in the first round and would reach `floor` in the round after the last.
+    The factor is 1 in the first round and would reach `floor` in the round after the
+    last.
 
     Args:
         round_: Number of the round, from 0.

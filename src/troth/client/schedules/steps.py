@@ -6,7 +6,7 @@ from troth.types import Refusal
 
 
 def steps(round_: int, *, every: int, factor: float = 0.5, floor: float = 0.0) -> float:
-    """Multiply the learning rate by `factor` after every `every` rounds.
+    """Multiply the learning rate by a factor at regular intervals of rounds.
 
     The Ditto authors' code for StackOverflow halves the learning rate every 200 rounds.
     The code of the attack-equivalence paper multiplies it by 0.99 in every round and

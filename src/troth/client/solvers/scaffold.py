@@ -42,10 +42,9 @@ def scaffold(
         task: Task of the client.
         descent: Learning rate of `[train]`; its optimizer must be plain `sgd`.
         option: Option of the paper for the update of control variates: "I" or "II". "I"
-            needs a second gradient in every step; "II" is that of the paper's
-            experiments.
+            needs a second gradient in every step; the paper's experiments use "II".
         rate: Share of a control variate's change that is applied, from 0 to 1. 1 is the
-            paper's; 0 is `fedavg`.
+            paper's algorithm; 0 is `fedavg`.
     """
     if not 0 <= rate <= 1:
         raise Refusal(

@@ -14,7 +14,7 @@ def expect_images(name: str, x: Tensor) -> None:
     if x.dim() != 4:
         raise Refusal(
             f"augment '{name}' needs images [channels, height, width], and one example "
-            f"here has shape {list(x.shape[1:])}; leave it out, or take noise"
+            f"here has shape {list(x.shape[1:])}; leave it out, or use 'noise'"
         )
 
 

@@ -96,8 +96,8 @@ def from_file(
     m = len(held_y)
     if take == "share" and m < seats:
         raise Refusal(
-            f"{path} holds {m} examples, too few to be shared out among {seats} "
-            "malicious clients; set corruption.take = 'all', or name fewer of them"
+            f"{path} holds {m} examples, too few to divide among {seats} "
+            "malicious clients; set corruption.take = 'all', or have fewer of them"
         )
     first, step = (seat, seats) if take == "share" else (0, 1)
     rows = np.tile(np.arange(first, m, step), repeat)
@@ -129,8 +129,8 @@ def _check(take: str, repeat: int, weight: float, labelled: bool) -> None:
         )
     if weight != 1 and not labelled:
         raise Refusal(
-            f"corruption.weight = {weight} needs one label an example, and this data "
-            "set has targets or several; set corruption.repeat instead"
+            f"corruption.weight = {weight} needs one label per example, and this "
+            "data set has targets or several labels; set corruption.repeat instead"
         )
 
 
@@ -173,9 +173,9 @@ def _inputs(path: str, content: dict[str, np.ndarray], wanted: _Wanted) -> np.nd
     else:
         raise Refusal(
             f"{path}: x is {x.dtype}, and the inputs of the data set are "
-            f"{str(wanted.dtype)[6:]}; bytes go with bytes and numbers with numbers, "
-            "in the units of the data set, or the file must hold scale, by which its "
-            "x is divided, such as 255 for bytes"
+            f"{str(wanted.dtype)[6:]}; give both as bytes or both as numbers, in "
+            "the units of the data set, or add scale to the file: the number by which "
+            "its x is divided, such as 255 for bytes"
         )
     if factor == 1 and alike:
         return x
@@ -187,7 +187,7 @@ def _inputs(path: str, content: dict[str, np.ndarray], wanted: _Wanted) -> np.nd
 def _shares(path: str, p: np.ndarray, m: int, wanted: _Wanted) -> np.ndarray:
     """Return the file's soft labels p."""
     if wanted.classes == 0 or wanted.several:
-        kind = "several labels an example" if wanted.several else "targets, no classes"
+        kind = "several labels per example" if wanted.several else "targets, no classes"
         raise Refusal(
             f"{path} holds soft labels p, and this data set has {kind}; leave p out"
         )
@@ -199,7 +199,7 @@ def _shares(path: str, p: np.ndarray, m: int, wanted: _Wanted) -> np.ndarray:
         )
     if why := labels.wrong(torch.from_numpy(p.astype(np.float64))):
         raise Refusal(
-            f"{path}: p in {why}; every row must be probabilities: at least 0, and 1 "
-            "together (divide by p.sum(axis=1, keepdims=True))"
+            f"{path}: p in {why}; every row must be probabilities: at least 0, with "
+            "sum 1 (divide by p.sum(axis=1, keepdims=True))"
         )
     return p.astype(np.float64)

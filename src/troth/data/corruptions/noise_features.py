@@ -31,8 +31,8 @@ def noise_features(
     """
     if not (std >= 0 and math.isfinite(std * scale)):
         raise Refusal(
-            f"corruption.std = {std} is no standard deviation; it must be at least 0 "
-            "and finite, in units of the range of the data, such as 1.0"
+            f"corruption.std = {std} is not a standard deviation; it must be at "
+            "least 0 and finite, in units of the range of the data, such as 1.0"
         )
     if std == 0:
         return x, y

@@ -31,7 +31,7 @@ SOURCE = Source(
     page=_PAGE,
     licence="non-commercial research only; no copying beyond one's own organization",
     how=(
-        "no program can fetch it from where it lies (Google Drive): agree to its "
+        "no program can download it (it is on Google Drive): agree to its "
         f"terms, for research only, and put {_ATTRIBUTES}, {_PERSONS}, {_PARTS} and "
         f"the folder {_PICTURES} out of img_align_celeba.zip"
     ),
@@ -87,8 +87,8 @@ def celeba(
     y = np.stack([_truth(attributes, "label", name) for name in labels], axis=1)
     if shortcut and (group or not isinstance(label, str) or shortcut == label):
         raise Refusal(
-            f"data.shortcut = {shortcut!r} makes the group, of one label that is "
-            f"another attribute; now data.label = {label!r} and data.group = "
+            f"data.shortcut = {shortcut!r} defines the group, and needs one label "
+            f"that is another attribute; now data.label = {label!r} and data.group = "
             f"{group!r}: leave data.group out and name one label"
         )
     second = _truth(attributes, "group", group) if group else None

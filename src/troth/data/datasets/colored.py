@@ -59,8 +59,9 @@ def colored(
             client's colors.
         base: Data set of gray pictures: mnist, coil20, digits, fashion_mnist …
         base_options: Options of the base data set, such as {side = 64} for coil20.
-        pool: Part of the base data that is used: "train" (60,000 of MNIST), as in our
-            protocol, or "all". If no part is marked as training, all data are used.
+        pool: Part of the base data that is used: "train" (60,000 of MNIST), as in
+            experiments/shortcuts, or "all". If no part is marked as training, all data
+            are used.
         maps: Map from classes to colors: a separate map for each "client", or one
             "fixed" map. "fixed" gives class c color c, for the comparison with central
             training.
@@ -84,7 +85,7 @@ def colored(
     if not 0 <= spread < np.inf:
         raise Refusal(f"data.spread = {spread} must be at least 0, such as 0.005")
     if base == "colored":
-        raise Refusal("data.base = 'colored' has its colors already; name a grey set")
+        raise Refusal("data.base = 'colored' is colored already; name a gray data set")
     given = lookup.check("data", base, base_options)
     arrays: Arrays = lookup.call(
         lookup.find("data", base), given, data_dir=data_dir, seed=seed
@@ -103,7 +104,7 @@ def _grey(base: str, arrays: Arrays) -> Arrays:
     if x.ndim != 4 or x.shape[1] != 1:
         what = f"{x.shape[1]} channels" if x.ndim == 4 else f"shape {x.shape[1:]}"
         raise Refusal(
-            f"data.base = '{base}' has examples of {what}, and only grey pictures can "
+            f"data.base = '{base}' has examples of {what}, and only gray pictures can "
             "be colored, of one channel: take mnist, coil20, digits, fashion_mnist or "
             "your own"
         )
@@ -111,7 +112,7 @@ def _grey(base: str, arrays: Arrays) -> Arrays:
         what = f"{classes} classes" if arrays.y.ndim == 1 else "several labels each"
         raise Refusal(
             f"data.base = '{base}' has {what}, and colors go with one label out of 2 "
-            f"to {len(PALETTE)}: take another set, or join classes"
+            f"to {len(PALETTE)}: use another data set, or merge classes"
         )
     if not (x.min() >= 0 and x.max() <= arrays.scale):
         raise Refusal(

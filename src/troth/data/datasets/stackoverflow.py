@@ -116,7 +116,7 @@ def stackoverflow(
         raise
     except Exception as error:  # h5py raises many types for malicious files
         why = (str(error) or type(error).__name__)[:120]
-        raise Refusal(f"{path} is not TFF's whole file ({why}): {_REMEDY}") from None
+        raise Refusal(f"{path} is not TFF's complete file ({why}): {_REMEDY}") from None
     owner = np.repeat(np.arange(clients), [len(rows) for _, rows, _ in chosen])
     borne = [places for _, _, each in chosen for places in each]
     if label == "first":
@@ -143,7 +143,7 @@ def _tags(path: Path, count: int) -> dict[bytes, int]:
         ranked = sorted(content, key=lambda tag: -content[tag])
     except (TypeError, ValueError, RecursionError) as error:
         raise Refusal(
-            f"{path} is not a whole json table of tags and their counts ({error}): "
+            f"{path} is not a complete JSON table of tags and their counts ({error}): "
             f"{_REMEDY}"
         ) from None
     return _places(path, [tag.encode() for tag in ranked[:count]], count, "tags")

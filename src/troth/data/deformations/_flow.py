@@ -31,11 +31,11 @@ def flow(
 ) -> Tensor:
     """Resample images along an affine flow: I_T(x, p + ν) (Eq. 3).
 
-    The pixel at p gets the value that lies at p + ν(p), where ν(p) = (ar + bs + c, dr +
-    es + f) at p = (r, s), with r down the rows and s along the columns. The image is
-    resampled only once, however the parameters were computed. Bytes become float32 on
-    the same scale. Coordinates are computed in float32 at least, even if the image has
-    a lower precision.
+    The pixel at p gets the value at p + ν(p), where ν(p) = (ar + bs + c,
+    dr + es + f) at p = (r, s), with r down the rows and s along the columns. The image
+    is resampled only once, however the parameters were computed. Bytes become float32
+    on the same scale. Coordinates are computed in float32 at least, even if the image
+    has a lower precision.
 
     Args:
         x: [b, channels, h, w] images.
@@ -90,8 +90,8 @@ def expect(name: str, x: Tensor, parameters: Tensor, k: int) -> None:
     if x.dim() != 4 or 0 in x.shape[1:]:
         raise Refusal(
             f"deformation '{name}' needs images [examples, channels, height, width], "
-            f"and these inputs have shape {list(x.shape)}; for inputs that are no "
-            "images there is noise on their values"
+            f"and these inputs have shape {list(x.shape)}; for other inputs use "
+            "noise on their values"
         )
     if x.is_complex() or x.dtype == torch.bool:
         raise Refusal(
@@ -100,6 +100,6 @@ def expect(name: str, x: Tensor, parameters: Tensor, k: int) -> None:
         )
     if parameters.shape != (x.shape[0], k):
         raise Refusal(
-            f"deformation '{name}' needs parameters of shape {[x.shape[0], k]}, {k} an "
-            f"image, and these have shape {list(parameters.shape)}"
+            f"deformation '{name}' needs parameters of shape {[x.shape[0], k]}, {k} "
+            f"per image, and these have shape {list(parameters.shape)}"
         )

@@ -27,7 +27,7 @@ def translation(
     Args:
         x: [b, channels, h, w] bytes, which become float32, or floats.
         parameters: [b, 2]: t_u down the rows, t_v along the columns. Zeros leave the
-            image as it is; ±2 move all of it out of sight.
+            image as it is; ±2 move all of its content out.
         interpolation: Method to read a value between pixels.
         padding: Filling outside the image: 0 (black), the nearest pixel, or the
             mirrored image.

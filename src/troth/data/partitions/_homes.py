@@ -26,7 +26,7 @@ def check_labels(name: str, arrays: Arrays) -> None:
     """Refuse data that do not have exactly one label per example."""
     if arrays.classes and arrays.y.ndim == 1:
         return
-    what = "have several an example" if arrays.classes else "are a regression"
+    what = "have several per example" if arrays.classes else "are a regression"
     raise Refusal(
         f"partition '{name}' needs data with labels and these {what}: use the "
         "partition 'iid', 'quantity' or 'natural'"

@@ -40,10 +40,11 @@ def classes(
     RandomState(233), so `seed` changes nothing.
 
     With "ditto" no client holds an example twice, but clients share some examples, and
-    some are left out. On Fashion-MNIST, 58,825 of 60,000 training examples fill 61,251
-    places (2,426 examples are on two clients each). Of 10,000 test examples 9,976 fill
-    11,254 places (1,278 are on two clients each). Training and test examples stay
-    separate with `partition.split = "given"`.
+    some are left out. On Fashion-MNIST, 58,825 of 60,000 training examples are used,
+    2,426 of them on two clients each, so that clients hold 61,251 in total. Of 10,000
+    test examples, 9,976 are used, 1,278 of them on two clients each, so that clients
+    hold 11,254 in total. Training and test examples stay separate with
+    `partition.split = "given"`.
 
     Args:
         arrays: Data with labels; "ditto" needs them marked as training and test.
@@ -122,7 +123,7 @@ def _ditto(arrays: Arrays, clients: int, per_client: int) -> list[np.ndarray]:
     random = np.random.RandomState(_DITTO_SEED)
     total = int((arrays.split == TRAIN).sum())
     sizes = random.lognormal(3, 1, clients) + 10
-    sizes = total * sizes / sum(sizes)  # added in order, as they did
+    sizes = total * sizes / sum(sizes)  # added in order, as in their code
     heaps = {
         (part, label): np.flatnonzero((arrays.split == part) & (arrays.y == label))
         for part in (TRAIN, TEST)

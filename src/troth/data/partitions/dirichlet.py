@@ -45,9 +45,9 @@ def dirichlet(
     data. The client's examples are drawn by q_k. The numbers of examples of clients
     differ by at most 1.
 
-    With both, every example is held by exactly one client. If the data are marked as
-    training and test, each part is divided by the same vectors. (With "client", test
-    data are divided by the shares that a client got in training.)
+    In both variants, every example is held by exactly one client. If the data are
+    marked as training and test, each part is divided by the same vectors. (With
+    "client", test data are divided by the shares that a client got in training.)
 
     Args:
         arrays: Data with labels.
@@ -55,9 +55,9 @@ def dirichlet(
         clients: Number of clients.
         alpha: Concentration of the Dirichlet distribution, 1e-6 … 1e6; a large value
             makes all clients alike. Near 0, each class is on one client (by = "class"),
-            or each client has one class while it lasts (by = "client"). With "client"
-            the classes share one alpha, and with "class" each has the full alpha. The
-            same number therefore means more skew with "client".
+            or each client has one class until that runs out (by = "client"). With
+            "client" the classes share one alpha, and with "class" each has the full
+            alpha. The same number therefore means more skew with "client".
         by: Shares to draw: for each "class" those of the clients, or for each "client"
             those of the classes.
         min_size: Fewest examples of a client with by = "class"; 0 allows empty clients.

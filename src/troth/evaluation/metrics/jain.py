@@ -12,8 +12,8 @@ def jain(values: np.ndarray) -> float:
     """Compute Jain's index, (Σ_k x_k)² / (n Σ_k x_k²).
 
     For values ≥ 0 the index lies between 1/n and 1. It is 1/n if one client has
-    everything, and 1 if all clients have the same. It does not depend on the unit of
-    the values.
+    everything, and 1 if all clients have the same. The index does not depend on the
+    unit of the values.
 
     Args:
         values: One value per client; NaN is left out.

@@ -1,12 +1,12 @@
-"""Samplers: which clients are asked in a round.
+"""Samplers: draw the cohort of each round, the clients that the server sends the model.
 
 A sampler returns a function from the number of a round to the ids of its cohort. A
 member may take any of these parameters, by name:
 
 - `seed`: Seed of the experiment.
 - `n`: Number of clients.
-- `cohort`: Number of clients asked in a round. If it is n, all clients that are present
-  are asked.
+- `cohort`: Number of clients sampled per round. If it is n, all clients that are
+  present take part.
 - `size`: [n] number of training examples of each client.
 - `hostile`: [n] mask of malicious clients.
 - `there`: Function (round, ids) → mask of the clients that are present. `None` if every

@@ -14,15 +14,15 @@ from troth.federation.samplers import There, present
 def ditto(
     cohort: int, size: np.ndarray, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
-    """Ask the same clients in each round as the Ditto authors' code, in the same order.
+    """Sample the same clients in each round, in the same order, as the authors' code.
 
-    That code draws clients with probabilities proportional to their numbers of
-    examples. It sets numpy's seed to round + 4, whatever the seed of the run. After an
-    attack, the accuracy of the last round depends in part on which clients were asked
-    in the last few rounds.
+    The code of Ditto's authors draws clients with probabilities proportional to their
+    numbers of examples. It sets numpy's seed to round + 4, whatever the seed of the
+    run. After an attack, the accuracy of the last round depends in part on which
+    clients were sampled in the last few rounds.
 
     Args:
-        cohort: Number of clients asked in a round, among those that have examples.
+        cohort: Number of clients sampled per round, among those that have examples.
         size: [n] number of training examples of each client.
         there: Function (round, ids) → mask of clients present. `None` if every client
             is always present.

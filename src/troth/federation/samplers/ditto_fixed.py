@@ -1,4 +1,4 @@
-"""The other cohorts of the Ditto authors' code: as many malicious clients each round.
+"""Another sampler of the Ditto authors' code: a fixed number of malicious clients.
 
 References: li2021ditto.
 """
@@ -13,21 +13,23 @@ from troth.federation.samplers import There, present
 def ditto_fixed(
     cohort: int, size: np.ndarray, hostile: np.ndarray, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
-    """Ask a fixed number of malicious clients in each round, and list them first.
+    """Sample a fixed number of malicious clients in each round, and list them first.
 
-    This is the Ditto authors' code with `sampling` = 1. Of each cohort,
-    ⌊cohort · share⌋ clients are malicious, where the share is that of malicious clients
-    among all. Both groups are drawn in proportion to their sizes, with numpy's seed set
-    to round + 4. The published commands use `sampling` = 2, which is sampler `ditto`.
+    This is the Ditto authors' code with `sampling` = 1. Of each cohort, ⌊cohort ·
+    share⌋ clients are malicious, where the share is the fraction of malicious clients
+    among all clients. Both groups are drawn in proportion to their sizes, with numpy's
+    seed set to round + 4. The published commands use `sampling` = 2, which is sampler
+    `ditto`.
 
     Args:
-        cohort: Number of clients asked.
+        cohort: Number of clients sampled per round.
         size: [n] number of training examples of each client.
         hostile: [n] mask of malicious clients.
-        there: Function (round, ids) → mask of clients present; None: all are.
+        there: Function (round, ids) → mask of clients present. `None` if every client
+            is always present.
 
     Returns:
-        Round → ids, malicious clients first.
+        Function from a round to the ids of its cohort, malicious clients first.
 
     Example:
         >>> malicious = np.array([True, True, False])

@@ -15,16 +15,16 @@ def size(
 ) -> Callable[[int], np.ndarray]:
     """Draw clients with probabilities proportional to their sizes, without replacement.
 
-    Clients are drawn one after another among those present, with the law of numpy's
-    `choice` for p ∝ size. To this end, draws with replacement are repeated until enough
-    distinct clients are drawn. If many clients are drawn twice, a race of exponential
-    clocks chooses the rest, which has the same law. Only that race takes time that
-    grows with the number of all clients.
+    Clients are drawn one after another among those present, with the distribution of
+    numpy's `choice` for p ∝ size. To this end, draws with replacement are repeated
+    until enough distinct clients are drawn. If many clients are drawn twice,
+    exponential random numbers choose the rest, with the same distribution. Only this
+    last method takes time that grows with the number of all clients.
 
     Args:
         seed: Seed of the experiment.
-        cohort: Number of clients asked in a round. If fewer are present, fewer are
-            asked.
+        cohort: Number of clients sampled per round. If fewer are present, all of these
+            are sampled.
         size: [n] number of training examples of each client.
         there: Function (round, ids) → mask of clients present. `None` if every client
             is always present.

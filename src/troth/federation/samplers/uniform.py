@@ -14,16 +14,16 @@ def uniform(
     """Draw `cohort` of the clients present with equal probability, without replacement.
 
     The function walks through a random order of all clients (that of `seeding.choose`)
-    and takes the first ones that are present. This has the same law as drawing among
-    the clients present. Only the part of the order that is needed is computed, so the
-    cost grows with the cohort. The whole order is needed only if too few clients are
-    present to fill the cohort; then the cohort is smaller.
+    and takes the first ones that are present. This has the same distribution as drawing
+    among the clients present. Only the part of the order that is needed is computed, so
+    the cost grows with the cohort. The whole order is needed only if too few clients
+    are present to fill the cohort; then the cohort is smaller.
 
     Args:
         seed: Seed of the experiment.
         n: Number of clients.
-        cohort: Number of clients asked in a round. If fewer are present, fewer are
-            asked.
+        cohort: Number of clients sampled per round. If fewer are present, all of these
+            are sampled.
         there: Function (round, ids) → mask of clients present. `None` if every client
             is always present.
 

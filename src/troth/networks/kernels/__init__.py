@@ -1,4 +1,4 @@
-"""Kernels for a GPU, each next to the plain code that it must agree with.
+"""Kernels for a GPU, each tested against plain code that computes the same.
 
 The kernels are written in Triton, which comes with torch where torch supports CUDA. On
 a CPU, or without Triton, the plain code runs.

@@ -1,7 +1,7 @@
 """Switch TF32 matrix products on a GPU on or off.
 
 By default, torch uses TF32 for convolutions on CUDA. TF32 has three digits, so results
-would depend on how many clients step together.
+would depend on how many clients are computed together.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from troth.types import Refusal
 
 
 def expect(name: str, good: bool, outputs: Tensor, y: Tensor, needs: str) -> None:
-    """Refuse outputs and labels that do not suit a loss; `needs` says which do."""
+    """Refuse outputs and labels that do not suit a loss, which `needs` describes."""
     if good:
         return
     kind = "targets" if y.is_floating_point() and y.dim() == 1 else "labels"

@@ -18,14 +18,14 @@ def celeba_cnn(
     followed by a fully connected layer (Caldas et al. 2018, code; Ditto trains this
     network too). It has 31,202 parameters for 2 classes on 84×84 RGB. An odd side is
     rounded up when halved (84, 42, 21, 11, 6). Initial weights are uniform in
-    ±√(6/(fan_in + fan_out)) with zero bias, TensorFlow's default. The authors feed
-    pixels as they are, 0 to 255, which is `normalize = "none"`.
+    ±√(6/(fan_in + fan_out)) with zero bias, TensorFlow's default. The authors do not
+    normalize pixels (0 to 255), which is `normalize = "none"`.
 
     Args:
         shape: Shape of one example, [channels, height, width].
         classes: Number of classes; 0 is regression.
         channels: Number of output channels of every convolution.
-        blocks: Number of convolutions, each of which halves the image.
+        blocks: Number of blocks, each of which halves height and width.
 
     Returns:
         The network.

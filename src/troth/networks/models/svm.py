@@ -39,9 +39,9 @@ class SVM(nn.Module):
 def svm(shape: tuple[int, ...], classes: int, *, l2: float = 0.01) -> nn.Module:
     """Build a linear support vector machine for two classes.
 
-    It minimizes mean max(0, 1 − s·f(x)) + l2·‖W‖² with f(x) = W·x + b and s = ±1,
-    starting from W = 0 and b = 0. It predicts the sign of its one output (Li et al.
-    2021, Vehicle).
+    Training minimizes mean max(0, 1 − s·f(x)) + l2·‖W‖² with f(x) = W·x + b and s = ±1,
+    starting from W = 0 and b = 0. The model predicts the sign of its one output (Li et
+    al. 2021, Vehicle).
 
     Args:
         shape: Shape of one example; it is flattened.

@@ -52,11 +52,11 @@ def vgg13_bn(
     channels. Every convolution is followed by batch normalization and ReLU, and every
     stage halves the image. Then come FC 4096, FC 4096 and FC classes, with dropout
     between them (Simonyan & Zisserman 2015, table 1, configuration B). The defaults are
-    the CIFAR-10 network on whose 4096 outputs before the last layer Farhadkhani et al.
-    2022 (figs. 17–19) build. It has 28,334,410 parameters for 10 classes. Initial
-    weights of convolutions are N(0, 2/fan_out), those of dense layers N(0, 0.01²), and
-    biases are 0. Names are torchvision's (`features.0` …, `classifier.0` …), so
-    published weights can be loaded.
+    a CIFAR-10 network. Farhadkhani et al. 2022 (figs. 17–19) use the 4096 outputs
+    before its last layer as features. The default network has 28,334,410 parameters for
+    10 classes. Initial weights of convolutions are N(0, 2/fan_out), those of dense
+    layers N(0, 0.01²), and biases are 0. Names are torchvision's (`features.0` …,
+    `classifier.0` …), so published weights can be loaded.
 
     Args:
         shape: Shape of one example, [channels, height, width], with sides of at least

@@ -9,7 +9,7 @@ from troth import numerics
 
 
 def median(rows: Tensor, kept: int) -> Tensor:
-    """Return each column's mean of the k = `kept` values nearest to the median."""
+    """Return each column's mean of the k values nearest to its median; k is `kept`."""
     mean = torch.empty_like(rows[0])
     for block, column in numerics.sorted_blocks(rows):
         mean[block] = _closest(column, kept)
@@ -17,14 +17,14 @@ def median(rows: Tensor, kept: int) -> Tensor:
 
 
 def _closest(column: Tensor, kept: int) -> Tensor:
-    """Average the k = `kept` values closest to the median of each sorted column.
+    """Average the k values closest to the median of each sorted column; k is `kept`.
 
     `column` is [n, columns] and is overwritten. The values in the middle are always
     among the closest. The others are compared in pairs: the i-th lowest value, and the
-    i-th value after the first `kept`. The closer value of each pair is taken, or the
-    mean of both if they are equally close. Distances of lower values are measured from
-    the lower of the middle two values, those of higher values from the upper. This is
-    exact even if values are nearly equal.
+    (k + i)-th lowest value. The closer value of each pair is taken, or the mean of both
+    if they are equally close. Distances of lower values are measured from the lower of
+    the middle two values, those of higher values from the upper. This is exact even if
+    values are nearly equal.
     """
     edge = max(0, (len(column) - 2 * kept + 1) // 2)  # never among the closest
     column = column[edge : len(column) - edge]

@@ -11,7 +11,8 @@ from troth.types import Messages
 
 Ties = Literal["id", "first"]
 """Which of two updates with equal scores comes first: "id" takes the lower client id,
-"first" the earlier row of the messages (in a simulation, the client drawn earlier)."""
+"first" the earlier row of the messages (in a simulation, the client
+sampled earlier)."""
 
 Neighbors = Literal["blanchard", "byzfl"]
 """How many nearest updates a score sums over: "blanchard" takes n − f − 2 (the paper
@@ -58,16 +59,16 @@ def krum(
 
 
 def nearest(between: Tensor) -> tuple[Tensor, Tensor]:
-    """Sort each update's distances to all updates, with that to itself last.
+    """Sort each update's distances to all updates, with its distance to itself last.
 
-    Returns the sorted distances [n, n], and the index of the other update of each
-    distance [n, n].
+    Returns the sorted distances [n, n], and for each distance the index of the other
+    update [n, n].
     """
     apart = between.clone().fill_diagonal_(torch.inf)
     return torch.sort(apart, dim=1, stable=True)
 
 
 def scores(near: Tensor, others: int) -> Tensor:
-    """Sum each update's distances to its nearest `others`, [n]; 0 if `others` ≤ 0."""
+    """Sum each update's k smallest distances, where k is `others`; 0 if k ≤ 0."""
     count = max(0, min(others, near.shape[1] - 1))
     return numerics.level(near[:, :count].sum(dim=1))

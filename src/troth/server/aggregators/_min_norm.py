@@ -18,7 +18,7 @@ STEPS, FEW = 100, 50  # projected gradient steps, only for more than FEW weights
 
 
 def solve(g: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Return the weights [n]; equal weights unless others are better beyond rounding.
+    """Return the weights λ [n]; equal weights if no others are better beyond rounding.
 
     Args:
         g: [n, n] inner products of n vectors of length at most 1.
@@ -29,7 +29,7 @@ def solve(g: np.ndarray, low: float, high: float) -> np.ndarray:
     slack, lam = 1e-13 * n, np.full(n, 1 / n)
     if violation(g @ lam, lam, low, high) <= slack:
         return lam
-    # Centered at the mean: what all vectors share only adds a constant (as Σλ = 1), but
+    # Center at the mean. A part that all vectors share adds a constant (as Σλ = 1), but
     # would swamp the differences between nearly equal vectors.
     mean = g.mean(axis=1)
     c = mean - mean.mean()
@@ -70,7 +70,7 @@ def violation(slope: np.ndarray, lam: np.ndarray, low: float, high: float) -> fl
 def _pair(
     slope: np.ndarray, lam: np.ndarray, low: float, high: float
 ) -> tuple[int, int]:
-    """Return the steepest weight that can fall and the least steep that can rise."""
+    """Return which weight to lower (steepest) and which one to raise (least steep)."""
     fall = np.where(lam > low, slope, -np.inf).argmax()
     rise = np.where(lam < high, slope, np.inf).argmin()
     return int(fall), int(rise)

@@ -30,8 +30,9 @@ def afl(
     id. With all clients in every round this is the paper's algorithm. If only some
     clients take part in a round:
 
-    - The simplex is that of the K clients seen so far. A new client gets the weight
-      1/K, and the others shrink in proportion. So all weights are equal at first.
+    - The simplex has one weight per client seen so far, K in all. A new client gets the
+      weight 1/K, and the others shrink in proportion. So all weights are equal at
+      first.
     - The step is divided by the sum of λ over the clients present. If all these λ are
       0, the clients weigh the same.
     - The loss of an absent client counts as the mean of those present. A constant added
@@ -96,7 +97,7 @@ def _shares(lam: Tensor) -> Tensor:
 
 
 def _rise(loss: Tensor, row: Tensor, known: int, lr: float) -> Tensor:
-    """Return lr·(loss − largest loss) per known client; the mean if absent."""
+    """Return lr·(loss − largest loss) per known client; absent clients get the mean."""
     below = (loss - loss.max()).clamp(min=-torch.finfo(torch.float64).max)
     rise = (
         lr * below

@@ -94,5 +94,5 @@ def _distances(rows: Tensor, v: Tensor, tau: float) -> Tensor:
 def _moved(v: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
     """Return v + Σ_i weight_i·(rows_i − v)."""
     if rows.dtype.itemsize < 8 and float(weight.min()) < 1e-30:
-        return _around.moved(v, weight, rows)  # too small for float32
+        return _around.moved(v, weight, rows)  # tau is too small for float32
     return (1 - weight.sum()).to(v) * v + numerics.combine(weight, rows)

@@ -14,11 +14,11 @@ from troth.server.aggregators import _min_norm
 from troth.server.rules import Note, silent
 from troth.types import Messages, Refusal
 
-ACCURACY = 1e-6  # of the optimality conditions, for updates of length 1
+ACCURACY = 1e-6  # allowed violation of the optimality conditions
 
 
 def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Tensor:
-    """Mix unit updates to the shortest vector that nearly equal weights give.
+    """Mix unit updates with nearly equal weights to the shortest possible vector.
 
     min ‖Σ λ_i·g_i‖² over Σλ = 1, λ ≥ 0, |λ_i − 1/n| ≤ eps, where g_i = u_i/‖u_i‖.
 
@@ -82,8 +82,8 @@ def _weights(products: Tensor, eps: float) -> Tensor:
     missed = _min_norm.violation(g @ lam, lam, low, high)
     if not missed <= ACCURACY:
         raise Refusal(
-            f"fedmgda met its optimality conditions to {missed:.1e} and {ACCURACY:.0e} "
-            f"is asked for with n = {n} and eps = {eps}; lower eps or train.cohort"
+            f"fedmgda missed its optimality conditions by {missed:.1e}, more than "
+            f"{ACCURACY:.0e}, with n = {n} and eps = {eps}; lower eps or train.cohort"
         )
     return torch.from_numpy(lam).to(products)
 

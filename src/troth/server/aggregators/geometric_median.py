@@ -76,7 +76,7 @@ def geometric_median(
     center = numerics.median(rows)
     unit, length = _directions(rows, center)
     scale = length.sort().values[(n - 1) // 2]
-    if scale == 0:  # at least half of the updates lie there: this is the minimum
+    if scale == 0:  # at least half of the updates lie at the start: it is the minimum
         weight = (length == 0).double()
     else:
         ratio = length / scale
@@ -100,8 +100,8 @@ def _directions(rows: Tensor, center: Tensor) -> tuple[Tensor, Tensor]:
 
     The unit vector of an update at the center is 0. If there are more coordinates than
     updates, p ≤ n coordinates are computed from the updates' inner products. Each
-    update is scaled by a unit of its own. So far updates do not swamp the others, and
-    nothing overflows.
+    update is scaled by its own unit, so that distant updates do not swamp the others
+    and nothing overflows.
     """
     n, d = rows.shape
     unit = torch.linalg.vector_norm(rows, math.inf, dim=1).double()
@@ -141,7 +141,7 @@ def _weights(
         steep = float(torch.linalg.vector_norm(slope))
         if steep <= tolerance or step == iterations:
             break
-        move = -slope / beta.mean()  # Weiszfeld's
+        move = -slope / beta.mean()  # Weiszfeld's step
         z = z + (move if steep < last / 10 else _far(gap, beta, slope, move, nu))
         last = steep
     return beta, steep
@@ -152,7 +152,7 @@ def _smooth(gap: Tensor, nu: float) -> Tensor:
 
 
 def _far(gap: Tensor, beta: Tensor, slope: Tensor, move: Tensor, nu: float) -> Tensor:
-    """Return the best of Weiszfeld's move, longer ones, Newton's and shorter ones."""
+    """Return the best of Weiszfeld's move, Newton's move and multiples of them."""
     pull = gap * beta[:, None]
     bend = beta.mean() * (1 + 1e-12) * torch.eye(len(slope), dtype=slope.dtype)
     bend -= (pull * beta[:, None]).T @ pull / len(gap)

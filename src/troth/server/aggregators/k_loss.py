@@ -21,8 +21,8 @@ def k_loss(
 ) -> Tensor:
     """Take the update with the (f + 1)-th largest loss (a baseline of Li et al.).
 
-    The loss is that of the broadcast shared model on all of the client's training data,
-    as in the Ditto authors' code.
+    The loss is the loss of the shared model w on all of the client's training data, as
+    in the Ditto authors' code.
 
     No robustness: the rule reads the losses that clients send. A malicious client that
     sends the right number is chosen.

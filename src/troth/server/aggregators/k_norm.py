@@ -23,7 +23,7 @@ def k_norm(
     No robustness except against length: if f updates are malicious, each counts only if
     it is no longer than some benign update. It may point in any direction.
 
-    Departs: among equally long updates, those of the lowest client ids are kept.
+    Departs: among equally long updates, lower client ids are kept.
 
     Args:
         messages: One update per client.

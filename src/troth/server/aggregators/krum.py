@@ -39,10 +39,10 @@ def krum(
         neighbors: Number of nearest updates that a score counts. "blanchard": n − f −
             2, as in the paper and the Ditto authors' code (which also adds the update
             itself, at distance 0). "byzfl": n − f − 1, as in the package byzfl.
-        ties: Update chosen among equal scores. "id": that of the lowest client id, as
-            in the paper. "first": the first in the messages, as in the Ditto authors'
-            code. This is the client drawn first if `train.sampling` keeps the order of
-            the draws.
+        ties: Update chosen among equal scores. "id": the update of the lowest client
+            id, as in the paper. "first": the first update in the messages, as in the
+            Ditto authors' code. This is the client that was sampled first, if
+            `train.sampling` keeps that order.
         strict: Whether to refuse n < 2f + 3. If false, such n are accepted without a
             guarantee; if a score counts no neighbor, all scores are 0.
 

@@ -78,8 +78,9 @@ def _steps(limit: int, n: int, f: int) -> Iterator[int]:
     """Yield `limit` times, then refuse."""
     yield from range(limit)
     raise Refusal(
-        f"mda did not find the closest {n - f} of n = {n} rows ({math.comb(n, f):.3g} "
-        f"subsets) in limit = {limit} steps; raise limit, lower f, or take another rule"
+        f"mda did not find the closest {n - f} of n = {n} updates "
+        f"({math.comb(n, f):.3g} subsets) in limit = {limit} steps; raise limit, lower "
+        "f, or take another rule"
     )
 
 

@@ -36,9 +36,9 @@ def multi_krum(
             authors' code.
         neighbors: Number of nearest updates that a score counts. "blanchard": n − f −
             2, as in the paper. "byzfl": n − f − 1, as in the package byzfl.
-        ties: Order of updates with equal scores. "id": by client id. "first": as they
-            stand in the messages. With n = 10 and f = 8 no neighbor counts, and the
-            Ditto authors' code takes the two clients drawn first.
+        ties: Order of updates with equal scores. "id": by client id. "first": by
+            position in the messages. With n = 10 and f = 8 no neighbor counts, and the
+            Ditto authors' code takes the two clients that were sampled first.
         strict: Whether to refuse n < 2f + 3 and m > n − f. If false, these are accepted
             without a guarantee: at least one and at most all updates are averaged, and
             if a score counts no neighbor, all scores are 0.

@@ -14,8 +14,8 @@ from troth.types import Messages
 def sum(messages: Messages) -> Tensor:
     """Add up the updates: ρ ← ρ + lr·Σ u (Section 2.2, with u = −g).
 
-    Here ρ is the shared model. The rule is `mean` times the number of clients that
-    answer. No robustness: a single message can move the result anywhere.
+    Here ρ is the shared model. The rule is `mean` times the number of updates. No
+    robustness: a single message can move the result anywhere.
 
     Args:
         messages: One update per client.

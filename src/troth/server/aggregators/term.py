@@ -26,10 +26,9 @@ def term(
     that of w on all of a client's training data, as in the Ditto authors' "fair"
     baseline.
 
-    No robustness: the client that sends the largest loss has the largest weight. It has
-    nearly all of the weight once its t·loss exceeds those of the others by a few units.
-    With t < 0 the same holds for the smallest loss. The updates do not affect the
-    weights.
+    No robustness: the client that sends the largest loss has the largest weight. Its
+    weight is nearly 1 once its t·loss exceeds the others' by a few units. With t < 0
+    the same holds for the smallest loss. The updates do not affect the weights.
 
     Departs: the weights depend only on the messages of one round. TERM's stochastic
     solver keeps a running average of exp(t·loss) instead. A NaN loss counts as the mean

@@ -117,9 +117,9 @@ def sent(messages: Messages, hostile: Tensor, vector: Tensor) -> Messages:
 def noise(
     messages: Messages, rows: Tensor, key: Tensor, mean: float, std: Tensor
 ) -> Messages:
-    """Replace the updates at `rows` [f] by draws from N(mean, std²), entry by entry.
+    """Replace the updates at `rows` [f] by noise from N(mean, std²), entry by entry.
 
-    A client's draws depend only on its id and the key. They need the memory of one
+    A client's noise depends only on its id and the key. It takes the memory of one
     update at a time. `std` is [f].
     """
     if len(rows) == 0:

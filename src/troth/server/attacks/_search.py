@@ -88,7 +88,7 @@ def strongest(harm: Callable[[float], float], plain: float, evaluations: int) ->
 def _narrow(
     look: Callable[[float], None], tried: dict[float, float], low: float, high: float
 ) -> None:
-    """Search from low to high by golden section, while `look` has evaluations left."""
+    """Search from low to high by golden section, until no evaluations are left."""
     left, right = (high - _GOLDEN * (high - low), low + _GOLDEN * (high - low))
     while high - low > _CLOSE * high:
         look(left)

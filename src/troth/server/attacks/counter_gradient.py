@@ -48,18 +48,17 @@ def counter_gradient(
 
     Theorem 4: with regularizer `l2sq`, personalizer `coupled` solved exactly,
     aggregator `sum` (or `mean`), server `sgd`, convex losses and η ≤ 1/(3L), ρ reaches
-    the target. With another server step or aggregator, or after a round in which no
-    malicious client was asked, the attack uses its last estimate of ĝ, and no theorem
-    covers it.
+    the target. With another server step or aggregator, or after a round without any
+    malicious client, the attack uses its last estimate of ĝ, and no theorem covers it.
 
     Departs: the authors' code does not infer the others' gradients of the round before,
     because Eq. 6 does not hold for its Adam server. It reads them, like knows =
     "others" here.
 
     Threat model: knows the shared models that it was sent, how many clients take part
-    and the server's learning rate, but not the others' messages (with knows = "others":
-    those of the round before); controls the messages of all malicious clients, which
-    act as one.
+    and the server's learning rate, but not the others' messages (with knows = "others",
+    it knows the others' messages of the round before); controls the messages of all
+    malicious clients, which act as one.
 
     Args:
         messages: One update per client.
@@ -73,14 +72,14 @@ def counter_gradient(
             .npz with an array `target`.
         aim: Model to move to the target: "shared" for the shared model, "local" for the
             mean of the benign clients' own models.
-        eta: Learning rate η of the server. "auto": that of the experiment.
+        eta: Learning rate η of the server. "auto": the experiment's `server.lr`.
         over: Whether the server adds up the messages ("sum") or averages them ("mean").
             "auto": as the experiment's aggregator does; every aggregator except for
             `sum` counts as a mean.
         radius: Length of the longest plausible message; inf shortens nothing. "auto":
             with personalizer `coupled` the radius that follows from its regularizer,
             otherwise inf.
-        lam: Weight λ of the coupling, used for aim = "local". "auto": that of the
+        lam: Weight λ of the coupling, used for aim = "local". "auto": λ of the
             personalizer `coupled`.
         knows: Source of the estimate of the others' messages. "history" infers them
             from the shared models (Eq. 6). "others" reads what they sent in the round
@@ -104,7 +103,7 @@ def counter_gradient(
         >>> counter_gradient(*given, target=file, over="sum")[0].update.tolist()
         [[1.0], [5.0]]
     """
-    eta = 1.0 if eta == "auto" else eta  # that of a server that adds the whole step
+    eta = 1.0 if eta == "auto" else eta  # the rate of a server that adds the whole step
     radius = math.inf if radius == "auto" else radius
     lam = 1.0 if lam == "auto" and aim == "shared" else lam
     lam = coupled("counter_gradient's lam", lam)

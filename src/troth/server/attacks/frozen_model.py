@@ -41,12 +41,12 @@ def frozen_model(
         hostile: [n] mask of malicious clients.
         broadcast: Broadcast of the server to the clients.
         target: File with θ♠ as one vector: .npy, or .npz with an array `target`.
-        lam: Weight λ of the coupling; 0 sends zeros. "auto": that of the personalizer
+        lam: Weight λ of the coupling; 0 sends zeros. "auto": λ of the personalizer
             `coupled`.
-        regularizer: Regularizer R. "auto": that of the experiment.
+        regularizer: Regularizer R. "auto": the experiment's regularizer.
         delta: Width δ > 0 of the smooth region of `smooth_l2`; ignored for the others.
-            "auto": that of the experiment's regularizer, or 1, as in the paper, if it
-            has none.
+            "auto": δ of the experiment's regularizer, or 1, as in the paper, if it has
+            no δ.
 
     Returns:
         The messages, with attacked updates.

@@ -18,20 +18,20 @@ def gaussian(
     mean: float = 0.0,
     std: float = 1.0,
 ) -> Messages:
-    """Replace malicious updates by normal draws: u_i ~ N(mean, std² I).
+    """Replace malicious updates by normal noise: u_i ~ N(mean, std² I).
 
-    Every client draws its own vector. The draws depend on its id and the round.
+    Every client sends different noise, which depends on its id and the round.
 
     Threat model: knows nothing; controls its own message.
 
     Departs: the paper's experiments use std = 200 for gradients. The default here is 1,
     as in the package byzfl. In byzfl, however, all malicious clients send the same
-    draw.
+    vector.
 
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
-        key: Key of the round's random draws.
+        key: Random key of the round.
         mean: Mean of every entry of the update.
         std: Standard deviation of every entry of the update; 0 sends `mean` everywhere.
 

@@ -14,7 +14,7 @@ from troth.types import Messages
 def mimic(
     messages: Messages, hostile: Tensor, memory: Tensor, *, client: int = -1
 ) -> tuple[Messages, Tensor]:
-    """Copy one benign update from all malicious clients, so that it counts f + 1 times.
+    """Send copies of one benign update from all f malicious clients.
 
     No copy is an outlier, but the data of the other clients lose weight. By default the
     adversary copies the update with the largest component along z, the direction in
@@ -50,7 +50,7 @@ def mimic(
         >>> mimic(sent, sent.client == 2, torch.zeros(0))[0].update.tolist()
         [[1.0], [3.0], [3.0]]
     """
-    must = "the id of a client, from 0 on, or -1, which takes the client farthest out"
+    must = "the id of a client, or -1 for the client with the largest deviation"
     expect(client >= -1, "mimic's client", client, must)
     crowd = _crowd.seen(messages, hostile)
     if crowd is None:

@@ -1,4 +1,4 @@
-"""Min-Max: no farther from any benign update than two of these are from each other.
+"""Min-Max: an update within the largest benign distance of every benign update.
 
 References: shejwalkar2021manipulating.
 """

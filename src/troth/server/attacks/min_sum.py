@@ -1,4 +1,4 @@
-"""Min-Sum: a sum of squared distances no larger than that of some benign update.
+"""Min-Sum: an update whose sum of squared distances is that of some benign update.
 
 References: shejwalkar2021manipulating.
 """

@@ -25,7 +25,7 @@ def optimal_alie(
     (`_search.strongest`).
 
     Threat model: knows all benign updates of the round, how many clients take part, and
-    the filters and the aggregator with their memories and random draws of this round,
+    the filters and the aggregator with their memories and random keys of this round,
     which it tries out; controls the messages of all malicious clients, which act as
     one.
 

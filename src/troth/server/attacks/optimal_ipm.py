@@ -24,7 +24,7 @@ def optimal_ipm(
     harm than that default. The other values are positive as well (`_search.strongest`).
 
     Threat model: knows all benign updates of the round, and the filters and the
-    aggregator with their memories and random draws of this round, which it tries out;
+    aggregator with their memories and random keys of this round, which it tries out;
     controls the messages of all malicious clients, which act as one.
 
     Departs: the attack is that of the package byzfl. Its line search, which starts with

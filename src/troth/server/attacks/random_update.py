@@ -25,7 +25,7 @@ def random_update(
     As in the paper's code (Section 2), u_i ~ N(0, s_i² I). s_i is the population
     standard deviation (1/d, as in numpy) over the d entries of client i's own update.
     As in the authors' code, that update is trained on corrupted data (random labels by
-    default). A client's draws depend on its id and the round. If d = 1, the standard
+    default). A client's noise depends on its id and the round. If d = 1, the standard
     deviation is 0, and the client sends 0. An own update that is not finite is sent
     unchanged, and the server drops it.
 
@@ -34,7 +34,7 @@ def random_update(
     Args:
         messages: One update per client.
         hostile: [n] mask of malicious clients.
-        key: Key of the round's random draws.
+        key: Random key of the round.
         scale: Factor on the standard deviation; 0 sends zeros.
         std: Fixed standard deviation of the noise. 0 means the standard deviation of
             the client's own update. The authors' StackOverflow code uses 1.

@@ -23,7 +23,8 @@ def sign_flip(
 
     With "own", client i sends −factor·u_i. An own update that is not finite is sent
     unchanged. With "benign", all malicious clients send −factor·(1/k)·Σ u_j over the k
-    benign updates, as in the package byzfl. This is `ipm` with epsilon = factor.
+    benign updates, as in the package byzfl. With "benign", the attack equals `ipm` with
+    epsilon = factor.
 
     Threat model: knows its own update ("own") or all benign updates of the round
     ("benign"); controls its own message.

@@ -17,7 +17,7 @@ from troth.types import Messages
 def bucketing(
     messages: Messages, key: Tensor, note: Note = silent, *, s: int = 2
 ) -> Messages:
-    """Average every s updates of a random order into one (Algorithm 1).
+    """Put updates in random order, and average every s of them into one (Algorithm 1).
 
     `extra` and `loss` are averaged too, and sizes are added up. A bucket gets the
     lowest of its client ids. Buckets depend on the round and the client ids, not on the
@@ -32,7 +32,7 @@ def bucketing(
 
     Args:
         messages: One update per client.
-        key: Key of the round's random draws.
+        key: Random key of the round.
         note: Callback that receives, for each update, the client id of its bucket.
         s: Number of updates in a bucket. 1 merges nothing and only changes their order.
 
@@ -66,7 +66,7 @@ def bucketing(
 def _each(
     field: Tensor, order: Tensor, s: int, merge: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Merge a field [n, …] bucket by bucket: `merge` gets [buckets, s, …]."""
+    """Merge a field [n, …] by bucket; the argument of `merge` is [buckets, s, …]."""
     whole = len(order) // s * s
     merged = merge(field[order[:whole]].reshape(whole // s, s, *field.shape[1:]))
     if whole == len(order):

@@ -14,8 +14,8 @@ from troth.types import Messages
 def nnm(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Messages:
     """Replace each update by the mean of its n − f nearest: nearest-neighbor mixing.
 
-    An update counts among its own nearest. Among equally near updates, the lower client
-    id is taken. `extra` is mixed with the same neighbors.
+    The n − f nearest include the update itself. Among equally near updates, those of
+    lower client ids come first. `extra` is mixed with the same neighbors.
 
     Guarantee: for 2f < n, an (f, κ)-robust aggregator (`median`, `krum`,
     `geometric_median`, `trimmed_mean`) becomes (f, κ')-robust after this filter, with
@@ -54,7 +54,7 @@ def nnm(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Messag
 def _nearest(messages: Messages, k: int) -> Tensor:
     """Return weights [n, n]: 1/k for the k updates nearest to each one, otherwise 0.
 
-    An update is the first of its own nearest.
+    Every update counts as the nearest to itself.
     """
     # `level` makes nearly equal distances equal, so that client ids decide.
     distance = numerics.level(numerics.square_distances(messages.update))

@@ -26,9 +26,9 @@ def adapted(
     beta1: float,
     beta2: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Step as in Algorithm 2: m ← β₁m + (1 − β₁)Δ, w ← w + lr·m/(√v + τ).
+    """Take a step of FedOpt: m ← β₁m + (1 − β₁)Δ, w ← w + lr·m/(√v + τ).
 
-    `second` returns the next √v from √v and |Δ|.
+    This is Algorithm 2 of Reddi et al. `second` returns the next √v from √v and |Δ|.
 
     √v is stored instead of v. The squares of large steps would overflow, and a v that
     is infinite once would stop its coordinate for good. The memory is [2, d], m and √v.
