@@ -50,7 +50,7 @@ def make_engine(
     members: int,
     plan: Plan | None,
 ) -> Engine:
-    """Build the engine.
+    """Build the engine, which computes the work of the clients.
 
     Args:
         e: the experiment.
@@ -98,7 +98,7 @@ class Built(NamedTuple):
     federation: Federation
     network: nn.Module
     data: Data
-    hostile: np.ndarray  # [n]
+    hostile: np.ndarray  # [n] mask of the malicious clients
     facts: dict[str, Any]  # recorded in the run's folder: clients, shape, classes …
     prepared: Prepared | None = None  # how the inputs were prepared
     aim: Aim | None = None  # the goal of the corruption

@@ -42,7 +42,7 @@ class Expected(NamedTuple):
     extra: int  # length of the solver's extra vector; 0: none
     dtype: torch.dtype
     round: int
-    run: str  # token of the run
+    run: str  # random token that identifies the run
     most: int  # largest number of examples that counts
     loss: bool  # whether a filter or the aggregator uses losses
     card: bool = False  # whether the site reports its scores

@@ -33,7 +33,7 @@ class Hub:
 
         Args:
             e: The experiment, as `site.agreed` returns it.
-            run: Token of the run. Sites store their states by this token.
+            run: Random token that identifies the run; sites store their states by it.
         """
         self.e, self.run, self.round = e, run, 0
         self.names, self.rounds = e.deployment.sites, e.train.rounds

@@ -260,7 +260,7 @@ class Asked(NamedTuple):
     """What the server requests of a site, in addition to sending the model."""
 
     round: int
-    run: str  # token of the run
+    run: str  # random token that identifies the run
     loss: bool  # whether to report the loss of the shared model
     card: bool  # whether to report scores of the models before this round's training
 

@@ -40,7 +40,7 @@ class State(NamedTuple):
     """The file that holds the clients' states on disk."""
 
     file: Path
-    bytes: int  # largest size
+    bytes: int  # largest size of the file
 
 
 class Progress(NamedTuple):
