@@ -20,7 +20,7 @@ RAW = "troth.raw"
 
 _KINDS = {torch.float32: "float32", torch.float64: "float64"}
 _KEYS = {"round", "run", "name", "size", "loss", "card"}
-_CARD = 100_000  # characters
+_CARD = 100_000  # largest number of characters of a card
 
 Card = dict[str, float]
 """The scores that a site reports for its personal model and for the shared model."""

@@ -115,7 +115,7 @@ class Hub:
         return served, far
 
     def _distances(self, messages: Messages) -> dict[int, float]:
-        """Return ‖u − step‖ of every site that replied, divided by the median."""
+        """Return ‖update − aggregate‖ of every site that replied, over their median."""
         step, head = self.serving.aggregated, len(self.broadcast.w)
         head -= self.engine.task.tail
         if step is None or not len(messages.client):

@@ -77,7 +77,7 @@ _log = logging.getLogger("troth.run")
 
 
 class Interrupted(Exception):
-    """Stopped by the user; the run is saved if the experiment writes checkpoints."""
+    """The user stopped a run; it is saved if the experiment writes checkpoints."""
 
 
 class Begun(NamedTuple):
