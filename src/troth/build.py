@@ -50,7 +50,7 @@ def make_engine(
     members: int,
     plan: Plan | None,
 ) -> Engine:
-    """Build the engine.
+    """Build the engine, which computes the work of the clients.
 
     Args:
         e: the experiment.
@@ -98,7 +98,7 @@ class Built(NamedTuple):
     federation: Federation
     network: nn.Module
     data: Data
-    hostile: np.ndarray  # [n]
+    hostile: np.ndarray  # [n] mask of the malicious clients
     facts: dict[str, Any]  # recorded in the run's folder: clients, shape, classes …
     prepared: Prepared | None = None  # how the inputs were prepared
     aim: Aim | None = None  # the goal of the corruption
@@ -237,7 +237,7 @@ def check_validation(engine: Engine, data: Data) -> None:
     """Refuse a personalizer that needs validation data if no client has any."""
     if chooses(engine.client) and not len(data.valid.y):
         raise Refusal(
-            "the personalizer chooses by validation data, and no client has any; give "
+            "the personalizer needs validation data, and no client has any; give "
             "partition.split a second share above 0, such as [0.72, 0.08, 0.2], or "
             "with split = 'given' set partition.valid, such as 0.1"
         )

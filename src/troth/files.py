@@ -210,7 +210,7 @@ def stream(
         **facts: values that JSON can hold, stored in the file's metadata.
     """
     header, length = _header(shapes, facts)
-    remedy = "make room on a full disk: a stopped run goes on by troth resume"
+    remedy = "make room on a full disk, and continue the run by: troth resume"
     with refused(path, remedy):
         path.parent.mkdir(exist_ok=True)
         with whole(path, path.with_name(path.name + ".part")) as file:

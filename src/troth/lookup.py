@@ -151,7 +151,7 @@ def held(name: str) -> Callable[..., Any] | None:
 
 
 def lost(name: str) -> bool:
-    """Return whether a name belongs to a member from memory that is not here."""
+    """Return whether a member from memory is missing in this process."""
     return in_memory(name) and name not in _GIVEN
 
 

@@ -165,7 +165,7 @@ def square_distances(rows: Tensor) -> Tensor:
         result[here] = torch.where(found, square * ratio * ratio, result[here])
         missing[here] &= vague
         for members in _parts(missing[here]):
-            # The middle row: a malicious outlier can hardly be chosen.
+            # Begin with a middle row, which is hardly a malicious outlier.
             middle = members[from_center[members].argsort()[len(members) // 2]]
             groups.append((group[members], rows[group[middle]]))
     return result

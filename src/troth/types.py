@@ -129,9 +129,9 @@ Augment = Callable[[Batch], Batch]
 
 Aim = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """The goal of a corruption, as a function of clean inputs [m, …] and their labels. It
-returns the inputs that the attacker presents to the model, [m, …], and the label that
-the attacker wants for each, [m]. If that label is −1, the example does not count. The
-result for an example depends on nothing else."""
+returns the inputs that the attacker presents to the model, [m, …], and the desired
+label of each, [m]. If that label is −1, the example does not count. The result for an
+example depends on nothing else."""
 
 
 def _no_gradients(*arguments: Any) -> Any:

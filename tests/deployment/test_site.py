@@ -164,6 +164,6 @@ def test_the_end_leaves_a_model_and_a_card(tmp_path, site):
 
 @pytest.mark.parametrize(("run", "round_"), [("../../etc", 0), ("", 0), (RUN, -1)])
 def test_a_server_cannot_name_files_elsewhere(tmp_path, site, run, round_):
-    with pytest.raises(Refusal, match="is of no run or round"):
+    with pytest.raises(Refusal, match="names no run or no round"):
         sites.train(site, tmp_path, sent(site), Asked(round_, run, False, False))
     assert not list(tmp_path.iterdir())

@@ -256,7 +256,7 @@ class Counter(_Shown):
 
 
 class _Pace(ProgressColumn):
-    """The pace of a bar; for work of unknown length the time that it took so far."""
+    """The pace of a bar; for work of unknown length, the time since it began."""
 
     def render(self, task: Task) -> Text:
         """Write the column of a bar."""

@@ -3,7 +3,7 @@
 A section of the file is a field of `Experiment`. A section that names a member is a
 `Part`: a name and the member's options. Some parts have further keys, which are fields
 of a subclass. `from_dict` checks everything that can be checked without data. It fills
-in every default, so that the experiment that a run writes down is complete.
+in every default, so a run records a complete experiment.
 """
 
 import hashlib

@@ -56,7 +56,7 @@ def noted(
 
 
 def spoken(hub: Hub, line: Mapping[str, Any]) -> str:
-    """Describe a round in one sentence, from its line of `rounds.jsonl`."""
+    """Describe a round on one line, from its line of `rounds.jsonl`."""
     names, distance = hub.names, line["distance"]
     text = f"round {hub.round} of {hub.rounds}: {len(distance)} replies"
     text += f", {next(iter(distance))} farthest from the aggregate" if distance else ""

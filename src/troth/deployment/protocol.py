@@ -20,7 +20,7 @@ RAW = "troth.raw"
 
 _KINDS = {torch.float32: "float32", torch.float64: "float64"}
 _KEYS = {"round", "run", "name", "size", "loss", "card"}
-_CARD = 100_000  # characters
+_CARD = 100_000  # largest number of characters of a card
 
 Card = dict[str, float]
 """The scores that a site reports for its personal model and for the shared model."""
@@ -42,7 +42,7 @@ class Expected(NamedTuple):
     extra: int  # length of the solver's extra vector; 0: none
     dtype: torch.dtype
     round: int
-    run: str  # token of the run
+    run: str  # random token that identifies the run
     most: int  # largest number of examples that counts
     loss: bool  # whether a filter or the aggregator uses losses
     card: bool = False  # whether the site reports its scores

@@ -33,7 +33,7 @@ class Hub:
 
         Args:
             e: The experiment, as `site.agreed` returns it.
-            run: Token of the run. Sites store their states by this token.
+            run: Random token that identifies the run; sites store their states by it.
         """
         self.e, self.run, self.round = e, run, 0
         self.names, self.rounds = e.deployment.sites, e.train.rounds
@@ -115,7 +115,7 @@ class Hub:
         return served, far
 
     def _distances(self, messages: Messages) -> dict[int, float]:
-        """Return ‖u − step‖ of every site that replied, divided by the median."""
+        """Return ‖update − aggregate‖ of every site that replied, over their median."""
         step, head = self.serving.aggregated, len(self.broadcast.w)
         head -= self.engine.task.tail
         if step is None or not len(messages.client):

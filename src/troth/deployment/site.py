@@ -50,9 +50,9 @@ def agreed(e: Experiment) -> Experiment:
                 f"before the first round; add it to [deployment], such as {example}"
             )
     one_place = (
-        "needs the data of all sites in one place, which no machine has; set "
-        "normalize to 'unit' or 'none', features to 'own' or 'none', and sampling to "
-        "'uniform'"
+        "needs the data of all sites in one place, but each site keeps its own; "
+        "set normalize to 'unit' or 'none', features to 'own' or 'none', and "
+        "sampling to 'uniform'"
     )
     alone = (
         "is only for simulations: real sites join and leave by themselves; leave it out"
@@ -215,7 +215,7 @@ class Site:
         return self.engine.models(w, self.engine.settled(row, self.ids))[0]
 
     def scores(self, w: Tensor, row: Tensor) -> dict[str, float]:
-        """Return the test scores of its personal model and of the shared model.
+        """Return the test scores of the site's personal model and of the shared model.
 
         The key `test` has the number of test examples.
         """
@@ -260,7 +260,7 @@ class Asked(NamedTuple):
     """What the server requests of a site, in addition to sending the model."""
 
     round: int
-    run: str  # token of the run
+    run: str  # random token that identifies the run
     loss: bool  # whether to report the loss of the shared model
     card: bool  # whether to report scores of the models before this round's training
 
@@ -307,7 +307,7 @@ def written(scores: dict[str, float]) -> str:
 def _before(site: Site, state: Path, asked: Asked) -> tuple[Keeper, Tensor]:
     """Return the store of states of this run, and the state before this round."""
     if not re.fullmatch(r"[0-9a-f]{8,32}", asked.run) or asked.round < 0:
-        raise Refusal("the server's message is of no run or round")
+        raise Refusal("the server's message names no run or no round")
     keeper, start = Keeper(state / asked.run), site.start
     return keeper, keeper.before(asked.round, start) if start.shape[1] else start
 

@@ -66,7 +66,9 @@ class Keeper:
 
     def make(self) -> None:
         """Make the folder, if it does not exist."""
-        with files.refused(self.path, "give another --state, or make room"):
+        with files.refused(
+            self.path, "give another --state, or make room on a full disk"
+        ):
             self.path.mkdir(parents=True, exist_ok=True)
 
     def _there(self) -> list[int]:

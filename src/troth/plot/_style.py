@@ -79,13 +79,13 @@ def place(run: Dossier) -> int:
 
 
 def alike(runs: list[Dossier]) -> tuple[list[Dossier], str]:
-    """Return the runs that have the metric of the first run, and that metric."""
+    """Return all runs with the first run's metric, and this metric."""
     metric = next((run.metric for run in runs if run.metric), "")
     return [run for run in runs if run.metric == metric], metric
 
 
 def finished(runs: Several, what: str) -> tuple[list[Dossier], str]:
-    """Return the finished runs that have the metric of the first, and that metric.
+    """Return all finished runs with the first one's metric, and this metric.
 
     If no run is finished, refuse; the error message names the picture, `what`.
     """

@@ -204,7 +204,7 @@ def verdicts(run: Several) -> Figure:
 
 
 def happened(run: Dossier, verdict: str) -> np.ndarray:
-    """Return round and client, [k, 2], of every such verdict in `rounds.jsonl`."""
+    """Return round and client, [k, 2], of each such verdict in `rounds.jsonl`."""
     found = []
     for line in run.rounds:
         ids: Any = line.get(verdict) or []

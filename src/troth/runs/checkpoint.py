@@ -24,7 +24,7 @@ class Journal:
         self.counts = {name: np.zeros(n, np.int64) for name in _COUNTED}
         self.stayed, self.why = 0, ""  # rounds with unchanged w, last reason
         self._file = (path / files.ROUNDS).open("ab")
-        files.hold(self._file)  # a lock that shows viewers that the run is active
+        files.hold(self._file)  # viewers see by this lock whether the run is active
 
     def write(self, record: Record, evaluated: dict[str, Any] | None) -> None:
         """Write one round, without times, so that the same run gives the same bytes."""
@@ -55,7 +55,7 @@ class Journal:
         self._file.flush()  # so that viewers can read the round
 
     def checkpoint(self, seconds: float) -> None:
-        """Save everything needed to continue, and the seconds of the run so far."""
+        """Save everything needed to continue, and the seconds trained."""
         self._file.flush()
         f = self._federation
         tensors = {f"population.{k}": v for k, v in f.population.dump().items()}

@@ -31,7 +31,7 @@ class Pair(NamedTuple):
     """Two runs, or groups of runs, that differ in one setting."""
 
     setting: str
-    first: int  # index
+    first: int  # index of one run or group
     second: int
 
 

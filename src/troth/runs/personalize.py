@@ -164,9 +164,9 @@ def _ready(run: Run, arrays: Arrays, test: float, where: torch.device) -> _Made:
     marks = _marks(run, arrays, test, valid)
     if not (marks == VALID).any():
         raise Refusal(
-            f"personalizer '{e.personalizer.name}' chooses by validation data, and of "
-            f"{m} examples none is left for that; give more, or mark some in an array "
-            "split as 'valid'"
+            f"personalizer '{e.personalizer.name}' needs validation data, and none "
+            f"of {m} examples is left for validation; give more, or mark some as "
+            "'valid' in an array split"
         )
     return _made(run, arrays, marks, where)
 

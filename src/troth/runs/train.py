@@ -40,7 +40,7 @@ class State(NamedTuple):
     """The file that holds the clients' states on disk."""
 
     file: Path
-    bytes: int  # largest size
+    bytes: int  # largest size of the file
 
 
 class Progress(NamedTuple):
@@ -77,7 +77,7 @@ _log = logging.getLogger("troth.run")
 
 
 class Interrupted(Exception):
-    """Stopped by the user; the run is saved if the experiment writes checkpoints."""
+    """The user stopped a run; it is saved if the experiment writes checkpoints."""
 
 
 class Begun(NamedTuple):

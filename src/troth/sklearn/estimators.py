@@ -78,7 +78,7 @@ class _Federated(BaseEstimator):
         self.device = device
 
     def _fit(self, x: np.ndarray, y: np.ndarray, groups: Any) -> None:
-        """Train with labels or targets that Troth reads."""
+        """Train on class numbers, or on the targets of a regression."""
         owner = np.zeros(len(y), np.int64)
         self.groups_ = owner[:1]
         if groups is not None:

@@ -222,7 +222,7 @@ def test_lam_is_chosen(place, mine):
     (run,) = api.run(experiment(place, personalizer=auto), out=place / "auto")
     found = personalize(run, mine)
     assert found.examples == {"train": 30, "valid": 10, "test": 10}
-    with pytest.raises(Refusal, match="of 2 examples none is left for that; give more"):
+    with pytest.raises(Refusal, match="none of 2 examples is left for valid"):
         personalize(run, {"x": np.ones((2, 3)), "y": np.array([1, 0])})
 
 

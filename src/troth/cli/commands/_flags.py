@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and functions that read them."""
+"""Arguments and options that several commands share, and functions to read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server as a Flower ServerApp, with the same rules as in a simulation.
+"""The server as a Flower ServerApp, with the filters and aggregators of a simulation.
 
 The configuration of a Flower run has the keys `experiment` (the TOML file), `out` (the
 folder of the run) and `sites` (number of sites to wait for; 0: all).
@@ -33,7 +33,7 @@ _GREETING = 20.0  # seconds until a new node must have introduced itself
 
 
 class Reception:
-    """Run the rounds of a hub over Flower's grid, and keep track of the sites."""
+    """Run the rounds of a `Hub` over Flower's grid, and keep track of the sites."""
 
     def __init__(
         self,
