@@ -426,7 +426,8 @@ def _with(
     objects: given.Objects, experiment: Given, settings: Sequence[str]
 ) -> dict[str, Any]:
     """Return the sections of an experiment that uses objects from memory."""
-    given.check_sections(objects, tree(experiment, []))
+    if experiment is not None:  # objects replace those of the quickstart
+        given.check_sections(objects, tree(experiment, []))
     settings = [settings] if isinstance(settings, str) else settings
     return tree(experiment, [*given.settings(objects), *settings])
 

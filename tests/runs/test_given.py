@@ -192,6 +192,17 @@ def test_a_run_is_pickled_as_its_folder(whole):
     assert again.path == whole.path and again.summary == whole.summary
 
 
+def test_a_name_that_an_object_would_replace_is_refused(refuses):
+    net, words = nn.Linear(3, 2), "is given, and the experiment sets"
+    refuses(f"model= {words} model.name", troth.cost, {"model": "mlp"}, model=net)
+    refuses(f"data= {words}", troth.cost, {"data": {"name": "digits"}}, data=DATA)
+    tree = TREE | {"model": {"normalize": "none"}}
+    assert troth.cost(tree, data=DATA, model=net)
+    assert troth.cost(
+        data=DATA, model=net, settings=["partition=natural", "train.cohort=0"]
+    )
+
+
 def test_weights_of_a_module_are_where_training_starts(tmp_path):
     net = nn.Linear(3, 2)
     tree = TREE | {"train": {"rounds": 1, "lr": 0.0}, "personalizer": "none"}

@@ -33,7 +33,7 @@ def settings(objects: Objects) -> list[str]:
 
 
 def check_sections(objects: Objects, sections: Mapping[str, Any]) -> None:
-    """Refuse objects inside an experiment, and a grid over what an object replaces."""
+    """Refuse objects inside an experiment, and names that an object would replace."""
     for kind in KINDS:
         part = sections.get(kind, "")
         inside = part if not isinstance(part, str | Mapping) else None
@@ -45,6 +45,12 @@ def check_sections(objects: Objects, sections: Mapping[str, Any]) -> None:
                 f"{type(inside).__name__}; pass objects as troth.run(…, {kind}=…)"
             )
         if kind in objects:
+            name = part.get("name") if isinstance(part, Mapping) else part
+            if name:
+                raise Refusal(
+                    f"{kind}= is given, and the experiment sets {kind}.name = "
+                    f"'{name}'; remove one of the two"
+                )
             for axis in {kind, f"{kind}.name"} & {*sections.get("grid", ())}:
                 raise Refusal(
                     f"{kind}= is given, and grid.{axis} names others; remove one of "
