@@ -116,7 +116,7 @@ def test_what_is_frozen_has_no_name():
             "personalizer.layers: 'conv9' matches nothing (did you mean 'conv1'?); "
             "there are: conv1.{weight, bias}, block.0.{weight, bias}, "
             "block.1.{weight, bias}, fc.{weight, bias}, "
-            "norm.{running_mean, running_var}; a module's name stands for all in it",
+            "norm.{running_mean, running_var}; the name of a module matches all in it",
         ),
         (lambda m: m.matching("layers", ["1.fc"]), "layers: '1.fc' matches nothing"),
         (
