@@ -369,10 +369,12 @@ def test_what_was_chosen_is_what_validation_data_say():
 
 def test_the_page_of_the_shortcuts_is_what_the_files_hold():
     assert script("shortcuts", "tables").tables() in readme("shortcuts")
-    cells = planned(*(script("shortcuts", name) for name in ("train", "tune", "run")))
+    scripts = [script("shortcuts", n) for n in ("train", "tune", "run", "inputs")]
+    cells = planned(*scripts)
     rows = (row for row in records("shortcuts") if row["name"][:6] != "along/")
     tried = {w for w in cells if w[0] == "tuning" and "transfer" in w[1]}
-    assert trained(rows, cells) >= cells.keys() - tried
+    later = {w for w in cells if w[0] == "inputs"}  # the page says: not trained yet
+    assert trained(rows, cells) >= cells.keys() - tried - later
 
 
 CERTIFICATES = ROOT / "certificates"
