@@ -257,7 +257,7 @@ def read(path: str | Path) -> Experiment:
 
 
 class Asked(NamedTuple):
-    """What the server requests of a site, in addition to sending the model."""
+    """A request of the server to one site, which comes with the shared model."""
 
     round: int
     run: str  # random token that identifies the run

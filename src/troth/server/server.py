@@ -247,7 +247,7 @@ class Serving:
     def _rehearsed(
         self, broadcast: Broadcast, messages: Messages, round_: int
     ) -> Tensor:
-        """Return the aggregator's step on trial messages; 0 if w would not change."""
+        """Return how trial messages would change w; 0 if they would be refused."""
         before, nothing = dict(self.memories), torch.zeros_like(broadcast.w)
         try:
             messages, _ = self._filtered(broadcast, messages, round_, Verdicts())

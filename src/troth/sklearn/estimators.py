@@ -177,7 +177,8 @@ class FederatedClassifier(ClassifierMixin, _Federated):
     by the model of that client. Without groups, or for a new group, the shared model
     predicts. If `fit` gets no groups, all examples belong to one client.
 
-    With scikit-learn's metadata routing, `groups` is passed on by default.
+    With scikit-learn's metadata routing, pipelines and cross-validation pass `groups`
+    to this estimator without a call of `set_fit_request`.
 
     Args:
         personalizer: How a client gets its own model: a name, such as "ditto", or a

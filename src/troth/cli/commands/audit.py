@@ -35,8 +35,8 @@ def audit(
     eps: Annotated[
         float | None,
         Flag(
-            help="Largest change of an adversarial example, as a share of the inputs' "
-            "range. Default: as in the experiment."
+            help="Largest change of an input that makes an adversarial example, as a "
+            "share of the inputs' range. Default: the value of the experiment."
         ),
     ] = None,
     norm: Annotated[

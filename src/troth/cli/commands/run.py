@@ -50,8 +50,8 @@ def run(
         bool | None,
         Flag(
             "--apart/--together",
-            help="Train the runs of a grid one after another, or stacked together "
-            "(default on a GPU).",
+            help="Train the runs of a grid one after another (default on a CPU), or "
+            "at the same time as one batch (default on a GPU).",
         ),
     ] = None,
     as_json: Json = False,

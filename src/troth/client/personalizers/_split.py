@@ -50,7 +50,7 @@ class Runs:
         self.own = [bool(mask[a]) for a in cuts[:-1]]
 
     def take(self, v: Tensor, own: bool) -> Tensor:
-        """Return the client's own numbers of a vector, or the shared numbers."""
+        """Return the entries of a vector for the own numbers, or for the shared ones."""
         runs = zip(torch.split(v, self.sizes), self.own, strict=True)
         pieces = [piece for piece, mine in runs if mine == own]
         return pieces[0] if len(pieces) == 1 else torch.cat([v[:0], *pieces])

@@ -37,10 +37,10 @@ def colored(
     """Gray pictures colored by their labels, with different colors at every client.
 
     The data set follows Wang et al. 2021, sections 2.1 and 4.1. Each client has a color
-    for each of its classes. With probability `correlation`, a picture of its training,
-    validation and test data has the color of its class (`group` 0: aligned). Otherwise
-    it has one of the client's other colors, all equally likely (`group` 1:
-    conflicting).
+    for each of its classes. In the client's training, validation and test data, each
+    picture has the color of its class with probability `correlation`; it is aligned
+    (`group` 0). Otherwise it has one of the client's other colors, all equally likely;
+    it is conflicting (`group` 1).
 
     A second test set, "conflicting", holds the same test pictures in the same order.
     There, every aligned picture is recolored with one of the client's other colors. If
