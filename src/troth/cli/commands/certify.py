@@ -88,7 +88,7 @@ def certify(
         str,
         Flag(
             help="Where coordinates -1 and 1 lie. edges: at the outer edges of the "
-            "border pixels. centres: at their centers. mixed: as in the paper."
+            "border pixels. centres: at their centers. mixed: as in the authors' code."
         ),
     ] = "edges",
     units: Annotated[

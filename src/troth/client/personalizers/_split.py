@@ -50,7 +50,7 @@ class Runs:
         self.own = [bool(mask[a]) for a in cuts[:-1]]
 
     def take(self, v: Tensor, own: bool) -> Tensor:
-        """Return the entries of a vector for the own numbers, or for the shared ones."""
+        """Return the entries of the own numbers in a vector, or of the others."""
         runs = zip(torch.split(v, self.sizes), self.own, strict=True)
         pieces = [piece for piece, mine in runs if mine == own]
         return pieces[0] if len(pieces) == 1 else torch.cat([v[:0], *pieces])
