@@ -51,7 +51,7 @@ def test_facts_about_leaks_and_owners(own, refuses):
         return load.deal(experiment(data=data, partition=partition), None)
 
     assert "duplicates" not in dealt(leakage="allow")[2]
-    words = "leakage = 'refuse' and of 4 examples tested"
+    words = "leakage = 'refuse', and of 4 test examples"
     refuses(words, dealt, leakage="refuse")
     own(owner=np.arange(20) // 4)
     arrays, shards, _ = dealt(name="identities", split_by="owner")

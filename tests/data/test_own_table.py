@@ -50,7 +50,7 @@ def test_columns_are_read_as_all_sites_agreed(tmp_path):
 
 def test_tables_that_do_not_fit(tmp_path, refuses):
     for changes, text, why in (
-        ({"features": [], "label": ""}, TABLE, "is a table, and all sites must read"),
+        ({"features": [], "label": ""}, TABLE, "is a table, and all sites must encode"),
         ({"label": "dead"}, TABLE, "no column 'dead', which deployment.label names"),
         ({}, TABLE.replace("age", "years"), "has no column 'age'"),
         ({}, TABLE.replace("yes", "perhaps"), "'perhaps', which is no class of"),

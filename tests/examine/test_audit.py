@@ -267,7 +267,7 @@ def refused(words, run, **given):
         (r"iterations = 0 must be at least 1", {"iterations": 0}),
         ("norm", {"norm": "l7"}),
         ("'pgd' has no option 'epsilon'", {"epsilon": 1.0}),
-        ("they reach from .* set adversarial.bounds", {"bounds": [0.2, 0.8]}),
+        ("they lie between .* set adversarial.bounds", {"bounds": [0.2, 0.8]}),
         ("on = 'train' must be test or valid", {"on": "train"}),
         ("limit = 1.0 must be", {"limit": 1.0}),
         ("there is no client 9", {"clients": "9,"}),

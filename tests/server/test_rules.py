@@ -302,8 +302,8 @@ def boast(messages, note):
     [
         ("aggregator", "nothing", r"gives NoneType where the model has 2 numbers"),
         ("aggregator", "short", r"gives \[1\] where the model has 2 numbers"),
-        ("aggregator", "forgets", r"gives a Tensor that is no pair"),
-        ("aggregator", "remembers_nothing", r"gives a tuple that is no pair"),
+        ("aggregator", "forgets", r"returned a Tensor; it must return a pair"),
+        ("aggregator", "remembers_nothing", r"returned a tuple; it must return a pair"),
         ("aggregator", "boast", "a rule notes 'cohort'"),
         ("attack", "nothing", r"gives a NoneType .* it must give messages"),
         ("attack", "uneven", r"a Messages that does not hold one value per client"),

@@ -23,7 +23,12 @@ def test_refusals(words, refused, tmp_path):
         ("a", "experiment", [*keys, "--tls", tmp_path / "no"], "there is no file"),
         ("a", "experiment", [*keys, *tls], "x is no certificate"),
         ("a", tmp_path / "none.npz", None, "there is no file"),
-        ("a", tmp_path / "none.csv", None, "is a table, and all sites must read thei"),
+        (
+            "a",
+            tmp_path / "none.csv",
+            None,
+            "is a table, and all sites must encode theirs",
+        ),
         ("a", tmp_path / "labels.npz", None, "y holds 10, 11, 12, 13, which this run "),
         ("a", tmp_path / "shape.npz", None, "do not fit this model, which takes [1, 8"),
         ("z", "experiment", None, "no site is called 'z'; deployment.sites are: a, b"),

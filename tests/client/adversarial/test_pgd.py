@@ -462,7 +462,7 @@ def test_data_outside_the_range():
 
 def test_tasks_and_data_that_have_no_gradient():
     task, _ = problem(small(2), 3)
-    with pytest.raises(Refusal, match="reach from nan to nan"):
+    with pytest.raises(Refusal, match="lie between nan and nan"):
         pgd(task, 1.0).expect(torch.tensor([[0.5, torch.nan]]))
     bare = Task(1, 2, lambda v, b: v, lambda v, b: v, lambda v, x: x)
     with pytest.raises(Refusal, match="none in its inputs and no second"):

@@ -223,7 +223,7 @@ MANY = np.stack([np.arange(42) % 2, np.arange(42) // 21], axis=1)
 def test_refuses_what_has_no_colors(tmp_path, refuses):
     for x, y, words in (
         (np.zeros((42, 3, 2, 2), np.uint8), MANY[:, 0], "examples of 3 channels, and"),
-        (np.zeros((42, 3)), MANY[:, 0], r"examples of shape \(3,\), and only grey"),
+        (np.zeros((42, 3)), MANY[:, 0], r"examples of shape \(3,\), and only gray"),
         (BYTES, np.arange(42) // 2, "21 classes, and colors go with"),
         (BYTES, np.linspace(0, 1, 42), "0 classes"),
         (BYTES, MANY, "several labels each"),
@@ -237,7 +237,7 @@ def test_refuses_options(refuses):
     for options, words in (
         ({"correlation": -0.1}, "data.correlation = -0.1 must be a share"),
         ({"spread": -0.1}, "data.spread = -0.1 must be at least 0"),
-        ({"base": "colored"}, "'colored' has its colors already"),
+        ({"base": "colored"}, "data.base = 'colored' is colored already"),
         ({"base": "mnits"}, "there is no data 'mnits'.*did you mean 'mnist'"),
         ({"base": "npz"}, "needs the option 'path'"),
     ):

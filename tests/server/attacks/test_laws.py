@@ -36,7 +36,7 @@ REFUSED = [
     ("gaussian", "mean", [NAN, INF, -INF], "must be a finite number$"),
     ("gaussian", "std", [-1.0, NAN, INF], f"{AT_LEAST_0}; 0 sends"),
     ("ipm", "epsilon", [-0.5, NAN, INF], f"{AT_LEAST_0}; 0 sends"),
-    ("mimic", "client", [-2], "must be the id of a client, from 0 on, or -1, which"),
+    ("mimic", "client", [-2], "must be the id of a client, or -1 for the client with"),
     ("model_replacement", "factor", [-1.0, NAN, INF], f"{AT_LEAST_0}; 0 means"),
     ("optimal_alie", "evaluations", [0, -3], "must be at least 1"),
     ("optimal_ipm", "evaluations", [0, -3], "must be at least 1"),
