@@ -107,6 +107,8 @@ def test_no_setting_is_lost_to_a_grid():
     with pytest.raises(Refusal, match="no run would use seed = 7, because grid.seed"):
         grid.expand({**tree, "seed": 7})
     assert len(grid.expand({**tree, "seed": 1})) == 4
+    with pytest.raises(Refusal, match="grid.track would be lost"):
+        grid.expand({"grid": {"track": ["tensorboard", "mlflow"]}})
     tree["seed"] = 7
     assert len(grid.expand(grid.override(tree, ["grid.seed=[1, 2]"]))) == 8
 

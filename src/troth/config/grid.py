@@ -209,6 +209,11 @@ def expand(tree: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         )
     axes = _axes(grid)
     for dotted, (path, values) in axes.items():
+        if path[0] == "track":
+            raise Refusal(
+                f"grid.{dotted} would be lost, because a grid has one list of "
+                "trackers; set [track] outside the grid"
+            )
         own = _at(base, path)
         if own is not None and not any(_same(own, value) for value in values):
             raise Refusal(
