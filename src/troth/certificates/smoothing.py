@@ -55,7 +55,7 @@ class Smoothing:
         radii: question of `adaptive`: which of these radii are proven? None: ten radii,
             evenly over [0, 3σ] (over [0, σ] for rotation), unless `tolerance` is set.
         tolerance: question of `adaptive`: what is the radius, up to this share of the
-            radius that n samples would prove? 0: not asked.
+            radius that n samples would prove? 0: this question is not asked.
         precision: precision of the classifier.
         interpolation: method to read a value between pixels.
         padding: filling outside the image.
