@@ -153,7 +153,11 @@ def terms(
 
 
 def bound(t: Terms, eps: float) -> Bound:
-    """Estimate the upper bound of Theorem 3 on L(f_p, D_bc) − L(f_p, D_b).
+    """Estimate how much higher the loss of a personal model is on conflicting data.
+
+    It is the upper bound on L(f_p, D_bc) − L(f_p, D_b) in Theorem 3 of the paper on
+    spurious features. f_p is the personal model and f_g the shared one. In D_b the
+    spurious feature agrees with the label, in D_bc it conflicts.
 
     The bound is √d_s·(((sin θ_g + √2)/γ_min − 1)·E‖∇ℓ(f_g)‖ + E ℓ_trans/ε + λ·ε). This
     is an estimate, because λ is the largest curvature found along δ, not the global
