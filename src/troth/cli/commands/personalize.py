@@ -28,7 +28,8 @@ def personalize(
     rounds: Annotated[
         int,
         Flag(
-            help="Rounds of training. 0: the mean number of rounds in which a client of the run was sampled."
+            help="Rounds of training. 0: the mean number of rounds in which a client "
+            "of the run was sampled."
         ),
     ] = 0,
     test: Annotated[
