@@ -50,6 +50,8 @@ class _Shown:
     Subclasses print `intro` at the first progress. `quiet` shows nothing.
     """
 
+    _soon = _EVERY  # least seconds between lines about work of unknown length
+
     def __init__(self, intro: str, quiet: bool) -> None:
         self.last: Any = None
         self._intro, self._quiet = intro, quiet
@@ -85,7 +87,8 @@ class _Shown:
     def heard(self, what: str, done: int, total: int) -> None:
         """Show the progress of other work, such as a download.
 
-        `what` names the work. An empty `what` means that the work is over.
+        `what` names the work. An empty `what` means that the work is over. In a log,
+        work of unknown length that begins within `_soon` seconds is not printed.
         """
         now, over, far = time.monotonic(), total and done >= total, amount(done, total)
         fresh, self._what = what != self._what, what
@@ -95,7 +98,12 @@ class _Shown:
             assert self._pulse is not None
             known: dict[str, Any] = {"total": total} if total else {}
             self._bars.update(self._pulse, completed=done, count=far, **known)
-        elif what and (fresh or over or now - self._printed >= _EVERY):
+        elif what and (
+            (fresh and total)
+            or over
+            or now - max(self._printed, self._started)
+            >= (self._soon if fresh else _EVERY)
+        ):
             passed = int(now - self._started)
             clock = f", {duration(passed)}" if passed else ""
             self._print(f"{what}: {far}" if far else f"{what}{clock}")
@@ -128,6 +136,8 @@ class _Shown:
 class Watcher(_Shown):
     """Progress of training, round by round; `name` replaces a missing label."""
 
+    _soon = 2.0
+
     def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
         super().__init__(intro, quiet)
         self.last: train.Progress | None = None
@@ -143,7 +153,7 @@ class Watcher(_Shown):
             most, file = filesize.decimal(p.state.bytes), p.state.file
             self._print(f"Client state is stored on disk: up to {most} in {file}")
             return
-        last, self.last = self.last, p
+        last, self.last, self._what = self.last, p, ""
         if last is None:
             self._print(self._intro)
         fresh = last is None or last.label != p.label or last.done >= p.done
