@@ -238,7 +238,7 @@ class Evaluate:
         clients: Number of clients to evaluate, a fixed random sample; 0: all.
         newcomers: Share of the clients, rounded up, that join after the last round.
         newcomer_rounds: Number of rounds that a newcomer trains; 0: the average number
-            of rounds in which a client took part.
+            of rounds for which a client was selected.
         newcomer_examples: Number of training examples that a newcomer uses; 0: all.
     """
 
