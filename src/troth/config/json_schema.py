@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from troth import lookup
-from troth.config import reader
+from troth.config import partitioners, reader
 from troth.config.schema import Experiment, Part
 
 Schema = dict[str, Any]
@@ -153,6 +153,9 @@ def _member(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
     if kind in reader.MAY_BE_NONE:
         bare.append("none")
         tables.append(_table({"name": {"const": "none"}, **common}, ["name"]))
+    if kind == "partition":
+        bare += [k for k, one in partitioners.EQUIVALENTS.items() if not one.needed]
+        tables += [_partitioner(k, one) for k, one in partitioners.EQUIVALENTS.items()]
     own = {"name": {"type": "string", "pattern": _OWN}}
     tables.append({**_table(own, ["name"]), "additionalProperties": True})
     names: Schema = {"anyOf": [{"enum": sorted(bare)}, {"pattern": _OWN}]}
@@ -160,6 +163,21 @@ def _member(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
         "description": f"One of: {', '.join(functions)}.",
         "anyOf": [{"type": "string", **names}, *tables],
     }
+
+
+def _partitioner(name: str, same: partitioners.Equivalent) -> Schema:
+    """Return the schema of a partitioner of flwr-datasets."""
+    said = f"Partitioner of flwr-datasets: Troth's partition '{same.name}'."
+    keys: dict[str, Schema] = {
+        "name": {"const": name, "description": said},
+        **{key: {"description": f"{same.name}.{v}"} for key, v in same.keys.items()},
+        **{
+            key: {"const": value, "description": "No other value is available."}
+            for key, value in same.same.items()
+        },
+    }
+    table = _table(keys, ["name", *same.needed])
+    return table | {"additionalProperties": True, "title": name, "description": said}
 
 
 def _table(properties: dict[str, Schema], required: list[str]) -> Schema:

@@ -21,6 +21,7 @@ from troth.config.grid import differences as differences
 from troth.config.grid import expand as expand
 from troth.config.grid import label as label
 from troth.config.grid import override as override
+from troth.config.partitioners import translated
 from troth.config.schema import Adversary, Experiment, Part
 from troth.config.toml import dumps as dumps
 from troth.config.toml import parse as parse
@@ -40,7 +41,9 @@ ADDED: dict[tuple[str, str], dict[str, Any]] = {
     ("data", "classes"): {"classes": 0},
     ("model", "mean"): {"mean": []},
     ("model", "std"): {"std": []},
-    ("partition", "size"): {"size": 0},
+    ("partition", "assign"): {"name": "classes", "assign": "number"},
+    ("partition", "remainder"): {"remainder": "drop"},
+    ("partition", "size"): {"name": "classes", "size": 0},
     ("personalizer", "count"): {"count": "batches"},
     ("personalizer", "select"): {"keep": "last"},
 }
@@ -175,6 +178,8 @@ def _part(
         )
     name = lookup.typed(f"{where}.name", table.pop("name"), str)
     table = _todays(kind, table)
+    if kind == "partition":
+        name, table = translated(name, table)
     own = [f for f in fields(cls) if f.name not in ("name", "options")]
     common = _values(own, cls, where, table)
     keys = [f.name for f in own]

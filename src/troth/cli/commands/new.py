@@ -57,7 +57,12 @@ def new(
 ) -> None:
     """Write an experiment file with every key explained.
 
-    Keys that you set have your values. All others are comments with their defaults.
+    <<<<<<< HEAD
+        Keys that you set have your values. All others are comments with their defaults.
+    =======
+        Keys that you set have your values. All other keys are commented out and show their
+        default.
+    >>>>>>> main
     """
     from troth import files
     from troth.cli import tables

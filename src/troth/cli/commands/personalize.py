@@ -30,8 +30,7 @@ def personalize(
         int,
         Flag(
             help="Number of training rounds. 0: evaluate.newcomer_rounds of the run, "
-            "or if that is 0, the average number of rounds for which a client was "
-            "selected."
+            "or if that is 0, the mean number of rounds in which a client was sampled."
         ),
     ] = 0,
     test: Annotated[
