@@ -35,15 +35,9 @@ class Commands(TyperGroup):
 
 
 def _explain(error: Exception) -> int:
-<<<<<<< HEAD
-    """Print one line about bad input and return the exit code.
+    """Print one line about bad input or an error in a user's function.
 
-    Raise the error again if it is not about bad input.
-=======
-    """Print one line about bad input, or an error in a user's function.
-
-    Any other error is raised again.
->>>>>>> main
+    Return the exit code. Raise any other error again.
     """
     if hasattr(error, "format_message"):  # a usage error found by typer
         path = getattr(getattr(error, "ctx", None), "command_path", "troth")

@@ -12,15 +12,9 @@ from typing import NoReturn
 
 import typer
 
-<<<<<<< HEAD
-BAD, STOPPED = 2, 130
-"""Exit codes for bad input, and for a command that the user stopped."""
-_asked: list[int] = []  # numbers of the signals that asked this process to stop
-=======
 OWN, BAD, STOPPED = 1, 2, 130
 """Exit codes: error in a user's function, bad input, stopped by the user."""
-_asked: list[int] = []
->>>>>>> main
+_asked: list[int] = []  # numbers of the signals that asked this process to stop
 
 
 def complain(text: str, code: int = BAD) -> int:

@@ -74,13 +74,8 @@ def certify(
     tolerance: Annotated[
         float,
         Flag(
-<<<<<<< HEAD
             help="With --samples adaptive: stop when the relative error of the radius "
             "is at most this value, such as 0.01. 0: not used."
-=======
-            help="For adaptive samples: draw samples until the relative error of the "
-            "radius is below this value, such as 0.01. 0: ignore it."
->>>>>>> main
         ),
     ] = 0.0,
     seed: Annotated[int, Flag(help="Seed of the noise and of the examples.")] = 0,

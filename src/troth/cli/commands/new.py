@@ -57,12 +57,7 @@ def new(
 ) -> None:
     """Write an experiment file with every key explained.
 
-    <<<<<<< HEAD
-        Keys that you set have your values. All others are comments with their defaults.
-    =======
-        Keys that you set have your values. All other keys are commented out and show their
-        default.
-    >>>>>>> main
+    Keys that you set have your values. All other keys are comments with their defaults.
     """
     from troth import files
     from troth.cli import tables
