@@ -32,11 +32,12 @@ def afl(
     If only some clients take part in a round:
 
     - The simplex has one weight for each of the K clients that took part so far. A new
-    client gets the weight 1/K, and the other weights are scaled down. - The step is
-    divided by the sum of λ over the clients of the round. If all these λ are 0, the
-    clients get equal weights. - The loss of an absent client is replaced by the mean
-    over the clients of the round. A constant added to all losses does not change λ, so
-    absence changes no weight.
+      client gets the weight 1/K, and the other weights are scaled down.
+    - The step is divided by the sum of λ over the clients of the round. If all these λ
+      are 0, the clients get equal weights.
+    - The loss of an absent client is replaced by the mean over the clients of the
+      round. A constant added to all losses does not change λ, so absence changes no
+      weight.
 
     Guarantee: for convex losses and small steps, the average of w over the rounds
     approaches the minimax value (Section 4). The last w may oscillate around it.
