@@ -245,11 +245,11 @@ def _check(s: Smoothing) -> None:
         raise Refusal(f"radii = {list(s.radii)} must be finite numbers of at least 0")
     if s.radii is not None and (s.tolerance or not s.radii):
         raise Refusal(
-            "adaptive samples answer one question: give at least one of radii, or a "
-            "tolerance, but not both"
+            "adaptive samples need either at least one of radii, or a tolerance above "
+            "0; give one of the two"
         )
     if not s.adaptive and (s.radii is not None or s.tolerance):
         raise Refusal(
-            "radii and tolerance are questions for adaptive samples; fixed samples "
-            "answer them for all radii: leave them out, or set samples = 'adaptive'"
+            "radii and tolerance have no effect with fixed samples; leave them out, or "
+            "set samples = 'adaptive'"
         )
