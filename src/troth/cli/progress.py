@@ -53,6 +53,8 @@ class _Shown:
         quiet: whether to show nothing.
     """
 
+    _soon = _EVERY  # least seconds between lines about work of unknown length
+
     def __init__(self, intro: str, quiet: bool) -> None:
         self.last: Any = None
         self._intro, self._quiet = intro, quiet
@@ -88,6 +90,9 @@ class _Shown:
     def heard(self, what: str, done: int, total: int) -> None:
         """Show the progress of other work, such as a download.
 
+        In a log, work of unknown length that begins within `_soon` seconds after
+        another line is not printed.
+
         Args:
             what: name of the work; "": the work has ended.
             done: amount of work that is done.
@@ -101,7 +106,12 @@ class _Shown:
             assert self._pulse is not None
             known: dict[str, Any] = {"total": total} if total else {}
             self._bars.update(self._pulse, completed=done, count=far, **known)
-        elif what and (fresh or over or now - self._printed >= _EVERY):
+        elif what and (
+            (fresh and total)
+            or over
+            or now - max(self._printed, self._started)
+            >= (self._soon if fresh else _EVERY)
+        ):
             passed = int(now - self._started)
             clock = f", {duration(passed)}" if passed else ""
             self._print(f"{what}: {far}" if far else f"{what}{clock}")
@@ -140,6 +150,8 @@ class Watcher(_Shown):
         quiet: whether to show nothing.
     """
 
+    _soon = 2.0
+
     def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
         super().__init__(intro, quiet)
         self.last: train.Progress | None = None
@@ -155,7 +167,7 @@ class Watcher(_Shown):
             most, file = filesize.decimal(p.state.bytes), p.state.file
             self._print(f"Client state is stored on disk: up to {most} in {file}")
             return
-        last, self.last = self.last, p
+        last, self.last, self._what = self.last, p, ""
         if last is None:
             self._print(self._intro)
         fresh = last is None or last.label != p.label or last.done >= p.done

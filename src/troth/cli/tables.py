@@ -278,7 +278,8 @@ def _means(runs: Sequence[Run], labels: Sequence[str]) -> None:
     pooled = grid.methods(runs, labels)
     cells = grid.pivot(pooled)
     if len(runs) <= _MOST or cells is None:
-        console().print(results(runs, labels))
+        full = [compare.full(*pair) for pair in zip(runs, labels, strict=True)]
+        console().print(results(runs, full))
     if cells is not None:
         head = f"Mean {pooled[0].metric} over benign clients, on test data"
         console().print(table(head, cells.heads, cells.rows, cells.sides))
