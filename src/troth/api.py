@@ -411,7 +411,10 @@ def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
     if experiment is None:
         sections = reader.parse(quickstart(), "the quickstart")
     elif isinstance(experiment, Mapping):
-        sections = dict(experiment)
+        sections = {
+            k: v if k in given.KINDS else lookup.by_name(v)
+            for k, v in experiment.items()
+        }
     elif isinstance(experiment, str | Path):
         sections = reader.read(experiment)
     else:

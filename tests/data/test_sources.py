@@ -145,3 +145,29 @@ class Ragged(Pairs):
 )
 def test_refuses(refuses, data, words):
     refuses(words, sources.give, data)
+
+
+X, Y, WHO = np.arange(12.0).reshape(6, 2), np.arange(6) % 2, ["b", "a"] * 3
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"x": X, "y": Y, "owner": WHO},
+        Arrays(X, Y, 2, owner=np.array(WHO)),
+        Arrays(X, Y, 2, owner=WHO),  # type: ignore[arg-type]
+    ],
+)
+def test_a_users_function_returns_any_of_these(made):
+    found = sources.returned("mine:f", made)
+    assert found.owner is not None and found.owner.tolist() == [1, 0] * 3
+    assert found.owners == ("a", "b") and found.classes == 2
+
+
+def test_a_pair_from_a_users_function(refuses):
+    found = sources.returned("mine:f", (X, Y))
+    assert found.x.tolist() == X.tolist() and found.y.tolist() == Y.tolist()
+    assert sources.returned("mine:f", given := Arrays(X, Y, 2)) is given
+    for wrong in (X, (X, Y, Y), {"x": X}, None):
+        words = "data 'mine:f' returns a .* that cannot be used; return"
+        refuses(words, lambda wrong=wrong: sources.returned("mine:f", wrong))

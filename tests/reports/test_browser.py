@@ -319,3 +319,23 @@ def test_ten_thousand_clients(browser, told, tmp_path):
     browser.open(f"{crowd.as_uri()}#client=9998")
     shown = compare.number(float(table["accuracy"][9998]))
     assert shown in browser.text("#card")
+
+
+def test_the_theme_can_be_switched(browser, page):
+    """It follows the system until the button is pressed; paper is always white."""
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    browser.see(page, dark=True)
+    dark, white = browser.js(paper), "rgb(255, 255, 255)"
+    themes = []
+    for _ in range(3):
+        browser.js("document.querySelector('#theme').click()")
+        themes.append((browser.text("#theme"), browser.js(paper)))
+    names = ("Theme: dark", "Theme: light", "Theme: system")
+    assert themes == [*zip(names, (dark, white, dark), strict=True)] and dark != white
+    browser.js("document.querySelector('#theme').click()")
+    browser.look(794, 1123, dark=True, media="print")
+    browser.until(f"({paper.removeprefix('return ')}) === '{white}'")
+    browser.see(page)
+    assert browser.text("#theme") == "Theme: dark"  # it is kept
+    assert browser.js(paper) == dark
+    browser.js("localStorage.clear()")

@@ -261,7 +261,7 @@ def test_names_are_texts(told, tmp_path):
     (other / "experiment.toml").write_text(text.replace('"digits"', f"'{evil}'"))
     page, data, source = made(tmp_path / "x.html", *places, other)
     tags = [tag for tag, _ in page.tags]
-    assert tags.count("script") == 2 and "img" not in tags
+    assert tags.count("script") == 3 and "img" not in tags
     assert not [a for _, a in page.tags if any(k.startswith("on") for k in a)]
     assert "alert(3)</script>" not in source
     assert [name for name in names if name not in page.words] == []

@@ -13,7 +13,7 @@ from typer import Option as Flag
 from typer.core import TyperGroup
 
 from troth.cli import commands
-from troth.cli.commands._words import STOPPED, Warnings, complain, heed, stopped
+from troth.cli.commands._words import OWN, STOPPED, Warnings, complain, heed, stopped
 
 DOCS = "Documentation: https://troth.example/docs"
 """Shown below the help of every command."""
@@ -35,15 +35,23 @@ class Commands(TyperGroup):
 
 
 def _explain(error: Exception) -> int:
-    """Print one line about bad input; raise any other error again."""
+    """Print one line about bad input, or an error in a user's function.
+
+    Any other error is raised again.
+    """
     if hasattr(error, "format_message"):  # a usage error found by typer
         path = getattr(getattr(error, "ctx", None), "command_path", "troth")
         return complain(f"{error.format_message().rstrip('.')}; see: {path} --help")
     from troth.types import Refusal
 
-    if not isinstance(error, Refusal):
+    if isinstance(error, Refusal):
+        return complain(str(error))
+    from troth import lookup
+
+    if not (own := lookup.own_error(error)):
         raise error
-    return complain(str(error))
+    print(f"troth: {own}", file=sys.stderr)
+    return OWN
 
 
 app = typer.Typer(

@@ -90,7 +90,7 @@ def check(
     about: Mapping[str, Any],
     vectors: Mapping[str, Wired],
 ) -> Answer:
-    """Return the checked reply of the site `name`, or refuse it.
+    """Return the reply of the site `name`; raise `Refusal` if it is not valid.
 
     `about` holds the reply's scalars and texts, `vectors` its update and extra vector.
     The text of a refusal calls the reply "it" and does not name the site.

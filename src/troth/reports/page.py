@@ -138,7 +138,7 @@ def html(
         "beside": beside,
         "data": packed(made),
     }
-    scripts = ("live.js", "script.js") if live else ("script.js",)
+    scripts = ["base.js", *(["live.js"] if live else []), "report.js"]
     return rendered("page.html.j2", content, scripts)
 
 

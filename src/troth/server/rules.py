@@ -20,6 +20,8 @@ from troth.config.checks import expect
 from troth.config.schema import Experiment, Part
 from troth.types import Broadcast, Messages, Options, Refusal
 
+_TRIED = 2**20  # largest number of numbers in all updates of `tried`
+
 
 class Rule(NamedTuple):
     """An attack, filter, aggregator or server step, with its options."""
@@ -310,13 +312,15 @@ def _of_statistics(e: Experiment) -> str:
 def tried(every: Rules, w0: Tensor, cohort: int) -> None:
     """Call every rule once with messages of zeros, one per client of a cohort.
 
-    So a rule that cannot work raises Refusal before the run writes any file.
+    So a rule that cannot work raises Refusal before the run writes any file. The number
+    of updates is that of a round. Updates have the length of the model, or fewer
+    numbers, so that all updates together have about `_TRIED` numbers at most.
     """
-    zero = w0.new_zeros
-    left = messages(zero(cohort, 2), loss=zero(cohort))
+    zero, short = w0.new_zeros, max(2, min(len(w0), _TRIED // cohort))
+    left = messages(zero(cohort, short), loss=zero(cohort))
     key = torch.zeros((), dtype=torch.long, device=w0.device)
 
-    def call(rule: Rule, d: int = 2, **more: Any) -> Any:
+    def call(rule: Rule, d: int = short, **more: Any) -> Any:
         context = {"broadcast": broadcast(zero(d)), "key": key, "round_": 0}
         return rule(no_memory(w0.device), **context, **more)[0]
 
@@ -325,7 +329,9 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
         return call(rule, messages=left, loss=left.loss, note=note)
 
     if every.attack is not None:
-        d = len(w0) if "target" in every.attack.options else 2  # length of the target
+    So a rule that cannot work raises Refusal before the run writes any file. The number
+    of updates is that of a round. Updates have the length of the model, or fewer
+    numbers, so that all updates together have about `_TRIED` numbers at most.
         given = {"messages": messages(zero(cohort, d)), "defence": lambda _: zero(d)}
         for hostile in (left.client < 0, left.client < 1):
             attacked = call(every.attack, d, hostile=hostile, **given)
@@ -334,13 +340,15 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
         filtered = reading(rule)
         _rows(rule, filtered)
         if len(filtered.client):
-            left = filtered  # otherwise the next rule gets the previous messages
-    steps = reading(every.aggregator), call(every.server, step=zero(2))
+    So a rule that cannot work raises Refusal before the run writes any file. The number
+    of updates is that of a round. Updates have the length of the model, or fewer
+    numbers, so that all updates together have about `_TRIED` numbers at most.
     for rule, step in zip((every.aggregator, every.server), steps, strict=True):
-        if _shape(step) != [2]:
+        if _shape(step) != [short]:
             raise Refusal(
-                f"'{rule.name}' gives {_shape(step)} where the model has 2 numbers, of "
-                "shape [2]; it must give one vector of the same length as the model"
+                f"'{rule.name}' gives {_shape(step)} in a trial with updates of shape "
+                f"[{cohort}, {short}]; it must give one vector as long as an update, "
+                f"of shape [{short}]"
             )
 
 

@@ -12,8 +12,8 @@ from typing import NoReturn
 
 import typer
 
-BAD, STOPPED = 2, 130
-"""Exit codes for bad input, and for a command that the user stopped."""
+OWN, BAD, STOPPED = 1, 2, 130
+"""Exit codes: error in a user's function, bad input, stopped by the user."""
 _asked: list[int] = []
 
 

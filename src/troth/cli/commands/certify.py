@@ -70,8 +70,8 @@ def certify(
     tolerance: Annotated[
         float,
         Flag(
-            help="For adaptive samples: relative error of the radius at which to stop, "
-            "such as 0.01. 0: not used."
+            help="For adaptive samples: draw samples until the relative error of the "
+            "radius is below this value, such as 0.01. 0: ignore it."
         ),
     ] = 0.0,
     seed: Annotated[int, Flag(help="Seed of the noise and of the examples.")] = 0,

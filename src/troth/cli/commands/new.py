@@ -53,7 +53,8 @@ def new(
 ) -> None:
     """Write an experiment file with every key explained.
 
-    Keys that you set have your values. All other keys are comments with their default.
+    Keys that you set have your values. All other keys are commented out and show their
+    default.
     """
     from troth import files
     from troth.cli import tables

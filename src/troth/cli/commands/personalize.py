@@ -27,7 +27,10 @@ def personalize(
     ] = None,
     rounds: Annotated[
         int,
-        Flag(help="Rounds of training. 0: as many as an average client of the run."),
+        Flag(
+            help="Rounds of training. 0: the mean number of rounds in which a client "
+            "of the run was sampled."
+        ),
     ] = 0,
     test: Annotated[
         float, Flag(help="Share of the examples that is held out for testing.")
