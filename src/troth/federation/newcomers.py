@@ -64,8 +64,8 @@ def fewer(e: Experiment, shards: Shards, newcomers: np.ndarray) -> Shards:
 def rounds(e: Experiment, members: int) -> int:
     """Return the number of rounds in which a newcomer trains.
 
-    The number is `evaluate.newcomer_rounds`. If this is 0, it is the average number of
-    rounds in which a member is sampled, rounds · cohort / members, and at least 1.
+    The number is `evaluate.newcomer_rounds`. If this is 0, it is the mean number of
+    rounds in which a member is sampled: rounds · cohort / members, and at least 1.
     """
     asked = e.train.rounds * (e.train.cohort or members) / members
     return e.evaluate.newcomer_rounds or max(1, round(asked))

@@ -20,7 +20,7 @@ from troth.config.checks import expect
 from troth.config.schema import Experiment, Part
 from troth.types import Broadcast, Messages, Options, Refusal
 
-_TRIED = 2**20  # largest number of numbers in all updates of `tried`
+_TRIED = 2**20  # numbers in the updates of a trial before the first round
 
 
 class Rule(NamedTuple):
@@ -312,9 +312,9 @@ def _of_statistics(e: Experiment) -> str:
 def tried(every: Rules, w0: Tensor, cohort: int) -> None:
     """Call every rule once with messages of zeros, one per client of a cohort.
 
-    So a rule that cannot work raises Refusal before the run writes any file. The number
-    of updates is that of a round. Updates have the length of the model, or fewer
-    numbers, so that all updates together have about `_TRIED` numbers at most.
+    So a rule that must refuse does so before anything is written. The number of updates
+    is that of a round. They are as long as the model, but have at most about `_TRIED`
+    numbers together.
     """
     zero, short = w0.new_zeros, max(2, min(len(w0), _TRIED // cohort))
     left = messages(zero(cohort, short), loss=zero(cohort))
@@ -329,9 +329,9 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
         return call(rule, messages=left, loss=left.loss, note=note)
 
     if every.attack is not None:
-    So a rule that cannot work raises Refusal before the run writes any file. The number
-    of updates is that of a round. Updates have the length of the model, or fewer
-    numbers, so that all updates together have about `_TRIED` numbers at most.
+        d = (
+            len(w0) if "target" in every.attack.options else short
+        )  # the target's length
         given = {"messages": messages(zero(cohort, d)), "defence": lambda _: zero(d)}
         for hostile in (left.client < 0, left.client < 1):
             attacked = call(every.attack, d, hostile=hostile, **given)
@@ -340,9 +340,8 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
         filtered = reading(rule)
         _rows(rule, filtered)
         if len(filtered.client):
-    So a rule that cannot work raises Refusal before the run writes any file. The number
-    of updates is that of a round. Updates have the length of the model, or fewer
-    numbers, so that all updates together have about `_TRIED` numbers at most.
+            left = filtered  # if it drops them all, the next rule still gets zeros
+    steps = reading(every.aggregator), call(every.server, step=zero(short))
     for rule, step in zip((every.aggregator, every.server), steps, strict=True):
         if _shape(step) != [short]:
             raise Refusal(
