@@ -20,7 +20,7 @@ from troth.config.checks import expect
 from troth.config.schema import Experiment, Part
 from troth.types import Broadcast, Messages, Options, Refusal
 
-_TRIED = 2**20  # numbers in the updates of a trial before the first round
+_TRIED = 2**20  # largest number of numbers in all updates of `tried`
 
 
 class Rule(NamedTuple):
@@ -312,9 +312,9 @@ def _of_statistics(e: Experiment) -> str:
 def tried(every: Rules, w0: Tensor, cohort: int) -> None:
     """Call every rule once with messages of zeros, one per client of a cohort.
 
-    So a rule that must refuse does so before anything is written. The number of updates
-    is that of a round. They are as long as the model, but have at most about `_TRIED`
-    numbers together.
+    So a rule that cannot work raises Refusal before the run writes any file. The number
+    of updates is that of a round. Updates have the length of the model, or a smaller
+    one, so that together they have at most about `_TRIED` numbers.
     """
     zero, short = w0.new_zeros, max(2, min(len(w0), _TRIED // cohort))
     left = messages(zero(cohort, short), loss=zero(cohort))
