@@ -23,6 +23,10 @@ class Notice(UserWarning):
     """Warning about a drawback of the user's choice; the work continues."""
 
 
+class Renamed(FutureWarning):
+    """Warning about an earlier name, which is still accepted."""
+
+
 class Arrays(NamedTuple):
     """A data set as its source provides it, before it is split among clients."""
 

@@ -11,12 +11,11 @@ import hashlib
 import json
 import re
 import typing
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
-from troth import lookup
+from troth import lookup, progress
 from troth.config.grid import differences as differences
 from troth.config.grid import expand as expand
 from troth.config.grid import label as label
@@ -26,7 +25,7 @@ from troth.config.schema import Adversary, Experiment, Part
 from troth.config.toml import dumps as dumps
 from troth.config.toml import parse as parse
 from troth.config.toml import read as read
-from troth.types import Refusal
+from troth.types import Refusal, Renamed
 
 _ASIDE = ("resolved", "engine", "checkpoint", "output", "track", "deployment", "name")
 """Sections and keys that do not influence the results of a run."""
@@ -195,10 +194,8 @@ def _todays(kind: str, table: dict[str, Any]) -> dict[str, Any]:
                 raise Refusal(
                     f"[{kind}] has {old} and {new}, which mean the same; remove {old}"
                 )
-            warnings.warn(
-                f"{kind}.{old} is now {kind}.{new}; write the new name",
-                FutureWarning,
-                stacklevel=2,
+            progress.warn(
+                f"{kind}.{old} is now {kind}.{new}; write the new name", Renamed
             )
             table = {new if key == old else key: v for key, v in table.items()}
     return table

@@ -237,8 +237,8 @@ class Evaluate:
         every: Rounds between evaluations; 0: about twenty evaluations in the run.
         clients: Number of clients to evaluate, a fixed random sample; 0: all.
         newcomers: Share of the clients, rounded up, that join after the last round.
-        newcomer_rounds: Number of rounds that a newcomer trains; 0: the average number
-            of rounds in which a client took part.
+        newcomer_rounds: Number of rounds that a newcomer trains; 0: the mean number of
+            rounds in which a client was sampled.
         newcomer_examples: Number of training examples that a newcomer uses; 0: all.
     """
 

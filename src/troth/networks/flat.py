@@ -138,7 +138,7 @@ class Masks:
     def __init__(self, network: nn.Module) -> None:
         self._layout = layout(network)
         self._device = next(network.parameters()).device
-        start, model = _bare(network)
+        start, model = bare(network)
         every = {name: [name] for name in self._layout.names}
         for name, first in ties(network).items():
             every.get(first, []).append(name)
@@ -195,7 +195,7 @@ class Masks:
         return torch.tensor(values, device=self._device).repeat_interleave(sizes)
 
 
-def _bare(network: nn.Module) -> tuple[str, nn.Module]:
+def bare(network: nn.Module) -> tuple[str, nn.Module]:
     """Return the model behind its input normalization, and its prefix in names."""
     behind = isinstance(network, nn.Sequential) and len(network) == 2
     first = next(network.children(), None)

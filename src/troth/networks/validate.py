@@ -36,14 +36,13 @@ and if it also uses state that all threads share, such as torch's random generat
 class Obstacle(NamedTuple):
     """A layer that many clients cannot compute together, or only slowly."""
 
-    layer: str  # its name in the network; "" is the network itself
+    layer: str  # its name in the model; "" is the model itself
     kind: str  # its class
     why: str
     plans: tuple[str, ...] = _APART  # plans by which the network still trains
 
     def __str__(self) -> str:
-        layer = f"layer '{self.layer}'" if self.layer else "the model itself"
-        return f"{layer} ({self.kind}) {self.why}"
+        return f"{_place(self.layer, self.kind)} {self.why}"
 
 
 def remaining(obstacles: Iterable[Obstacle]) -> tuple[str, ...]:
@@ -78,41 +77,45 @@ def check(module: nn.Module, x: Tensor) -> tuple[Obstacle, ...]:
     Modules that cannot compute outputs for these inputs are refused.
 
     Args:
-        module: The network.
+        module: The network. If it is a model behind its normalization, names of layers
+            are those in the model.
         x: A few examples, [b, …].
     """
+    bare = flat.bare(module)[1]
+    kind = type(bare).__name__
     if not any(p.requires_grad for p in module.parameters()):
         raise Refusal(
-            f"the model ({type(module).__name__}) has 0 trainable parameters; it needs "
+            f"the model ({kind}) has 0 trainable parameters; it needs "
             "at least one with requires_grad = True"
         )
-    own = adapt(_copy(module)).train()
-    for name, part in own.named_modules():
+    own = adapt(_copy(module, kind)).train()
+    model = flat.bare(own)[1]
+    for name, part in model.named_modules():
         _refuse_norm(name, part)
         if isinstance(part, BatchNorm):  # `task` tries its running statistics
             part.frozen_statistics = True
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         before = torch.random.get_rng_state()
-        calls, outputs = _run(own, x)
+        calls, outputs = _run(own, x, kind)
         draws = not torch.equal(before, torch.random.get_rng_state())
-        _refuse_state(own, _changed(module, own))
-        obstacles = _obstacles(own, calls)
-    _expect_rows(module, outputs, x)
+        _refuse_state(model, _changed(bare, model))
+        obstacles = _obstacles(model, calls)
+    _expect_rows(outputs, x, kind)
     return tuple(o._replace(plans=_LOOP) if draws else o for o in obstacles)
 
 
-def _copy(module: nn.Module) -> nn.Module:
+def _copy(module: nn.Module, kind: str) -> nn.Module:
     try:
         return copy.deepcopy(module)
     except Exception as error:  # whatever a network may raise
         raise Refusal(
-            f"the model ({type(module).__name__}) cannot be copied, and every client "
+            f"the model ({kind}) cannot be copied, and every client "
             f"needs one: {_sentence(error)}"
         ) from None
 
 
-def _run(module: nn.Module, x: Tensor) -> tuple[dict[nn.Module, _Call], Any]:
+def _run(module: nn.Module, x: Tensor, kind: str) -> tuple[dict[nn.Module, _Call], Any]:
     """Run a module; return the first call of every module in it, and the outputs."""
     calls: dict[nn.Module, _Call] = {}
 
@@ -131,7 +134,7 @@ def _run(module: nn.Module, x: Tensor) -> tuple[dict[nn.Module, _Call], Any]:
         if "type" in why and "Long" in why and x.is_floating_point():
             why += "; inputs arrive as floats: write x.long() in its forward"
         raise Refusal(
-            f"the model ({type(module).__name__}) does not accept a batch of shape "
+            f"the model ({kind}) does not accept a batch of shape "
             f"{list(x.shape)} and type {_kind(x)}: {why}"
         ) from None
     finally:
@@ -139,20 +142,20 @@ def _run(module: nn.Module, x: Tensor) -> tuple[dict[nn.Module, _Call], Any]:
             hook.remove()
 
 
-def _expect_rows(module: nn.Module, outputs: Any, x: Tensor) -> None:
+def _expect_rows(outputs: Any, x: Tensor, kind: str) -> None:
     got = type(outputs).__name__
     if isinstance(outputs, Tensor):
         if outputs.is_floating_point() and outputs.shape[:1] == x.shape[:1]:
             if outputs.requires_grad:
                 return
             raise Refusal(
-                f"the outputs of the model ({type(module).__name__}) have no gradient, "
+                f"the outputs of the model ({kind}) have no gradient, "
                 "so it cannot be trained; remove detach(), numpy() and torch.no_grad() "
                 "from its forward"
             )
         got = f"shape {list(outputs.shape)} of {_kind(outputs)}"
     raise Refusal(
-        f"the model ({type(module).__name__}) must return one tensor of floats with "
+        f"the model ({kind}) must return one tensor of floats with "
         f"one row per example, and for {x.shape[0]} examples it returned {got}"
     )
 
@@ -201,12 +204,13 @@ def _refuse_norm(name: str, part: nn.Module) -> None:
             "example depends on the other examples; set track_running_stats = True"
         )
     if why:
-        raise Refusal(f"{_place(name, part)} {why}")
+        raise Refusal(f"{_place(name, type(part).__name__)} {why}")
 
 
 def _refuse_state(module: nn.Module, changed: set[str]) -> None:
     """Refuse layers that write to their own buffers as they run."""
-    bad = [_place(n, m) for n, m in module.named_modules() if n in changed]
+    named = module.named_modules()
+    bad = [_place(n, type(m).__name__) for n, m in named if n in changed]
     if bad:
         raise Refusal(
             f"{', '.join(bad)} changes its own buffers as it runs, which no client "
@@ -214,9 +218,8 @@ def _refuse_state(module: nn.Module, changed: set[str]) -> None:
         )
 
 
-def _place(name: str, part: nn.Module) -> str:
-    layer = f"layer '{name}'" if name else "the model itself"
-    return f"{layer} ({type(part).__name__})"
+def _place(name: str, kind: str) -> str:
+    return f"{f'layer {name!r}' if name else 'the model'} ({kind})"
 
 
 def _tried(part: nn.Module, call: _Call) -> tuple[str, tuple[str, ...]] | None:
