@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from troth.reports._figures import svg
 
 from troth import plot
 from troth.plot import _style
-from troth.reports._figures import svg
 
 
 def test_labels_of_any_sort(told, tmp_path):
