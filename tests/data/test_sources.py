@@ -145,3 +145,27 @@ class Ragged(Pairs):
 )
 def test_refuses(refuses, data, words):
     refuses(words, sources.give, data)
+
+
+def test_whole_numbers_as_floats_are_classes_in_tables_and_a_regression_in_arrays():
+    """As docs/how-to/own-data.md says under "What the labels decide"."""
+    y = Y.astype(float)
+    assert sources.give({"x": X, "y": y}).member().classes == 0
+    assert sources.give(parts(lambda x, y: Pairs(x, y.astype(float)))).member()[2] == 0
+    assert sources.give({"x": X, "y": y.astype(int)}).member().classes == 3
+    frame = pd.DataFrame({"a": X[:, 0], "y": y})
+    assert sources.give(frame).member(label="y").classes == 3
+    assert sources.give(frame).member(label="y", kind="targets").classes == 0
+
+
+@pytest.mark.parametrize("column", ["a", "b", "y"])
+def test_complex_numbers_are_refused(refuses, column):
+    """As features, as Python objects, and as the label; the imaginary part was lost."""
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
+    frame[column] = frame[column] + 1j
+    if column == "b":
+        frame["b"] = frame["b"].astype(object)
+    member = sources.give(frame).member
+    refuses(f"column '{column}' holds complex numbers; replace it", member, label="y")
+    if column != "y":
+        assert member(label="y", drop=[column]).x.shape == (12, 1)

@@ -190,6 +190,12 @@ def factorized(
             f"{type(series.iloc[0]).__name__}, which are neither numbers nor texts: "
             "add it to data.drop, or set data.x to it if these are the inputs"
         ) from None
+    if any(isinstance(value, complex | np.complexfloating) for value in values):
+        raise Refusal(
+            f"{where}: column '{shown(name)}' holds complex numbers; replace it by two "
+            "columns of real numbers, such as the real and the imaginary part, or add "
+            "it to data.drop"
+        )
     return codes, [_text(value) for value in values]
 
 
