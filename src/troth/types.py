@@ -343,7 +343,10 @@ class Tracked(NamedTuple):
 
 
 class Tracker(Protocol):
-    """What a tracker returns for a run: it receives values and files of that run."""
+    """What a tracker returns for a run: it receives values and files of that run.
+
+    If it has an attribute `where`, a folder or an address, `troth track` prints it.
+    """
 
     def log(self, rounds: Mapping[int, Mapping[str, float]], /) -> None:
         """Record values by name, for numbers of finished rounds in ascending order."""

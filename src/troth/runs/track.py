@@ -18,13 +18,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from troth import files, lookup
+from troth import files, lookup, progress
 from troth.config import reader
 from troth.config.schema import Part
 from troth.runs.load import Run, Tail, read_experiment
-from troth.types import Refusal, Tracked, Tracker
+from troth.types import Notice, Refusal, Tracked, Tracker
 
 Extra = Callable[[Path, Path], Sequence[Path]]
 """Makes further files to save: (folder of a run or grid, empty folder) → the files."""
@@ -37,6 +37,13 @@ _SAVED = (files.EXPERIMENT, files.SUMMARY, files.CLIENTS)
 _log = logging.getLogger("troth.track")
 
 
+class Sent(NamedTuple):
+    """What `track` has sent: the number of runs, and where their values are."""
+
+    runs: int
+    places: tuple[str, ...]
+
+
 def track(
     paths: Sequence[Path],
     tracker: Part,
@@ -44,8 +51,8 @@ def track(
     follow: bool = False,
     over: threading.Event | None = None,
     extra: Extra | None = None,
-) -> int:
-    """Send the values and files of runs to a tracker; return the number of runs.
+) -> Sent:
+    """Send the values and files of runs to a tracker.
 
     Args:
         paths: Folders of runs or grids. With `over`, they need not exist yet.
@@ -57,9 +64,11 @@ def track(
     """
     function = lookup.find("tracker", tracker.name)
     options = lookup.check("tracker", tracker.name, tracker.options)
+    places: dict[str, None] = {}  # in the order in which they were opened
 
     def begin(run: Tracked, parent: Tracker | None) -> Tracker:
         made: Tracker = lookup.call(function, options, run=run, parent=parent)
+        places.setdefault(str(getattr(made, "where", "")))
         return made
 
     shown = [_Shown(Path(path), begin, extra) for path in paths]
@@ -83,7 +92,7 @@ def track(
         with contextlib.suppress(Exception):
             for one in shown:
                 one.close()
-    return sum(one.count for one in shown)
+    return Sent(sum(one.count for one in shown), tuple(filter(None, places)))
 
 
 class _Shown:
@@ -234,9 +243,16 @@ def live(trackers: Sequence[Part], root: Path) -> Iterator[None]:
 
     The processes end by themselves: they read end of file from their input when the
     block, or the process that trains, ends. At the end, the block waits for them for a
-    few seconds. Failures are logged as warnings.
+    few seconds. Failures are logged as warnings. If nothing handles the log, they are
+    issued as warnings of Python at the end of the block.
     """
-    watched = [_start(tracker, root) for tracker in trackers]
+    failed: list[str] = []
+
+    def fail(text: str) -> None:
+        _log.warning(text)
+        failed.append(text)
+
+    watched = [_start(tracker, root, fail) for tracker in trackers]
     try:
         yield
     finally:
@@ -248,11 +264,24 @@ def live(trackers: Sequence[Part], root: Path) -> Iterator[None]:
                 process.kill()
             watcher.join(max(0.0, until - time.monotonic()))
             if watcher.is_alive():
-                _log.warning("%s is still sending values of %s", name, root)
+                fail(f"{name} is still sending values of {root}")
+        for text in [] if _heard() else failed:
+            with contextlib.suppress(Notice):  # also if warnings are errors
+                progress.warn(text, Notice)
 
 
-def _start(tracker: Part, root: Path) -> Any:
-    """Start the process of a tracker, and a thread that logs its failure."""
+def _heard() -> bool:
+    """Return whether a handler prints or stores the warnings of this module's log."""
+    log: logging.Logger | None = _log
+    while log is not None:
+        if any(not isinstance(h, logging.NullHandler) for h in log.handlers):
+            return True
+        log = log.parent if log.propagate else None
+    return False
+
+
+def _start(tracker: Part, root: Path, fail: Callable[[str], None]) -> Any:
+    """Start the process of a tracker, and a thread that reports its failure."""
     given = (f"{k}={json.dumps(v)}" for k, v in tracker.options.items())
     command = [sys.executable, "-m", "troth", "track", str(root)]
     command += ["--to", tracker.name, "--follow", "--live"]
@@ -270,7 +299,7 @@ def _start(tracker: Part, root: Path) -> Any:
             start_new_session=True,  # Ctrl-C stops training, which then ends tracking
         )
     except OSError as error:
-        _log.warning("%s cannot be started (%s)", tracker.name, error)
+        fail(f"{tracker.name} cannot be started ({error})")
         return None
 
     def watch() -> None:
@@ -279,7 +308,7 @@ def _start(tracker: Part, root: Path) -> Any:
             lines = errors.read().decode("utf-8", "replace").strip().splitlines()
             why = lines[-1] if lines else f"exit code {process.returncode}"
             why = why.removeprefix("troth: ")
-            _log.warning("%s does not track %s: %s", tracker.name, root, why)
+            fail(f"{tracker.name} does not track {root}: {why}")
         errors.close()
 
     watcher = threading.Thread(target=watch, name="troth-track", daemon=True)

@@ -1,5 +1,6 @@
 """TensorBoard: event files in a folder."""
 
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,11 +23,15 @@ def tensorboard(run: Tracked, *, folder: str = "") -> "_Events":
         folder: folder of all event files; "": `tensorboard`, next to the run or grid.
     """
     root = Path(folder) if folder else run.root.absolute().parent / "tensorboard"
-    return _Events(root.joinpath(*run.name.split("/")), run.settings)
+    made = _Events(root.joinpath(*run.name.split("/")), run.settings)
+    made.where = f"{root} (show it: tensorboard --logdir {shlex.quote(str(root))})"
+    return made
 
 
 class _Events:
     """The event file of one run."""
+
+    where = ""
 
     def __init__(self, place: Path, settings: Mapping[str, str]) -> None:
         try:
