@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from itertools import chain, count
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from troth import files, lookup
 from troth.build import build
-from troth.config import reader
+from troth.config import effects, reader
 from troth.config.schema import Experiment, Part
 from troth.engine import plan as plans
 from troth.engine.local_training import Plan
@@ -22,7 +23,7 @@ from troth.runs import given, train, train_many
 from troth.runs.load import Run, read_experiment
 from troth.runs.train import Watch
 from troth.server import rules
-from troth.types import Broadcast, Messages, Refusal
+from troth.types import Broadcast, Messages, Notice, Refusal
 
 Given = str | Path | Mapping[str, Any] | None
 """An experiment: a TOML file, its content as a dictionary, or `None` for the
@@ -117,7 +118,7 @@ def run(
     objects = given.give(data, model)
     sections = _with(objects, experiment, settings)
     planned = plan(sections, device)
-    given.check_used(objects, [one.experiment for one in planned])
+    _check(objects, planned)
     root = Path(out) if out is not None else fresh(experiment)
     files.check_free(root)
     with _followed(planned[0].experiment.track, root, watch):
@@ -302,7 +303,7 @@ def cost(
     """
     costs, objects = [], given.give(data, model)
     planned = plan(_with(objects, experiment, settings), device)
-    given.check_used(objects, [one.experiment for one in planned])
+    _check(objects, planned)
     for one in planned:
         built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
         engine = built.federation.engine
@@ -411,7 +412,10 @@ def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
     if experiment is None:
         sections = reader.parse(quickstart(), "the quickstart")
     elif isinstance(experiment, Mapping):
-        sections = dict(experiment)
+        sections = {
+            k: v if k in given.KINDS else lookup.by_name(v)
+            for k, v in experiment.items()
+        }
     elif isinstance(experiment, str | Path):
         sections = reader.read(experiment)
     else:
@@ -430,6 +434,14 @@ def _with(
         given.check_sections(objects, tree(experiment, []))
     settings = [settings] if isinstance(settings, str) else settings
     return tree(experiment, [*given.settings(objects), *settings])
+
+
+def _check(objects: given.Objects, planned: Sequence[Planned]) -> None:
+    """Refuse objects that no run uses, and warn of settings without effect."""
+    experiments = [one.experiment for one in planned]
+    given.check_used(objects, experiments)
+    for text in effects.notices(experiments):
+        warnings.warn(text, Notice, stacklevel=3)
 
 
 def fresh(experiment: Given) -> Path:

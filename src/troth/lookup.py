@@ -14,6 +14,8 @@ import inspect
 import os
 import pkgutil
 import re
+import sys
+import traceback
 import types as pytypes
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -55,6 +57,7 @@ FOLDERS = {
 T = TypeVar("T")
 _MEMORY = "memory:"
 _GIVEN: WeakValueDictionary[str, Callable[..., Any]] = WeakValueDictionary()
+_OWN_FILES: set[str] = set()  # files of members that users wrote
 _ENTRY = r"^@\w+\{.*?\}\}$"
 
 
@@ -202,7 +205,41 @@ def _third_party(kind: str, name: str) -> Callable[..., Any]:
             f"{kind} '{name}' is not a function; one of your own is named "
             "package.module:function"
         )
+    _OWN_FILES.add(getattr(sys.modules[path], "__file__", None) or "")
     return typing.cast(Callable[..., Any], found)
+
+
+def by_name(value: Any) -> Any:
+    """Replace functions by their names `module:function`, in tables and lists too."""
+    if isinstance(value, Mapping):
+        return {key: by_name(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [by_name(each) for each in value]
+    if not isinstance(value, pytypes.FunctionType):
+        return value
+    name, module = value.__qualname__, value.__module__
+    if vars(sys.modules[module]).get(name) is not value:
+        raise Refusal(
+            f"the function {name} cannot be found by its name, which "
+            "the run's file stores; define it with def, outside other functions"
+        )
+    return f"{module}:{name}"
+
+
+def own_error(error: BaseException) -> str:
+    """Describe an error raised in a user's member; "" for any other error.
+
+    The text names the function, its file and line, and the error. Below it are the
+    lines of the traceback from the user's function on.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    for k, frame in enumerate(frames):
+        if frame.filename in _OWN_FILES:
+            what = "".join(traceback.format_exception_only(error)).strip()
+            where = f"{frame.filename}, line {frame.lineno}"
+            lines = "".join(traceback.format_list(frames[k:])).rstrip()
+            return f"error in your function {frame.name} ({where}): {what}\n{lines}"
+    return ""
 
 
 def companion(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:

@@ -169,3 +169,29 @@ def test_complex_numbers_are_refused(refuses, column):
     refuses(f"column '{column}' holds complex numbers; replace it", member, label="y")
     if column != "y":
         assert member(label="y", drop=[column]).x.shape == (12, 1)
+
+
+INPUTS, LABELS, WHO = np.arange(12.0).reshape(6, 2), np.arange(6) % 2, ["b", "a"] * 3
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"x": INPUTS, "y": LABELS, "owner": WHO},
+        Arrays(INPUTS, LABELS, 2, owner=np.array(WHO)),
+        Arrays(INPUTS, LABELS, 2, owner=WHO),  # type: ignore[arg-type]
+    ],
+)
+def test_a_users_function_returns_any_of_these(made):
+    found = sources.returned("mine:f", made)
+    assert found.owner is not None and found.owner.tolist() == [1, 0] * 3
+    assert found.owners == ("a", "b") and found.classes == 2
+
+
+def test_a_pair_from_a_users_function(refuses):
+    found = sources.returned("mine:f", (INPUTS, LABELS))
+    assert found.x.tolist() == INPUTS.tolist() and found.y.tolist() == LABELS.tolist()
+    assert sources.returned("mine:f", given := Arrays(INPUTS, LABELS, 2)) is given
+    for wrong in (INPUTS, (INPUTS, LABELS, LABELS), {"x": INPUTS}, None):
+        words = "data 'mine:f' returns a .* that cannot be used; return"
+        refuses(words, lambda wrong=wrong: sources.returned("mine:f", wrong))

@@ -54,6 +54,8 @@ _DEALT: dict[str, tuple[Arrays, Shards, dict[str, Any]]] = {}
 def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
     find = lookup.find("data", e.data.name)
     arrays = lookup.call(find, e.data.options, seed=e.seed, data_dir=data_dir)
+    if ":" in e.data.name:
+        arrays = sources.returned(e.data.name, arrays)
     partition = lookup.find("partition", e.partition.name)
     lists = lookup.call(partition, e.partition.options, arrays=arrays, seed=e.seed)
     shards, facts = divided(e, arrays, lists, e.partition.min_examples)

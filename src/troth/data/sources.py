@@ -62,6 +62,32 @@ def give(data: Any) -> lookup.Given:
     return lookup.give("arrays", mark, arrays)
 
 
+def returned(name: str, made: Any) -> Arrays:
+    """Return the result of a user's function as a data set.
+
+    Args:
+        name: name of the function, for error messages.
+        made: `Arrays`, a dictionary of arrays, a pair (x, y), or torch data sets. The
+            owners may be texts.
+    """
+    if isinstance(made, Arrays):
+        owner = np.asarray(made.owner) if made.owner is not None else np.zeros(0, int)
+        if owner.dtype.kind in "iu":
+            return made
+        names, codes = np.unique(owner.astype(str), return_inverse=True)
+        return made._replace(owner=codes.astype(np.int64), owners=(*names.tolist(),))
+    pair = isinstance(made, tuple) and len(made) == 2 and not _all_datasets(made)
+    try:
+        content = _content({"x": made[0], "y": made[1]} if pair else made)
+        return _arrays.assembled(_WHERE, content)
+    except Refusal as refusal:
+        raise Refusal(
+            f"data '{name}' returns a {type(made).__name__} that cannot be used; "
+            "return troth.types.Arrays, a pair (x, y), or a dictionary of arrays x, y "
+            f"and optionally owner, group and split ({refusal})"
+        ) from None
+
+
 def _table(frame: pd.DataFrame) -> lookup.Given:
     mark = _frame.digest(frame)
 

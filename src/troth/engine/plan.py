@@ -119,7 +119,7 @@ def _one_by_one(n: int, wish: Plan) -> Plan:
 
 
 def _measured(trial: Trial, client_steps: float, wish: Plan, about: str) -> Choice:
-    """Return the fastest plan, from the cache or by measurement."""
+    """Return the fastest way to batch the clients' training: cached or measured now."""
     most = _fits(trial.engine, trial.n)
     facts = trials.facts(trial.engine, trial.n, trial.steps, wish, about)
     best = trials.read(facts)

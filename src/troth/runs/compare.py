@@ -141,6 +141,7 @@ def compare(runs: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:
         one per pair (`kind` is "paired"), with p-values corrected by `corrected`.
     """
     groups = by_seed([(settings_of(run), run.summary) for run in runs])
+    labels = [full(run, label) for run, label in zip(runs, labels, strict=True)]
     other = ("data.", "partition.")  # client k of one run is not client k of the other
     alike = [
         pair
@@ -279,13 +280,43 @@ def heading(summary: Mapping[str, Any]) -> str:
     return "accuracy" if "accuracy_mean" in summary["personal"] else "error"
 
 
+def poisoned(run: Run) -> str:
+    """Describe what malicious clients do to their data; "" if they do nothing."""
+    name = run.experiment.corruption.name if run.summary.get("malicious") else "none"
+    return {"none": "", "auto": "wrong labels"}.get(name, name)
+
+
+def acts(attack: str, corruption: str) -> str:
+    """Name an attack on messages together with a corruption of data.
+
+    Args:
+        attack: value in a label, such as `alie`; `none`: honest messages.
+        corruption: result of `poisoned`.
+    """
+    if not corruption:
+        return attack
+    return corruption if attack == "none" else f"{attack} + {corruption}"
+
+
+def full(run: Run, label: str) -> str:
+    """Return a run's label in which the attack also names the corruption of data."""
+    parts = [part.partition("=") for part in label.split(",")]
+    if "corruption" in [key for key, _, _ in parts]:
+        return label
+    done = poisoned(run)
+    return ",".join(
+        f"{key}{sign}{acts(value, done) if key == 'attack' else value}"
+        for key, sign, value in parts
+    )
+
+
 def short(label: str) -> str:
     """Shorten a run's label: `ditto,lam=0.1` for `personalizer=ditto+lam=0.1`."""
     parts = []
     for part in label.split(","):
         kind, _, value = part.partition("=")
         named = kind in lookup.FOLDERS and value
-        words = f"no {kind}" if value == "none" else value.replace("+", ",")
+        words = f"no {kind}" if value == "none" else re.sub(r"\+(?! )", ",", value)
         parts.append(words if named else part)
     return ",".join(parts)
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ class Method(NamedTuple):
     metric: str
     seeds: int
     numbers: dict[str, tuple[float, float]]  # column → mean, half width of its interval
+    corruption: str = ""  # what malicious clients do to their data, if not an axis
 
 
 class Pivot(NamedTuple):
@@ -58,7 +59,9 @@ def methods(runs: Sequence[Run], labels: Sequence[str]) -> list[Method]:
         metric = compare.heading(runs[first].summary)
         keys = {column: key.format(metric) for column, key in _NUMBERS.items()}
         numbers = {c: group.numbers[k] for c, k in keys.items() if k in group.numbers}
-        found.append(Method(_axes(labels[first]), metric, len(group.runs), numbers))
+        axes, count = _axes(labels[first]), len(group.runs)
+        done = "" if "corruption" in axes else compare.poisoned(runs[first])
+        found.append(Method(axes, metric, count, numbers, done))
     return found
 
 
@@ -89,15 +92,28 @@ def pivot(found: Sequence[Method]) -> Pivot | None:
     side = [axis for axis in axes if axis != column]
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for method in found:
-        row = tuple(_value(axis, method.axes[axis]) for axis in side)
+        row = tuple(_value(axis, method.axes[axis], method.corruption) for axis in side)
         cells.setdefault(row, {})[method.axes[column]] = cell(method, "mean")
-    heads = [*side, *(_value(column, value) for value in values[column])]
+    done = {m.axes[column]: m.corruption for m in found if m.corruption}
+    tops = [_value(column, value, done.get(value, "")) for value in values[column]]
+    heads = [*side, *tops]
     rows = [[*r, *(c.get(v, "–") for v in values[column])] for r, c in cells.items()]
     return Pivot(heads, rows, len(side))
 
 
-def _value(axis: str, value: str) -> str:
-    return short(f"{axis}={value}").removeprefix(f"{axis}=")
+def _value(axis: str, value: str, corruption: str) -> str:
+    """Write a value of an axis, without the axis."""
+    return _part(axis, value, corruption).removeprefix(f"{axis}=")
+
+
+def _part(axis: str, value: str, corruption: str) -> str:
+    """Write a part of a label; the attack also names the corruption of data."""
+    value = compare.acts(value, corruption) if axis == "attack" else value
+    return short(f"{axis}={value}")
+
+
+def _named(method: Method, axes: Mapping[str, str]) -> str:
+    return ",".join(_part(a, v, method.corruption) for a, v in axes.items())
 
 
 def cell(method: Method, column: str) -> str:
@@ -171,7 +187,7 @@ def _csv(found: Sequence[Method]) -> str:
 def _flat(found: Sequence[Method]) -> Pivot:
     """Lay out one row per method, if there is no pivot."""
     heads = ["run", "seeds", *_NUMBERS]
-    names = (",".join(_value(a, v) for a, v in m.axes.items()) for m in found)
+    names = (_named(m, m.axes) for m in found)
     rows = [
         [name, str(m.seeds), *(cell(m, column) for column in _NUMBERS)]
         for name, m in zip(names, found, strict=True)
@@ -218,8 +234,7 @@ def choice(found: Sequence[Method]) -> list[str]:
     lines = []
     for around, method in best(found):
         chosen = {k: v for k, v in method.axes.items() if k not in around}
-        name = short(",".join(f"{k}={v}" for k, v in chosen.items()))
-        where = short(",".join(f"{k}={v}" for k, v in around.items()))
+        name, where = _named(method, chosen), _named(method, around)
         valid, test = (cell(method, column) for column in ("valid mean", "mean"))
         lines.append(
             f"Best by validation{f' under {where}' if where else ''}: {name} "
