@@ -91,6 +91,9 @@ class Run:
         """Pickle the folder's path, because objects in memory may not be picklable."""
         return type(self), (self.path,)
 
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
     @property
     def finished(self) -> bool:
         """Whether the run has finished."""
