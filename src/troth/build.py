@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import lookup, seeding
+from troth import lookup, progress, seeding
 from troth.client.client import adversarial, compose, maker, tried
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, preprocess
@@ -63,6 +63,7 @@ def make_engine(
     """
     feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, precision(e))
     objective = task.Objective(net, arrays.classes, loss(e), feed.padded)
+    progress.report("checking the network", 0, 0)
     objective.obstacles = validate.check(objective.net, data.x[:2])
     for augments in (e.train.augment, e.personalizer.augment or []):
         augment = compose(augments, arrays.scale)
@@ -74,6 +75,7 @@ def make_engine(
     if "adversarial" in lookup.asks(lookup.find("personalizer", e.personalizer.name)):
         clean = data.x[: len(arrays.x)]  # the rest of x are poisoned inputs
         adversarial(e.adversarial, made.task, arrays.scale).expect(clean)
+    progress.report("", 0, 0)
     return made
 
 
@@ -170,6 +172,7 @@ def build(
         plan: How clients are trained together, from an earlier run. `None` measures it.
     """
     began, e, where = time.monotonic(), experiment, device(experiment.engine.device)
+    progress.report("reading data", 0, 0)
     arrays, shards, facts = load.deal(e, data_dir)
     n = len(shards.train)
     hostile = adversaries(e, n)

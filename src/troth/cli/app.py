@@ -20,7 +20,7 @@ DOCS = "Documentation: https://troth.example/docs"
 
 
 class Commands(TyperGroup):
-    """The group of all commands. Bad input prints one line and gives exit code 2."""
+    """The group of all commands. For bad input it prints one line, with exit code 2."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and exit."""
@@ -35,9 +35,9 @@ class Commands(TyperGroup):
 
 
 def _explain(error: Exception) -> int:
-    """Print one line about bad input, or an error in a user's function.
+    """Print one line about bad input or an error in a user's function.
 
-    Any other error is raised again.
+    Return the exit code. Raise any other error again.
     """
     if hasattr(error, "format_message"):  # a usage error found by typer
         path = getattr(getattr(error, "ctx", None), "command_path", "troth")
@@ -103,7 +103,7 @@ def main() -> None:
     """Run `troth`: the entry point of the installed command."""
     warnings.formatwarning = _as_line
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: reopen it as the null device
+        if getattr(sys, name) is None:  # closed; open the null device in its place
             way = "r" if name == "stdin" else "w"
             stream = open(os.devnull, way, encoding="utf-8")  # noqa: SIM115
             setattr(sys, name, stream)

@@ -1,4 +1,4 @@
-"""Lay out the results of runs: tables and sentences for people, JSON for programs."""
+"""Print the results of runs: tables and sentences for people, JSON for programs."""
 
 import inspect
 import json
@@ -25,8 +25,8 @@ from troth.runs.load import Run, judged
 if TYPE_CHECKING:
     from troth.api import Cost
 
-_MOST = 20  # runs, and pairs of methods, to print
-_WRAPPED = 100  # characters of a line of a list in a pipe or a file
+_MOST = 20  # largest number of runs, and of pairs of methods, to print
+_WRAPPED = 100  # characters in a line of a wrapped table in a pipe or a file
 _COLUMNS = {
     "mean": ("personal", "mean"),
     "std": ("personal", "std"),
@@ -39,9 +39,9 @@ _COLUMNS = {
 def console(stderr: bool = True, wrap: bool = False) -> Console:
     """Make a console, on stderr by default.
 
-    A terminal wraps lines at its width. In a pipe or a file, lines are not wrapped, so
-    that programs can read tables. If `wrap`, they are wrapped there too, at `COLUMNS`
-    or 100 characters.
+    On a terminal, lines are wrapped at its width. In a pipe or a file, lines are not
+    wrapped, because programs may read the tables. If `wrap`, they are wrapped there
+    too, at 100 characters or the environment variable `COLUMNS`.
     """
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
@@ -88,10 +88,15 @@ def table(
     texts: int = 1,
     whole: int = 0,
 ) -> Group:
-    """Lay out a table under its title.
+    """Return a table with its title.
 
-    The first `texts` columns hold text and are aligned to the left. The others hold
-    numbers. The first `whole` columns are never wrapped.
+    Args:
+        title: the title.
+        columns: names of the columns.
+        rows: texts of the cells.
+        texts: number of columns on the left that have text, and are aligned left. The
+            others have numbers.
+        whole: number of columns on the left that are never wrapped.
     """
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for i, name in enumerate(columns):
@@ -110,7 +115,7 @@ def width(shown: Group) -> int:
 
 
 def indented(text: str) -> Padding:
-    """Indent a text and all its lines."""
+    """Indent all lines of a text."""
     return Padding(Text(text), (0, 0, 0, 2), expand=False)
 
 
@@ -121,7 +126,7 @@ def benign(run: Run) -> int:
 
 
 def _judged(run: Run) -> str:
-    """Describe the clients that a table averages over: all, some, or benign ones."""
+    """Return a description of the clients over which a table averages."""
     some, every = benign(run), run.summary["clients"]
     good = int(judged(run.clients).sum())
     aside = ", without newcomers" if "newcomer" in run.clients else ""
@@ -132,7 +137,7 @@ def _judged(run: Run) -> str:
 
 
 def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
-    """Lay out one row per run."""
+    """Return a table with one row per run."""
     counts = {(benign(run), run.summary["clients"]) for run in runs}
     aimed = any("attack_success_mean" in run.summary["shared"] for run in runs)
     success = {"attack success": "personal", "on shared": "shared"} if aimed else {}
@@ -158,7 +163,11 @@ def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
 
 
 def _tests(several: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
-    """Map the columns of further test sets to their names and kinds of model."""
+    """Return column → name and kind of model, for additional test sets.
+
+    Args:
+        several: for each run, a dictionary whose keys are the names of its test sets.
+    """
     names = dict.fromkeys(name for tests in several for name in tests)
     return {
         column: (name, kind)
@@ -168,7 +177,7 @@ def _tests(several: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
 
 
 def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
-    """Lay out one row per group of runs that differ only in the seed."""
+    """Return a table with one row per group of runs that differ only in the seed."""
     rows = []
     every = dict.fromkeys(key for group in groups for key in group["numbers"])
     parts = (key.split(".") for key in every if key.startswith("tests."))
@@ -187,7 +196,7 @@ def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
 
 
 def paired(pair: Mapping[str, Any]) -> str:
-    """Write a comparison of two methods in one line."""
+    """Return a comparison of two methods as one line."""
     keys, p = ("mean_difference", "low", "high"), pair["p_holm"]
     mean, low, high = (signed(pair[key], pair["metric"]) for key in keys)
     chance = "p < 0.001" if p is not None and p < 0.001 else f"p = {number(p)}"
@@ -198,7 +207,7 @@ def paired(pair: Mapping[str, Any]) -> str:
 
 
 def _above_pairs(pairs: Sequence[Mapping[str, Any]]) -> str:
-    """Write the line above the comparisons of methods."""
+    """Return the line above the comparisons of methods."""
     many = {pair["seeds"] for pair in pairs}
     seeds = f"{max(many)} seeds" if max(many) > 1 else "one seed"
     corrected = (
@@ -211,7 +220,7 @@ def _above_pairs(pairs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def words(runs: Sequence[Run], labels: Sequence[str]) -> str:
-    """Explain the results of the quickstart in sentences."""
+    """Return sentences that explain the results of the quickstart."""
     first, head = runs[0].summary["shared"], heading(runs[0].summary)
     mean, worst = first[f"{head}_mean"], first[f"{head}_worst10"]
     text = (
@@ -286,7 +295,10 @@ def _comparisons(compared: Sequence[Mapping[str, Any]], stderr: bool) -> None:
 
 
 def times(runs: Sequence[Run]) -> str:
-    """Return a sentence with the time of set-up (reading data, measuring plans)."""
+    """Return a sentence with the time of set-up and of training.
+
+    Set-up consists of reading data and measuring the fastest way to train.
+    """
     setup = sum(run.summary.get("setup_seconds", 0.0) for run in runs)
     training = sum(run.summary["seconds"] for run in runs)
     whole = " of all runs" if len(runs) > 1 else ""
@@ -382,7 +394,7 @@ def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
 
 
 def _method(about: lookup.About) -> dict[str, Any]:
-    """Describe a method, with its options by name and its papers by BibTeX key."""
+    """Return a method as a dictionary, with the BibTeX keys of its papers."""
     options = {}
     for name, default in about.options.items():
         required = default is inspect.Parameter.empty

@@ -76,7 +76,7 @@ def check_classes(arrays: Arrays, shards: Shards) -> None:
 
 
 def copies(arrays: Arrays, learnt: np.ndarray, tested: np.ndarray) -> np.ndarray:
-    """Return the test rows that have a copy, in x and y, among the rows trained on."""
+    """Return the indices of test rows whose x and y equal those of a training row."""
     key, rows = keys(arrays), np.flatnonzero(tested)
     known = np.sort(key[learnt])
     first = np.searchsorted(known, key[rows], "left")

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import shutil
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -98,7 +97,7 @@ def _notify(engine: Engine, seconds: float = 0.0, client_steps: float = 0.0) -> 
         whole = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
         whole = whole if minutes >= 1 else "less than a minute"
         text += f". A step of one client takes {each} here, and all steps {whole}"
-    warnings.warn(text, Notice, stacklevel=2)
+    progress.warn(text, Notice)
 
 
 def _given(engine: Engine, n: int, wish: Plan) -> Plan:
@@ -120,7 +119,7 @@ def _one_by_one(n: int, wish: Plan) -> Plan:
 
 
 def _measured(trial: Trial, client_steps: float, wish: Plan, about: str) -> Choice:
-    """Return the fastest plan, from the cache or by measurement."""
+    """Return the fastest way to batch the clients' training: cached or measured now."""
     most = _fits(trial.engine, trial.n)
     facts = trials.facts(trial.engine, trial.n, trial.steps, wish, about)
     best = trials.read(facts)

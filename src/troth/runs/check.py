@@ -79,7 +79,7 @@ def _layers(model: nn.Module, made: Engine) -> list[dict[str, Any]]:
     products = nn.Conv1d, nn.Conv2d
     rows = []
     for name, part in model.named_modules():
-        known = obstacles.get(f"1.{name}".rstrip("."))
+        known = obstacles.get(name)
         if known is None and any(part.children()):
             continue
         path, why = TOGETHER, ""

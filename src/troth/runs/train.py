@@ -292,6 +292,8 @@ def _rounds(
     name = f"{len(runs)} runs together" if stacks else e.name
     after = f.engine.client.finish is not None or len(f.newcomers) > 0
     tables, ahead = list[results.Tables](), False
+    if f.round < f.rounds:
+        progress.report(f"round {f.round + 1}", 0, 0)
     while f.round < f.rounds:
         done = f.round + 1
         last = done == f.rounds

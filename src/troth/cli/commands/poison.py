@@ -24,15 +24,18 @@ def poison(
     target: Annotated[
         str,
         Flag(
-            help="Model that the attacker wants: a .npy file with it, or a corruption "
-            "(such as shift_labels) that gives the labels to train it on."
+            help="Shared model that the attacker wants: a .npy file with its "
+            "parameters, or a corruption of labels, such as shift_labels, on which it "
+            "is trained."
         ),
     ] = "shift_labels",
     stage: Annotated[
         str,
         Flag(help="Last stage: gradient, model or data. The stages before it run too."),
     ] = "data",
-    examples: Annotated[int, Flag(help="Poisoned examples per attacker.")] = 2000,
+    examples: Annotated[
+        int, Flag(help="Number of poisoned examples per attacker.")
+    ] = 2000,
     inputs: Annotated[
         str,
         Flag(
@@ -44,8 +47,8 @@ def poison(
         str,
         Flag(
             help="Poisoned labels: soft (class probabilities), sampled (one class per "
-            "input, drawn from them) or repeated (copies of each input, with classes "
-            "in proportion to them)."
+            "input, drawn from the probabilities) or repeated (copies of each input, "
+            "with classes in proportion to the probabilities)."
         ),
     ] = "soft",
     noise: Annotated[
@@ -58,15 +61,15 @@ def poison(
     weight: Annotated[
         str,
         Flag(
-            help="Weight of a poisoned example; a benign one has weight 1. auto: an "
-            "estimate of the smallest weight that suffices."
+            help="Weight of a poisoned example; a benign one has weight 1. auto: the "
+            "smallest weight with which the attack succeeds, by an estimate."
         ),
     ] = "auto",
     start: Annotated[
         str,
         Flag(
-            help="Model from which the attackers' personal models start at stage data: "
-            "shared (the shared model) or model (the result of stage model)."
+            help="Initial personal model of the attackers in stage data: shared (the "
+            "shared model) or model (the model of stage model)."
         ),
     ] = "shared",
     out: Annotated[
@@ -76,7 +79,7 @@ def poison(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Attack a federation by gradients, by a model and by data, in one run each."""
+    """Attack a federation by gradients, by a model and by data, with a run for each."""
     from troth import api
     from troth.cli import progress, tables
     from troth.poison import chain
@@ -105,7 +108,7 @@ def poison(
 
 
 def _table(stages: list[Reached]) -> Group:
-    """Lay out one row per stage."""
+    """Return a table with one row per stage."""
     from troth.cli import tables
     from troth.runs.compare import number
 
@@ -125,7 +128,7 @@ def _table(stages: list[Reached]) -> Group:
 
 
 def _words(stages: list[Reached], root: Path) -> list[str]:
-    """Write what the stages reached, and how to use the poisoned examples."""
+    """Return lines about the last stage, and how to use the poisoned examples."""
     first, last = stages[0], stages[-1]
     way = 1 - last.distance / last.start
     lines = [

@@ -50,8 +50,8 @@ def run(
         bool | None,
         Flag(
             "--apart/--together",
-            help="Train the runs of a grid one after another (default on a CPU), or "
-            "at the same time as one batch (default on a GPU).",
+            help="Train the runs of a grid one after another (--apart, default on a "
+            "CPU), or at the same time (--together, default on a GPU).",
         ),
     ] = None,
     as_json: Json = False,
@@ -112,7 +112,7 @@ def show(
     quiet: bool,
     in_words: bool = False,
 ) -> None:
-    """Print results: tables for people and, if `as_json`, one object for programs."""
+    """Print results as tables and, if `as_json`, also as one JSON object."""
     from troth.cli import tables
     from troth.runs import compare
 
