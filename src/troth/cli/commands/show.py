@@ -23,11 +23,21 @@ def show(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the tables of finished runs again. Nothing is trained or written."""
+    """Print the tables of finished runs again. Nothing is trained or written.
+
+    For the folder of troth poison, the table of its stages is printed.
+    """
+    from troth import files
     from troth.cli import tables
     from troth.runs import compare, inspect
     from troth.runs import table as grid
 
+    if len(paths) == 1 and (paths[0] / files.CHAIN).exists() and not table:
+        from troth.cli.commands import poison
+        from troth.poison import chain
+
+        poison.show(chain.read(paths[0]), paths[0], as_json)
+        return
     found = inspect.opened(paths)
     known = [(d.run, d.label) for d in found if d.finished and d.run is not None]
     for one in found:
