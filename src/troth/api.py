@@ -1,7 +1,6 @@
 """The library's main functions: run, resume, cost and aggregate."""
 
 import contextlib
-import dataclasses
 import datetime
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +16,11 @@ from troth import files, lookup
 from troth.build import build
 from troth.config import effects, reader
 from troth.config.schema import Experiment, Part
-from troth.engine import plan as plans
 from troth.engine.local_training import Plan
 from troth.runs import given, train, train_many
 from troth.runs.load import Run, read_experiment
+from troth.runs.planned import Planned, tried, wider
+from troth.runs.planned import plan as plan
 from troth.runs.train import Watch
 from troth.server import rules
 from troth.types import Broadcast, Messages, Notice, Refusal
@@ -38,13 +38,6 @@ class Cost(NamedTuple):
     client_steps: int
     memory: int  # bytes: data, client state, and work space of a cohort
     disk: int = 0  # bytes: client state that is stored on disk
-
-
-class Planned(NamedTuple):
-    """One run of a grid: its label and its experiment."""
-
-    label: str
-    experiment: Experiment
 
 
 def run(
@@ -126,10 +119,7 @@ def run(
             train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
             return [Run(root)]
         for one in planned:  # refuse any invalid run before the first one trains
-            built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
-            place = root / one.label
-            state = plans.file(place, one.experiment.engine.state_dir)
-            train.check_room(built, state, place)
+            tried(one, root, data_dir)
         facts = {"device": device, "data_dir": data_dir}
         sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
         files.create(root, files.GRID, reader.dumps(sections))
@@ -184,6 +174,7 @@ def resume(
     *,
     data: Any = None,
     model: Any = None,
+    settings: Sequence[str] = (),
     watch: Watch | None = None,
 ) -> list[Run]:
     """Continue a run, or every unfinished run of a grid, from its last checkpoint.
@@ -196,6 +187,8 @@ def resume(
         data: The data in memory with which the run was trained; `None` if the run reads
             its data itself.
         model: The network in memory with which the run was trained, or `None`.
+        settings: For a grid: settings that add values to its axes, such as
+            "grid.seed=[0, 1, 2]". Its earlier runs must stay as they are.
         watch: `troth.ProgressBar()`, a function that is called after every round, or
             `None`.
 
@@ -219,7 +212,13 @@ def resume(
     Read on: `checkpoint` in the experiment file, and `docs/how-to/resume.md`.
     """
     root, objects = Path(path), given.give(data, model)
+    settings = [settings] if isinstance(settings, str) else settings
     if not (root / files.GRID).exists():
+        if settings:
+            raise Refusal(
+                f"{root} is a single run, whose settings cannot change; train another "
+                "with troth run"
+            )
         one = read_experiment(root)
         given.check_same(objects, [one], root)
         if not (root / files.SUMMARY).exists():
@@ -230,6 +229,8 @@ def resume(
         return [Run(root)]
     sections = reader.read(root / files.GRID)
     facts = sections.get("resolved", {})
+    if settings:
+        sections = wider(root, sections, settings, facts.get("device"))
     planned = plan(sections, facts.get("device"))
     given.check_same(objects, [one.experiment for one in planned], root)
     missing = (p for p in planned if not (root / p.label / files.SUMMARY).exists())
@@ -246,22 +247,6 @@ def finished(path: str | Path) -> bool:
         return Run(root).finished
     planned = plan(reader.read(root / files.GRID), None)
     return all((root / one.label / files.SUMMARY).exists() for one in planned)
-
-
-def plan(sections: dict[str, Any], device: str | None) -> list[Planned]:
-    """Return the runs that the sections of an experiment describe, each one checked."""
-    runs = []
-    for changed, one in reader.expand(sections):
-        one.pop("resolved", None)  # recorded in the file of a grid
-        experiment = reader.from_dict(one)
-        if device is not None:
-            engine = dataclasses.replace(experiment.engine, device=device)
-            experiment = dataclasses.replace(experiment, engine=engine)
-        label = reader.label(changed)
-        name = ",".join(part for part in (experiment.name, label) if part)
-        experiment = dataclasses.replace(experiment, name=name)
-        runs.append(Planned(label, experiment))
-    return runs
 
 
 def cost(

@@ -245,8 +245,8 @@ class Dossier:
 def opened(paths: Sequence[str | Path]) -> list[Dossier]:
     """Read the runs in these folders.
 
-    For the folder of a grid or of a chain of attacks, all runs in it are read. Runs
-    with the same name get longer labels.
+    For the folder of a grid or of a chain of attacks, all runs in it are read. A folder
+    of such folders means all of them. Runs with the same name get longer labels.
     """
     runs: dict[Path, Dossier] = {}
     for path in paths:
@@ -278,11 +278,17 @@ def _runs(root: Path) -> list[Path]:
                 names = [reader.label(changed) for changed, _ in grid]
         order = {name: i for i, name in enumerate(names)}
         return sorted(inside, key=lambda p: (order.get(p.name, len(order)), p.name))
-    some = ", ".join(place.name for place in inside[:3])
-    more = f" (it contains folders of runs, such as {some})" if inside else ""
-    raise Refusal(
-        f"{root} is not the folder of a run{more}; give the folder that troth run wrote"
-    )
+    known = files.EXPERIMENT, files.GRID, files.CHAIN
+    below = sorted({file.parent for name in known for file in root.glob(f"*/{name}")})
+    found: list[Path] = []
+    for folder in below:
+        with contextlib.suppress(Refusal):  # a grid that has not begun
+            found += _runs(folder)
+    if not found:
+        raise Refusal(
+            f"{root} is not the folder of a run; give the folder that troth run wrote"
+        )
+    return found
 
 
 def _dossier(path: Path) -> Dossier:

@@ -159,29 +159,41 @@ def write(runs: Sequence[Run], labels: Sequence[str], file: str | Path) -> Path:
         labels: one label per run.
         file: name ending in `.csv`, `.md` or `.tex`.
     """
-    path, found = Path(file), methods(runs, labels)
-    if not found:
-        raise Refusal("there is no finished run to write a table of; finish one first")
-    forms = {".csv": _csv, ".md": _markdown, ".tex": _latex}
-    if path.suffix not in forms:
+    path = Path(file)
+    if path.suffix[1:] not in _FORMS:
         raise Refusal(f"{path} must end in .csv, .md or .tex")
+    made = text(runs, labels, path.suffix[1:])
     with files.refused(path, "give another file with --table"):
         path.parent.mkdir(parents=True, exist_ok=True)
-    files.write(path, forms[path.suffix](found))
+    files.write(path, made)
     return path
+
+
+def text(runs: Sequence[Run], labels: Sequence[str], form: str) -> str:
+    """Return the table of a grid as text; arguments as in `write`.
+
+    Args:
+        runs: finished runs.
+        labels: one label per run.
+        form: `csv`, `md` or `tex`.
+    """
+    found = methods(runs, labels)
+    if not found:
+        raise Refusal("there is no finished run to write a table of; finish one first")
+    return _FORMS[form](found)
 
 
 def _csv(found: Sequence[Method]) -> str:
     axes = [*dict.fromkeys(axis for method in found for axis in method.axes)]
     heads = [name for column in _NUMBERS for name in (column, column + _HALF)]
-    text = io.StringIO()
-    out = csv.writer(text, lineterminator="\n")
+    file = io.StringIO()
+    out = csv.writer(file, lineterminator="\n")
     out.writerow([*axes, "metric", "seeds", *heads])
     for m in found:
         pairs = (m.numbers.get(column, ("", "")) for column in _NUMBERS)
         numbers = ("" if v != v else v for pair in pairs for v in pair)
         out.writerow([*(m.axes.get(a, "") for a in axes), m.metric, m.seeds, *numbers])
-    return text.getvalue()
+    return file.getvalue()
 
 
 def _flat(found: Sequence[Method]) -> Pivot:
@@ -227,6 +239,9 @@ def _latex(found: Sequence[Method]) -> str:
         r"\end{tabular}",
     ]
     return "\n".join(lines) + "\n"
+
+
+_FORMS = {"csv": _csv, "md": _markdown, "tex": _latex}
 
 
 def choice(found: Sequence[Method]) -> list[str]:
