@@ -51,9 +51,9 @@ def console(stderr: bool = True, wrap: bool = False) -> Console:
     return made
 
 
-def say(text: str) -> None:
-    """Print a line to stderr without wrapping, so that paths can be copied."""
-    console().print(text, soft_wrap=True)
+def say(text: str, stderr: bool = True) -> None:
+    """Print a line, by default to stderr; not wrapped, so that paths can be copied."""
+    console(stderr).print(text, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -68,20 +68,15 @@ def show(
     as_json: bool,
     quiet: bool = False,
 ) -> None:
-    """Print a table and lines to stderr and, if `as_json`, an object to stdout.
+    """Print results to stdout: a table and lines or, if `as_json`, an object `told`.
 
-    Args:
-        made: the table, or None.
-        lines: the lines.
-        told: the object.
-        as_json: whether to print the object.
-        quiet: with `as_json`, whether to print nothing but the object.
+    With `as_json`, the table and the lines are printed to stderr, unless `quiet`.
     """
     if not (as_json and quiet):
         if made is not None:
-            console().print(made)
+            console(stderr=as_json).print(made)
         for line in lines:
-            say(line)
+            say(line, stderr=as_json)
     if as_json:
         print_json(told)
 
@@ -256,49 +251,47 @@ def outcome(
     labels: Sequence[str],
     compared: Sequence[Mapping[str, Any]],
     in_words: bool,
+    stderr: bool = False,
 ) -> None:
     """Print the tables and comparisons of finished runs."""
-    _means(runs, labels)
-    say(times(runs))
-    _comparisons(compared)
+    _means(runs, labels, stderr)
+    say(times(runs), stderr)
+    _comparisons(compared, stderr)
     for run, label in zip(runs, labels, strict=True):
         if "newcomers" in run.summary:
-            say(newcomers(run, short(label)))
+            say(newcomers(run, short(label)), stderr)
         if run.summary.get("stayed"):
-            say(stayed(run, short(label)))
+            say(stayed(run, short(label)), stderr)
     if in_words:
-        say(f"\n{words(runs, labels)}")
+        say(f"\n{words(runs, labels)}", stderr)
 
 
-def _means(runs: Sequence[Run], labels: Sequence[str]) -> None:
-    """Print a table of runs, a pivot table if there is one, and the best method.
-
-    If there are many runs and a pivot table, only the latter is printed.
-    """
+def _means(runs: Sequence[Run], labels: Sequence[str], stderr: bool) -> None:
+    """Print the runs or, of a large grid, the pivot alone; and the best method."""
     pooled = grid.methods(runs, labels)
     cells = grid.pivot(pooled)
     if len(runs) <= _MOST or cells is None:
         full = [compare.full(*pair) for pair in zip(runs, labels, strict=True)]
-        console().print(results(runs, full))
+        console(stderr).print(results(runs, full))
     if cells is not None:
         head = f"Mean {pooled[0].metric} over benign clients, on test data"
-        console().print(table(head, cells.heads, cells.rows, cells.sides))
+        console(stderr).print(table(head, cells.heads, cells.rows, cells.sides))
     for line in grid.choice(pooled):
-        say(line)
+        say(line, stderr)
 
 
-def _comparisons(compared: Sequence[Mapping[str, Any]]) -> None:
-    """Print means over seeds, comparisons of methods, and a caution about them."""
+def _comparisons(compared: Sequence[Mapping[str, Any]], stderr: bool) -> None:
+    """Print the means over seeds, the pairs of methods, and what they do not show."""
     if groups := [each for each in compared if each["kind"] == "seeds"]:
-        console().print(seeds(groups))
+        console(stderr).print(seeds(groups))
     if pairs := [each for each in compared if each["kind"] == "paired"]:
-        say(_above_pairs(pairs))
+        say(_above_pairs(pairs), stderr)
     for pair in pairs[:_MOST]:
-        say(f"  {paired(pair)}")
+        say(f"  {paired(pair)}", stderr)
     if len(pairs) > _MOST:
-        say(f"  … and {len(pairs) - _MOST} more; --json prints all")
+        say(f"  … and {len(pairs) - _MOST} more; --json prints all", stderr)
     if unclear := compare.caution(compared):
-        say(f"{unclear}.")
+        say(f"{unclear}.", stderr)
 
 
 def times(runs: Sequence[Run]) -> str:
@@ -331,8 +324,8 @@ def stayed(run: Run, label: str) -> str:
     )
 
 
-def onward(runs: Sequence[Run], root: Path) -> None:
-    """Print the paths of the runs' files, and the commands that read them."""
+def onward(runs: Sequence[Run], root: Path, stderr: bool = False) -> None:
+    """Print where the files of the runs are, and which commands read them."""
     each = "" if runs[0].path == root else ", one folder per run"
     last, whole = (shlex.quote(str(path)) for path in (runs[-1].path, root))
     client = int((runs[-1].clients["malicious"] == 0).argmax())  # the first benign one
@@ -340,7 +333,8 @@ def onward(runs: Sequence[Run], root: Path) -> None:
         f"\nFiles: {root}{each}: clients.csv, rounds.jsonl, summary.json, models\n"
         f"Next:  troth report {whole}\n"
         f"       troth predict {last} --client {client} --data FILE.npz\n"
-        f"       troth cite {whole}"
+        f"       troth cite {whole}",
+        stderr,
     )
 
 
@@ -371,9 +365,12 @@ def costs(runs: "Sequence[Cost]", name: str, as_json: bool) -> None:
     ]
     title = "Cost (nothing was trained or written)"
     columns = ["run", "rounds", "client-steps", "memory", "disk"]
-    console().print(table(title, columns, rows))
+    console(stderr=False).print(table(title, columns, rows))
     for where in sorted({c.experiment.engine.state_dir for c in runs if c.disk}):
-        say(f"Client state is stored on disk in {where or 'the folder of the run'}.")
+        say(
+            f"Client state is stored on disk in {where or 'the folder of the run'}.",
+            stderr=False,
+        )
 
 
 def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:

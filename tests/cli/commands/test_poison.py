@@ -73,10 +73,10 @@ def test_a_stage(troth, file, tmp_path):
     given = ("--stage", "gradient", "--out", tmp_path / "out", "--quiet")
     result = troth("poison", file, *given)
     assert result.exit_code == 0, result.output
-    assert result.stdout == "" and "Stage gradient brings" in result.stderr
-    assert "poisoned" not in result.stderr.lower()
+    assert result.stderr == "" and "Stage gradient brings" in result.stdout
+    assert "poisoned" not in result.stdout.lower()
     again = troth("poison", file, *given)  # nothing is trained twice
-    assert again.exit_code == 0 and again.stderr == result.stderr
+    assert again.exit_code == 0 and again.stdout == result.stdout
 
 
 def test_refusals(troth, file, tmp_path):

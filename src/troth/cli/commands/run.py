@@ -120,7 +120,7 @@ def show(
     labels = [(r.experiment.name or name) if single else r.path.name for r in runs]
     compared = compare.compare(runs, labels)
     if not (as_json and quiet):
-        tables.outcome(runs, labels, compared, in_words)
-        tables.onward(runs, root)
+        tables.outcome(runs, labels, compared, in_words, stderr=as_json)
+        tables.onward(runs, root, stderr=as_json)
     if as_json:
         tables.print_json({"runs": compare.entries(runs), "comparisons": compared})
