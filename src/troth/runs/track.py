@@ -1,8 +1,7 @@
 """Show runs in a tracker, such as TensorBoard or MLflow, from the files of the runs.
 
-`live` starts a process that follows a run while it trains. Training only writes its
-files as always: it never waits for a tracker, and an error of a tracker does not reach
-it.
+`live` starts a process that reads the files of a run in training. Training itself is
+the same as without a tracker: it neither waits for trackers nor fails with them.
 """
 
 import contextlib
@@ -27,12 +26,12 @@ from troth.runs.load import Run, Tail, read_experiment
 from troth.types import Notice, Refusal, Tracked, Tracker
 
 Extra = Callable[[Path, Path], Sequence[Path]]
-"""Makes further files to save: (folder of a run or grid, empty folder) → the files."""
+"""Function (folder of a run or grid, empty folder) → further files to save."""
 
 PAUSE = 1.0  # seconds between two readings of the files
 PATIENCE = 10.0  # seconds that a finished run waits for its trackers
-LIMIT = 600.0  # seconds after the end of training until a live tracker gives up
-RESERVE = 2**28  # bytes: with less free space than this, a live tracker gives up
+LIMIT = 600.0  # seconds from the end of training until a live tracker is ended
+RESERVE = 2**28  # bytes: with less free disk space, a live tracker is ended
 _SAVED = (files.EXPERIMENT, files.SUMMARY, files.CLIENTS)
 _log = logging.getLogger("troth.track")
 
@@ -54,12 +53,13 @@ def track(
 ) -> Sent:
     """Send the values and files of runs to a tracker.
 
+    If the tracker fails, raise Refusal with its error.
+
     Args:
         paths: Folders of runs or grids. With `over`, they need not exist yet.
         tracker: Name and options of the tracker.
         follow: Whether to wait for new rounds until all runs have finished.
-        over: Event that ends the waiting for new rounds; `None`: there is no such
-            event.
+        over: Event that ends the waiting for new rounds, or `None`.
         extra: Function that makes further files to save with a run or grid.
     """
     function = lookup.find("tracker", tracker.name)
@@ -96,7 +96,7 @@ def track(
 
 
 class _Shown:
-    """A run or a grid, and its tracker once its folder exists."""
+    """A run or a grid that is tracked, from the moment when its folder exists."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class _Shown:
 
     @property
     def count(self) -> int:
-        """The number of runs that have been tracked."""
+        """Number of runs that have been tracked."""
         own = int(self._tracker is not None and self._runs is None)
         return own + sum(run.count for run in self._runs or [])
 
@@ -129,7 +129,7 @@ class _Shown:
             self.done = all(run.done for run in self._runs)
             names: Sequence[str] = (files.GRID,)
         else:
-            finished = (self.path / files.SUMMARY).exists()  # before the last rounds
+            finished = (self.path / files.SUMMARY).exists()  # before the rounds
             self._log(finished)
             self.done, names = finished, _SAVED
         if self.done:
@@ -182,7 +182,7 @@ class _Shown:
             self._tracker.log(new)
 
     def _save(self, names: Sequence[str]) -> None:
-        """Send files of the run, and the files that `extra` makes."""
+        """Send the named files of the run, and the files that `extra` makes."""
         assert self._tracker is not None
         with tempfile.TemporaryDirectory() as folder:
             more = self._extra(self.path, Path(folder)) if self._extra else ()
@@ -200,7 +200,8 @@ class _Shown:
 def numbers(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the values of a round by name, such as `personal/accuracy_mean`.
 
-    Lists of clients are counted: `round/asked` is the size of the cohort.
+    For a list of clients, the value is its length: `round/asked` is the size of the
+    cohort.
     """
     found: dict[str, float] = {}
     for key, value in record.items():
@@ -215,7 +216,7 @@ def numbers(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def values(tree: Mapping[str, Any], above: str = "") -> dict[str, float]:
-    """Return the finite numbers of nested tables by path; lists are left out."""
+    """Return numbers of nested dictionaries by path, such as `personal/loss_mean`."""
     found: dict[str, float] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping):
@@ -239,7 +240,7 @@ def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, str]:
 
 @contextlib.contextmanager
 def live(trackers: Sequence[Part], root: Path) -> Iterator[None]:
-    """Follow a run or grid with trackers, each in a separate process, within the block.
+    """Within the block, track a run or grid by a separate process per tracker.
 
     The processes end by themselves: they read end of file from their input when the
     block, or the process that trains, ends. At the end, the block waits for them for a
@@ -260,7 +261,7 @@ def live(trackers: Sequence[Part], root: Path) -> Iterator[None]:
         for process, watcher, name in filter(None, watched):
             with contextlib.suppress(OSError):
                 process.stdin.close()
-            if not root.exists():  # refused: there is nothing to track
+            if not root.exists():  # the run was refused: there is nothing to track
                 process.kill()
             watcher.join(max(0.0, until - time.monotonic()))
             if watcher.is_alive():
@@ -296,7 +297,7 @@ def _start(tracker: Part, root: Path, fail: Callable[[str], None]) -> Any:
             stdout=subprocess.DEVNULL,
             stderr=errors,
             env={**os.environ, **alone},
-            start_new_session=True,  # Ctrl-C stops training, which then ends tracking
+            start_new_session=True,  # Ctrl-C stops training only, which ends tracking
         )
     except OSError as error:
         fail(f"{tracker.name} cannot be started ({error})")
@@ -317,18 +318,18 @@ def _start(tracker: Part, root: Path, fail: Callable[[str], None]) -> Any:
 
 
 def until_closed(root: Path) -> threading.Event:
-    """Return an event that is set when the standard input of this process ends.
+    """Return an event that is set when the standard input of this process is closed.
 
-    From then on, the process has `LIMIT` seconds to finish. It also ends at once if a
-    disk with the runs has less than `RESERVE` bytes of free space, because a tracker
-    must not use up the space that training needs.
+    `LIMIT` seconds later, the process is ended. It is ended at once if the disk with
+    the runs has less than `RESERVE` bytes of free space, because a tracker must not use
+    up the space that training needs.
     """
     if hasattr(os, "nice"):
         os.nice(10)
     over = threading.Event()
 
     def wait() -> None:
-        while os.read(0, 1):  # not sys.stdin, whose lock Python needs when it ends
+        while os.read(0, 1):  # sys.stdin has a lock that Python needs when it ends
             pass
         over.set()
         time.sleep(LIMIT)
@@ -346,6 +347,6 @@ def until_closed(root: Path) -> threading.Event:
 
 
 def _give_up(why: str) -> None:
-    """End this process, whatever the tracker is doing."""
+    """End this process at once, with a message."""
     os.write(2, f"troth: tracking stopped: {why}\n".encode())
     os._exit(1)
