@@ -13,10 +13,7 @@ from torch import Tensor
 from troth import devices, seeding
 from troth.types import Batch, Data, Groups, Phase, Split
 
-_BYTES = {
-    "cuda": 2**28,
-    "cpu": 2**22,
-}  # gathered at once; CPU: fits in cache
+_BYTES = {"cuda": 2**28, "cpu": 2**22}  # gathered at once; on a CPU they fit in cache
 
 
 class _Piles(NamedTuple):
@@ -185,10 +182,7 @@ class Feed:
         """Draw slots [batch, steps, clients]; a client's groups are equally likely."""
         some, held = self._piles, np.maximum(self.groups.held[ids], 1)[:, None]
         random = seeding.bits(key, 2 * steps * self.batch)
-        first, second = (
-            random[:, ::2],
-            random[:, 1::2],
-        )  # a prefix if steps are fewer
+        first, second = random[:, ::2], random[:, 1::2]  # fewer steps draw a prefix
         pile = seeding.below(first, torch.from_numpy(held)).numpy()
         pile += some.first[ids][:, None]
         size = torch.from_numpy(some.size[pile])

@@ -25,7 +25,7 @@ from troth.types import Broadcast
 _STEPS = 3  # number of steps of a client in a measurement
 _REPEATS, _MOST = 3, 10  # number of measurements of a plan: usual, and at most if short
 _BRIEF = 0.3  # measurements are short if they take fewer seconds in all
-_BETTER = 0.95  # a later candidate must take less than this share of the best time
+_BETTER = 0.95  # a later plan is chosen only if it takes less than this × the time
 _CLEARLY = 1.5  # a candidate so many times slower than the best is not measured again
 _ENOUGH = {"cpu": 1.5}  # seconds after which no measurement begins
 _ENOUGH_ON_GPU = 4.0
