@@ -226,6 +226,11 @@ def _check(s: Smoothing) -> None:
             f"sigma = {s.sigma} must be a finite number above 0: certificates need "
             "noise"
         )
+    if s.transform == "rotation" and s.sigma > math.pi:
+        raise Refusal(
+            f"sigma = {s.sigma:g} of a rotation is in radians, and more than a half "
+            f"turn, π; for {s.sigma:g} degrees, give {math.radians(s.sigma):.3g}"
+        )
     if not 0 < s.alpha < 1:
         raise Refusal(
             f"alpha = {s.alpha} is the probability that a certificate is wrong; it "

@@ -8,6 +8,7 @@ References: farhadkhani2022equivalence.
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_type_hints
 
@@ -78,6 +79,7 @@ class Reached(NamedTuple):
     largest: float = 0.0  # largest norm of a poisoned input
     weight: float = 0.0  # weight of a poisoned example
     needed: float = 0.0  # least total weight with which any examples can succeed
+    enough: float = 0.0  # weight of an example that suffices; infinite if none does
 
 
 class _Chain(NamedTuple):
@@ -146,14 +148,29 @@ def chain(
             files.create(out, files.CHAIN, text)
         np.save(file, aim.target.numpy())
     c = _Chain(sections, out, options, data_dir, watch, built, aim)
-    found = [_reached(c, "none", _Made({"attack": "none", "corruption": "none"}))]
-    makers = {"gradient": _gradient, "model": _model, "data": _data}
-    for stage in files.STAGES[: files.STAGES.index(options.stage) + 1]:
+    found: list[Reached] = []
+    makers = {"none": _none, "gradient": _gradient, "model": _model, "data": _data}
+    for stage in _stages(options):
         found.append(_reached(c, stage, makers[stage](c)))
-    columns = {name: [getattr(row, name) for row in found] for name in Reached._fields}
-    files.write_csv(out / FILE, columns)
-    files.write_json((out / FILE).with_suffix(".json"), told(out, found))
+        columns = {key: [getattr(row, key) for row in found] for key in Reached._fields}
+        files.write_csv(out / FILE, columns)
+        files.write_json((out / FILE).with_suffix(".json"), told(out, found))
     return found
+
+
+def _stages(options: Options) -> list[str]:
+    """Return the stages of a chain, beginning with the one without an attack."""
+    return ["none", *files.STAGES[: files.STAGES.index(options.stage) + 1]]
+
+
+def read(out: Path) -> list[Reached]:
+    """Read the results of the stages that have finished."""
+    file = (out / FILE).with_suffix(".json")
+    if not file.exists():
+        raise Refusal(f"no stage of the attack chain {out} has finished")
+    stages = json.loads(file.read_text("utf-8"))["stages"]
+    known = [{k: math.inf if v is None else v for k, v in s.items()} for s in stages]
+    return [Reached(**stage) for stage in known]
 
 
 def told(out: Path, found: list[Reached]) -> dict[str, Any]:
@@ -198,6 +215,11 @@ class _Made(NamedTuple):
     summary: tuple[int, float, float] = (0, 0.0, 0.0)  # as in `poison.Summary`
     weight: float = 0.0
     needed: float = 0.0
+    enough: float = 0.0
+
+
+def _none(c: _Chain) -> _Made:
+    return _Made({"attack": "none", "corruption": "none"})
 
 
 def _gradient(c: _Chain) -> _Made:
@@ -229,22 +251,25 @@ def _data(c: _Chain) -> _Made:
         adversary = c.sections["adversary"]
         changes["adversary"] = {**adversary, "start": str(model)}
     weight = taught.corruption["weight"]
-    return _Made(changes, taught.summary, weight, taught.needed)
+    return _Made(changes, taught.summary, weight, taught.needed, taught.enough)
 
 
 def _reached(c: _Chain, stage: str, made: _Made) -> Reached:
     """Run the federation with this attack, and return the result."""
-    path, tree = c.out / stage, {**c.sections, **made.changes}
+    every = _stages(c.options)
+    watch = train.numbered(c.watch, every.index(stage) + 1, len(every))
+    name = "no attack" if stage == "none" else f"stage {stage}"
+    path, tree = c.out / stage, {**c.sections, **made.changes, "name": name}
     if not path.exists():
-        api.run(tree, out=path, data_dir=c.data_dir, watch=c.watch)
+        api.run(tree, out=path, data_dir=c.data_dir, watch=watch)
     elif not api.finished(path):
-        api.resume(path, watch=c.watch)
+        api.resume(path, watch=watch)
     rho, _ = _ended(c, stage)
     start = c.built.federation.broadcast.w.double().cpu()
     far, near = (float((place - c.goal.target).norm()) for place in (start, rho))
     own = Run(path).summary["personal"]["accuracy_mean"]
     true, aimed = judged(c.built, c.goal, rho)
-    count = (*made.summary, made.weight, made.needed)
+    count = (*made.summary, made.weight, made.needed, made.enough)
     return Reached(stage, far, near, true, aimed, own, *count)
 
 

@@ -94,7 +94,8 @@ def teach(
     enough = k * poison.weight_needed(theta, wanted, made.x, lam=lam)
     nu = e.personalizer.options["nu"]
     needed = k * poison.examples_needed(theta, wanted, lam=lam, nu=nu)
-    chosen = float(f"{max(1.0, enough):.3g}") if weight is None else weight
+    enough_or_one = max(1.0, enough) if math.isfinite(enough) else 1.0
+    chosen = float(f"{enough_or_one:.3g}") if weight is None else weight
     corruption = {"name": "from_file", "path": str(file), "take": "share"}
     return Taught({**corruption, "weight": chosen}, summary, enough, needed)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,8 +62,8 @@ def poison(
     weight: Annotated[
         str,
         Flag(
-            help="Weight of a poisoned example; a benign one has weight 1. auto: the "
-            "smallest weight with which the attack succeeds, by an estimate."
+            help="Weight of a poisoned example; a benign one has weight 1. auto: an "
+            "estimate of the smallest weight with which the attack succeeds."
         ),
     ] = "auto",
     start: Annotated[
@@ -81,7 +82,7 @@ def poison(
 ) -> None:
     """Attack a federation by gradients, by a model and by data, with a run for each."""
     from troth import api
-    from troth.cli import progress, tables
+    from troth.cli import progress
     from troth.poison import chain
 
     sections = api.tree(experiment, settings or [])
@@ -101,6 +102,16 @@ def poison(
 
     with stoppable(stopped), watch:
         stages = chain.chain(sections, root, options, data_dir=data_dir, watch=watch)
+    show(stages, root, as_json, quiet)
+
+
+def show(
+    stages: list[Reached], root: Path, as_json: bool = False, quiet: bool = False
+) -> None:
+    """Print the results of an attack chain."""
+    from troth.cli import tables
+    from troth.poison import chain
+
     table = root / chain.FILE
     files = f"{table}, {table.with_suffix('.json')}, one folder per stage"
     lines = [*_words(stages, root), f"Files: {files}"]
@@ -130,12 +141,21 @@ def _table(stages: list[Reached]) -> Group:
 def _words(stages: list[Reached], root: Path) -> list[str]:
     """Return lines about the last stage, and how to use the poisoned examples."""
     first, last = stages[0], stages[-1]
-    way = 1 - last.distance / last.start
+    way = last.distance / last.start
+    moved = f"brings the shared model {1 - way:.0%} of the way to the target"
+    if way > 1:
+        moved = "does not bring the shared model nearer to the target: its distance is"
+        moved += f" {way:.3g} times that of the first model"
     lines = [
-        f"Stage {last.stage} brings the shared model {way:.0%} of the way to the "
-        f"target. Its accuracy on the target labels is {last.aimed:.3f}; without an "
-        f"attack it is {first.aimed:.3f}"
+        f"Stage {last.stage} {moved}. Its accuracy on the target labels is "
+        f"{last.aimed:.3f}; without an attack it is {first.aimed:.3f}"
     ]
+    if last.examples and math.isinf(last.enough):
+        lines.append(
+            f"{last.examples} poisoned examples are too few to hold the attacker's "
+            "model with any weight, because they determine too few of its directions. "
+            "Give --examples more than there are input features"
+        )
     if last.examples:
         lines += [
             f"{last.examples} poisoned examples have a total weight of "
