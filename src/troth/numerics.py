@@ -17,6 +17,9 @@ from troth.networks import kernels
 
 _NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 25}
 """Numbers in a block: as many as fit into a CPU's cache, or as many as fill a GPU."""
+_SMALL = (
+    1 << 20
+)  # numbers of a matrix that a GPU reads faster than kernels are launched
 
 
 def blocks(rows: Tensor, n: int = 0) -> Iterator[slice]:
@@ -86,7 +89,7 @@ def norms(rows: Tensor) -> Tensor:
     The result is float32 on devices without float64.
     """
     wide = widest(rows)
-    if kernels.ready(rows):
+    if rows.numel() > _SMALL and kernels.ready(rows):
         from troth.networks.kernels import rows as by_rows
 
         if by_rows.fits(rows):
