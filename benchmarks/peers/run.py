@@ -6,7 +6,7 @@ Systems that are not installed are skipped. `--python pfl=PATH` sets the Python
 interpreter of another environment. Systems take turns, so that a busy moment affects
 all of them. On a busy machine, set OMP_NUM_THREADS=1 and use `--clock cpu`: processor
 time does not depend on other programs. Do not use it for a system with several
-processes.
+processes. `PEERS_ROUNDS` sets the number of rounds: more of them on a GPU.
 """
 
 import argparse
