@@ -114,6 +114,13 @@ class Browser:
         keys = {"type": "key", "id": "k", "actions": strokes}
         self.do("POST", "/actions", {"actions": [keys]})
 
+    def click(self, x, y):
+        """A click at a position of the window."""
+        every = ("mouseMoved", "mousePressed", "mouseReleased")
+        for kind in every:
+            at = {"x": x, "y": y, "button": "left", "clickCount": 1}
+            self.cdp("Input.dispatchMouseEvent", type=kind, **at)
+
     def log(self, kind):
         return self.do("POST", "/se/log", {"type": kind})
 

@@ -1,6 +1,7 @@
 """The page in a real Chromium, as a person would use it."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -189,7 +190,7 @@ def test_numbers_of_clients_and_what_is_none(browser, page):
 def test_commands_are_copied_from_the_keyboard(browser, told, tmp_path):
     place = told(tmp_path / "a run-of 3", [0.5, 0.8, 1.0])
     browser.see(reports.report([place]).page.as_uri())
-    for part in ("#words", "#card .use", "#proven"):
+    for part in ("#relied", "#card .use", "#proven"):
         code = f"document.querySelector('{part} code.command')"
         button, wanted = (
             f"{code}.nextElementSibling",
@@ -282,6 +283,88 @@ def test_names_do_nothing(browser, told, tmp_path):
     assert all(name in browser.text("#card") for name in names)
 
 
+def painted(browser, uri):
+    """Milliseconds until the first paint."""
+    browser.open(uri)
+    return browser.until("performance.getEntriesByName('first-paint')[0]?.startTime")
+
+
+def least(browser, work):
+    """The least of five times in ms: others may be at work here."""
+    return browser.js(
+        "const took = []; for (let i = 0; i < 5; i++) { const t = performance.now();"
+        f"(() => {{ {work} }})(); document.body.offsetHeight;"
+        "took.push(performance.now() - t); } return Math.min(...took)"
+    )
+
+
+def test_dots_show_their_client_and_open_its_card(browser, page, examined):
+    """By a pointer and by keys; what is shown is what clients.csv has."""
+    browser.see(page)
+    plot = "document.querySelector('.world:not([hidden]) .story .plot')"
+    browser.js("document.documentElement.style.scrollBehavior = 'auto'")
+    browser.js(f"{plot}.focus()")
+    for _ in range(3):
+        browser.press("\ue014")  # right
+    shown = browser.text(".world:not([hidden]) .readout")
+    place = examined / "attacked"
+    tables = {
+        "ditto,lam=auto": place / "personalizer=ditto+lam=auto",
+        "local": place / "personalizer=local",
+        "no personalizer": place / "personalizer=none",
+    }
+    said = re.findall(r"(?:: |; )([^;:]+) ([\d.]+)", shown)
+    assert shown.startswith("Client 2 (malicious): ") and len(said) == 3
+    for name, value in said:
+        table = files.read_csv(tables[name] / "clients.csv")
+        assert value == compare.number(table["accuracy"][2])
+    assert browser.js(f"return {plot}.ariaValueText") == shown
+    browser.press("\ue007")
+    assert browser.text("#card h3") == "Client 2"
+    browser.js("window.scrollTo(0, 0)")
+    browser.until("window.scrollY === 0")
+    spot = browser.js(
+        f"const b = {plot}.getBoundingClientRect(); const p = {plot}.querySelector("
+        "'[data-role=benign]').getAttribute('d').match(/M(\\S+) ([^h]+)h/);"
+        "return [b.left + p[1] / 1000 * b.width, b.top + p[2] / 1000 * b.height]"
+    )
+    browser.click(*spot)
+    browser.until("document.querySelector('#card h3').textContent !== 'Client 2'")
+    quiet(browser)
+
+
+def test_a_pointer_reads_the_pictures(browser, page):
+    browser.see(page)
+    for kind, says in (
+        ("lines", r"round 8: no personalizer 0\.\d{3}; local "),
+        ("heat", r"Client \d+, round \d: [01] times"),
+        ("audit", r"Client \d+: [+−]0\.\d{3}, 95 % interval [+−]"),
+    ):
+        at = "document.querySelector(arguments[0]).getBoundingClientRect()"
+        browser.js(f"document.querySelector('.{kind} .plot').scrollIntoView()")
+        browser.js(
+            f"const b = {at}; const at = {{clientX: b.right - 2, clientY: b.top + 2}};"
+            "document.querySelector(arguments[0])"
+            ".dispatchEvent(new PointerEvent('pointermove', at))",
+            f".{kind} .plot",
+        )
+        css = f"figure:has(.{kind}) .readout"
+        assert re.match(says, browser.text(css)), browser.text(css)
+
+
+def test_a_federation_is_selected(browser, page):
+    """The answer, the card and the table of clients are of the same federation."""
+    browser.see(page)
+    assert browser.count(".world:not([hidden])") == 1
+    browser.js(
+        "const d = document.querySelector('#deck'); d.value = '1';"
+        "d.dispatchEvent(new Event('change'))"
+    )
+    assert browser.text(".world:not([hidden]) h3") == "“clean”"
+    assert browser.count(".clients:not([hidden])") == 1
+    assert "“clean”" in browser.text(".clients:not([hidden]) caption")
+
+
 def test_ten_thousand_clients(browser, told, tmp_path):
     """A tenth of them malicious; at most 2000 of them are printed."""
     own, shared = np.random.default_rng(0).integers(0, 21, (2, MANY)) / 20
@@ -289,10 +372,10 @@ def test_ten_thousand_clients(browser, told, tmp_path):
     more = {"hostile": bad, "corruption": "auto", "dropped": bad * 2}
     told(tmp_path / "run", own, shared=shared, test=np.full(MANY, 20), **more)
     crowd = reports.report([tmp_path / "run"]).page
-    assert crowd.stat().st_size < 15_000_000
+    assert crowd.stat().st_size < 10_000_000
     browser.look(1200, 900)
     uri = crowd.as_uri()
-    assert min(browser.open(uri) for _ in range(3)) < 3  # others may be at work here
+    assert min(painted(browser, uri) for _ in range(3)) < 1000
     quiet(browser)
     place = ".clients"
     assert len(column(browser, place, 1)) == 50
@@ -306,16 +389,41 @@ def test_ten_thousand_clients(browser, told, tmp_path):
     assert note.startswith("Printed: 2000 of 10000 rows; at most 2000 are")
     browser.js("window.dispatchEvent(new Event('afterprint'))")
     assert browser.js(f"return {rows}") == 50
-    took = browser.js(
-        "const t = performance.now();"
-        f"document.querySelector('{place} th:nth-child(4) button').click();"
-        "document.body.offsetHeight; return performance.now() - t"
-    )
-    assert took < 1000
+    sort = f"document.querySelector('{place} th:nth-child(4) button').click()"
+    assert least(browser, sort) < 100
     assert column(browser, place, 4) == ["0.000"] * 50
+    spot = "document.querySelector('.story .plot').getBoundingClientRect()"
+    move = (
+        f"const b = {spot}; const at = {{clientX: b.left + b.width / 2,"
+        "clientY: b.top + b.height * 0.31}; document.querySelector('.story .plot')"
+        ".dispatchEvent(new PointerEvent('pointermove', at))"
+    )
+    assert least(browser, move) < 100
+    assert re.match(r"Client \d+ \(benign\): run [01]\.", browser.text(".readout"))
+    assert least(browser, "document.querySelector('#after').click()") < 100
     browser.type(f"{place} input", "9998")
     assert column(browser, place, 1) == ["9998"]
     assert browser.count("*") < 5000
     browser.open(f"{crowd.as_uri()}#client=9998")
     shown = compare.number(float(table["accuracy"][9998]))
     assert shown in browser.text("#card")
+
+
+def test_the_theme_can_be_switched(browser, page):
+    """It follows the system until the button is pressed; paper is always white."""
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    browser.see(page, dark=True)
+    dark, white = browser.js(paper), "rgb(255, 255, 255)"
+    themes = []
+    for _ in range(3):
+        browser.js("document.querySelector('#theme').click()")
+        themes.append((browser.text("#theme"), browser.js(paper)))
+    names = ("Theme: dark", "Theme: light", "Theme: system")
+    assert themes == [*zip(names, (dark, white, dark), strict=True)] and dark != white
+    browser.js("document.querySelector('#theme').click()")
+    browser.look(794, 1123, dark=True, media="print")
+    browser.until(f"({paper.removeprefix('return ')}) === '{white}'")
+    browser.see(page)
+    assert browser.text("#theme") == "Theme: dark"  # it is kept
+    assert browser.js(paper) == dark
+    browser.js("localStorage.clear()")

@@ -4,7 +4,6 @@ import base64
 import gzip
 import json
 import re
-from collections import defaultdict
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,8 +11,8 @@ import numpy as np
 import pytest
 
 from troth import files, reports
-from troth.evaluation.paired import paired
-from troth.reports import _figures, _tables, _words, cards
+from troth.evaluation.paired import interval, paired
+from troth.reports import _charts, _front, _marks, _tables, _words, cards
 from troth.reports.cards import _worlds
 from troth.runs import compare, inspect
 from troth.types import Refusal
@@ -36,12 +35,12 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        if tag == "td":
+        if tag in ("td", "dd"):
             self._cell = dict(attrs)
             self.cells.append((self._cell, ""))
 
     def handle_endtag(self, tag):
-        self._cell = None if tag == "td" else self._cell
+        self._cell = None if tag in ("td", "dd") else self._cell
 
     def handle_data(self, data):
         self.texts.append(data)
@@ -61,12 +60,6 @@ def made(out, *paths):
     return Page(text), json.loads(gzip.decompress(base64.b64decode(packed))), text
 
 
-@pytest.fixture
-def undrawn(monkeypatch):
-    """Pages without pictures, which take most of the time."""
-    monkeypatch.setattr(_figures, "pictures", lambda *_: defaultdict(list))
-
-
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """Where the page of all four runs lies, with `page.cards.json` beside it."""
@@ -80,7 +73,7 @@ def whole(examined, page):
 
 def test_every_number_is_the_one_in_its_file(whole):
     keyed = [(attrs, text) for attrs, text in whole[0].cells if "data-key" in attrs]
-    assert len(keyed) == 4 * 12
+    assert len(keyed) == 4 * 12 + 2 * 3  # of runs, and of the first screen
     for attrs, text in keyed:
         value = json.loads(Path(attrs["data-file"]).read_text())
         for part in attrs["data-key"].split("."):
@@ -116,33 +109,201 @@ def test_sentences_of_the_script_are_those_of_the_json(whole, page):
     assert found == [[s["text"] for s in card["sentences"]] for card in said]
 
 
-def test_the_summary_in_words(examined, whole):
-    words, ditto = whole[0].words, "attacked/personalizer=ditto+lam=auto"
+def column(run, name):
+    return files.read_csv(run / "clients.csv")[name]
+
+
+def test_the_answer_is_that_of_the_files(examined, whole):
+    """The first sentence and the first screen, computed again from clients.csv."""
+    one, two = (examined / "attacked" / f"personalizer={n}" for n in ("local", DITTO))
+    benign = column(one, "malicious") == 0
+    local, ditto = column(one, "accuracy")[benign], column(two, "accuracy")[benign]
+    found, shared = paired(local, ditto), column(two, "shared_accuracy")[benign]
+    texts = [compare.signed(v, "accuracy") for v in found[:3]]
+    assert found.low < 0 < found.high
+    names = "“ditto,lam=auto”", "“local”"
+    assert (
+        "{0} is first, but {1} may be as good: {0} has higher accuracy for ".format(
+            *names
+        )
+        + f"{found.better} of 9 clients, lower for {found.worse}. Mean difference "
+        f"{texts[0]}; the 95 % interval, {texts[1]} to {texts[2]}, contains 0 "
+        f"(p = {compare.number(found.p_value)})."
+    ) in whole[0].words
+    tiles = [text for attrs, text in whole[0].cells]
+    mean, half = interval(ditto)
+    ends = [compare.number(v) for v in (mean - half, mean + half)]
+    assert tiles[0] == compare.number(mean)
+    assert tiles[1] == f"95 % interval {ends[0]} to {ends[1]}, 9 benign clients"
+    gain = paired(shared, ditto)
+    assert tiles[6] == compare.signed(gain.mean_difference, "accuracy")
+    ends = [compare.signed(v, "accuracy") for v in (gain.low, gain.high)]
+    assert tiles[7].startswith(f"95 % interval {ends[0]} to {ends[1]}; over training")
+    clean = json.loads((examined / "clean" / "summary.json").read_text())
+    without = clean["personal"]["accuracy_mean"]
+    assert tiles[8] == compare.signed(mean - without, "accuracy")
+    assert compare.number(without) in tiles[9] and "3 of 12 clients" in tiles[9]
+
+
+DITTO = "ditto+lam=auto"
+
+
+def test_sentences_above_the_parts(examined, whole):
+    words, ditto = whole[0].words, f"attacked/personalizer={DITTO}"
     under, without = (
         compare.number(json.loads(text)["personal"]["accuracy_mean"])
         for text in (
             (examined / name / "summary.json").read_text() for name in (ditto, "clean")
         )
     )
-    t = files.read_csv(examined / "clean" / "clients.csv")
-    bad = t["malicious"] == 1
-    fell = [f"{t['clipped'][who].sum():.0f}" for who in (bad, ~bad)]
+    run = examined / "clean"
+    bad = column(run, "malicious") == 1
+    gain = (column(run, "accuracy") - column(run, "shared_accuracy"))[~bad]
+    lost, won = ((gain < 0).sum(), (gain > 0).sum())
     marked = ", ".join(f"{k}" for k in np.flatnonzero(bad))
-    on = ", ".join(f"{k}" for k in np.flatnonzero(~bad & (t["clipped"] > 0)))
-    times = [t[k][who].sum() for who in (bad, ~bad) for k in ("chosen", "asked")]
     for said in (
-        "Runs: 4. Finished: 4.",
         f"Under attack “ditto,lam=auto” has mean accuracy {under}. Without the attack "
         f"(“clean”) it is {without}, a change of ",
-        f"Updates that the server of “clean” clipped: {fell[0]} of malicious clients "
-        f"(clients {marked}) and {fell[1]} of benign clients (clients {on}).",
-        "Updates that the server of “clean” chose: {:.0f} of {:.0f} from malicious "
-        "clients and {:.0f} of {:.0f} from benign clients.".format(*times),
-        f"Malicious in the experiment: 3 of 12 clients (clients {marked}). What they",
+        f"Malicious: 3 of 12 clients (clients {marked}). They",
+        f"“clean”: {lost} of 9 clients lose by their own model (it has less accuracy "
+        f"than the shared model), {won} gain, {9 - lost - won} equal.",
         "of 9 audited clients",
     ):
         assert said in words
     assert "No run here" not in words
+
+
+def test_what_the_server_did_is_counted(examined, whole):
+    texts = [text for _, text in whole[0].cells]
+    t = files.read_csv(examined / "clean" / "clients.csv")
+    for verdict in ("clipped", "chosen"):
+        at = max(i for i, text in enumerate(texts) if text == verdict)
+        assert texts[at - 1] == "clean"
+        for who, text in zip((1, 0), texts[at + 1 :], strict=False):
+            mine = t["malicious"] == who
+            some = ", ".join(f"{k}" for k in np.flatnonzero(mine & (t[verdict] > 0)))
+            counts = t[verdict][mine].sum(), t["asked"][mine].sum()
+            assert text == "{:.0f} of {:.0f}: ".format(*counts) + f"clients {some}"
+
+
+class Marks(HTMLParser):
+    """Attributes of the paths and plots of a picture."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.paths, self.plots = [], []
+        self.feed(str(html))
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "path":
+            self.paths.append(dict(attrs))
+        elif "data-counts" in dict(attrs) or "data-changes" in dict(attrs):
+            self.plots.append(dict(attrs))
+
+
+def test_every_client_is_a_dot_at_its_value(told, tmp_path):
+    own, bad = [0.1, 0.5, 0.9, 0.3], [0, 0, 1, 0]
+    places = [told(tmp_path / "a", own, shared=[0.2] * 4, hostile=bad)]
+    (deck,) = cards.decks(_settled(places))
+    marks = Marks(_charts.strips(deck)).paths
+    found = {
+        (int(m["data-column"]), m["data-role"]): [
+            int(x) for x in re.findall(r"M(\S+) ", m["d"])
+        ]
+        for m in marks
+        if "data-role" in m
+    }
+    assert found[3, "benign"] == [100, 500, 300] and found[3, "malicious"] == [900]
+    assert len(found[4, "benign"]) == 3  # equal values: above each other
+    (same,) = [m["d"] for m in marks if m.get("data-column") == "4"][:1]
+    assert len({*re.findall(r" (\S+)h0", same)}) == 3
+
+
+def _settled(places):
+    runs = inspect.opened(places)
+    reports.page._color(runs)
+    return runs
+
+
+def test_a_swarm_hides_no_dot():
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.choice([100.0, 300.0, 307.0, 500.0], 60))
+    at, row = _charts.swarm(x, x < 0, 8.0, 6)
+    assert len({*zip(at.round(3), row, strict=True)}) == 60
+    assert np.abs(at - x).max() < 40 and np.abs(row).max() <= 3
+    bad = np.arange(9) == 4  # a malicious client is at the outer end
+    _, row = _charts.swarm(np.zeros(9), bad, 8.0, 9)
+    assert np.abs(row[4]) == 4
+    assert len(_charts.swarm(np.zeros(0), np.zeros(0), 8.0, 6)[0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "most", "ticks"),
+    [
+        ([0.13, 0.98], 1, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+        ([-0.03, 0.05], 1, ["−0.04", "−0.02", "0", "0.02", "0.04", "0.06"]),
+        ([1.0, 1.0], 1, None),
+        ([np.nan], np.inf, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+    ],
+)
+def test_scales_are_round_and_hold_all_values(values, most, ticks):
+    found = _marks.scale(values, most=most)
+    assert ticks is None or [text for _, text in found.ticks()] == ticks
+    at = found.to(values)
+    assert np.isnan(values).all() or (found.low <= min(values) <= found.high <= 1)
+    assert found.low < found.high and not (at < 0).any() and not (at > 1000).any()
+
+
+def test_pictures_have_the_numbers_of_the_files(examined):
+    runs = _settled([examined / "attacked", examined / "clean"])
+    ditto, clean = runs[2], runs[3]
+    lines = [
+        p for p in Marks(_charts.rounds(runs, "accuracy")).paths if "data-values" in p
+    ]
+    said = {(p["data-name"]): json.loads(p["data-values"]) for p in lines[:4]}
+    for run in (ditto, clean):
+        every = [
+            json.loads(x) for x in (run.path / "rounds.jsonl").read_text().splitlines()
+        ]
+        own = [
+            (x["round"] + 1, x["evaluation"]["personal"])
+            for x in every
+            if "evaluation" in x
+        ]
+        wanted = [[k, compare.number(v["accuracy_mean"])] for k, v in own]
+        assert said[compare.short(run.label)] == wanted
+    proven = [p for p in Marks(_charts.certified(ditto)).paths if "data-values" in p]
+    curve = ditto.certified[0].curves["personal"]
+    texts = [text for _, text in json.loads(proven[0]["data-values"])]
+    assert texts == [compare.number(v) for v in curve.accuracy.mean(axis=0)]
+    (plot,) = Marks(_charts.audit(ditto)).plots
+    t = files.read_csv(ditto.path / "audit.csv")
+    for client, *three in json.loads(plot["data-changes"]):
+        (i,) = np.flatnonzero(t["client"] == client)
+        names = ("change", "change_low", "change_high")
+        assert three == [compare.signed(t[name][i], "accuracy") for name in names]
+    for verdict, plot in zip(
+        ("clipped", "chosen"), Marks(_charts.verdicts(clean)).plots, strict=True
+    ):
+        rows = json.loads(plot["data-rows"])
+        counts = np.array(json.loads(plot["data-counts"])).sum(axis=1)
+        assert (column(clean.path, verdict)[rows] == counts).all()
+        assert counts.sum() == column(clean.path, verdict).sum()
+
+
+def test_settings_that_differ(examined):
+    found = _tables.settings(inspect.opened([examined / "attacked"]))
+    assert found.heads == ["run", "personalizer.name"]
+    texts = [[cell.text for cell in row] for row in found.rows]
+    kinds = [
+        ("no personalizer", "none"),
+        ("local", "local"),
+        ("ditto,lam=auto", "ditto"),
+    ]
+    assert texts == [[*kind] for kind in kinds]
+    both = _tables.settings(inspect.opened([examined / "attacked", examined / "clean"]))
+    assert both.heads == ["run", "personalizer.name", "corruption.name", "attack.name"]
+    assert _tables.settings(inspect.opened([examined / "clean"])).rows == []
 
 
 def test_pairs_are_those_of_the_clients(examined, whole):
@@ -163,10 +324,10 @@ def test_pairs_are_those_of_the_clients(examined, whole):
     wanted = [compare.signed(value, "accuracy") for value in numbers]
     wanted += [str(v) for v in (found.better, found.worse, found.equal)]
     assert (
-        texts[at + 8] == "1"
+        texts[at + 9] == "1"
         and "With one seed, a comparison is about" in whole[0].words
     )
-    assert texts[at + 2 : at + 8] == wanted
+    assert texts[at + 3 : at + 9] == wanted
     heads = ["a − b", "mean difference", "low", "high", "better", "worse", "equal"]
     heads += ["seeds", "p"]
     assert {*heads} <= {*whole[0].texts}
@@ -201,9 +362,10 @@ def test_many_models_stand_beside_what_they_must_be_worth(told, tmp_path):
 
 
 def summary(*places):
-    """The sentences of the summary, as tuples of a rule and its values."""
+    """The sentences of the page, as tuples of a rule and its values."""
     runs = inspect.opened(places)
-    return [each for part in _words.summary(runs, cards.decks(runs)) for each in part]
+    notes = _words.notes(runs, cards.decks(runs)).values()
+    return [*_words.alerts(runs), *(each for part in notes for each in part)]
 
 
 def test_nobody_was_detected(told, tmp_path):
@@ -211,14 +373,40 @@ def test_nobody_was_detected(told, tmp_path):
     accuracy = [0.5, 0.1, 0.9, 0.2]
     one = told(tmp_path / "one", accuracy, **given)
     given |= {"personalizer": "local", "dropped": [0, 2, 0, 0]}
-    found = summary(one, told(tmp_path / "two", accuracy, **given))
+    two = told(tmp_path / "two", accuracy, **given)
+    found = summary(one, two)
     assert "clients 1, 3" in next(each for each in found if each[0] == "page.marked")
     assert ("page.undetected", "“one”") in found
-    fell = ("“two”", "2", "dropped", "client 1", "0", "no client")
-    assert ("page.verdicts", *fell) in found
+    (row,) = _tables.defenses(inspect.opened([one, two])).rows
+    fell = ["two", "dropped", "2 of 6: client 1", "0 of 6: no client"]
+    assert [cell.text for cell in row] == fell
     given |= {"corruption": "none"}  # an attack does not change who trains alone
     found = summary(tmp_path / "two", told(tmp_path / "clean", accuracy, **given))
     assert ("page.apart", "“two”", "accuracy", "0.700", "“clean”", "0.700") in found
+
+
+ANSWERS = [
+    ([0.8, 0.9, 0.7, 0.9], [0.1, 0.2, 0.1, 0.2], "sure"),
+    ([0.8, 0.2, 0.7, 0.9], [0.7, 0.3, 0.6, 0.9], "unsure"),
+    ([0.8, 0.9], [0.7, 0.8], "few"),  # equal differences have no interval
+]
+
+
+@pytest.mark.parametrize(("own", "shared", "rule"), ANSWERS)
+def test_answers(own, shared, rule, told, tmp_path):
+    (deck,) = cards.decks(inspect.opened([told(tmp_path / "a", own, shared=shared)]))
+    ((name, *_),) = _front.answer(deck)
+    assert name == f"answer.{rule}"
+    assert [name for name, *_ in _front.why(deck)] == ["answer.why", "answer.seed"]
+
+
+def test_one_model_is_the_only_one(told, tmp_path):
+    place = told(tmp_path / "a", [0.5, 0.7], personalizer="none")
+    (deck,) = cards.decks(inspect.opened([place]))
+    only = ("answer.only", "“a”", "accuracy", "0.600", "2")
+    assert _front.answer(deck) == [only] and _front.why(deck) == []
+    heads = [tile.head for tile in _front.tiles(deck, deck.runs)]
+    assert heads == ["mean accuracy", "worst tenth", "spread"]
 
 
 def test_the_contents_name_the_headings(whole, told, tmp_path):
@@ -235,13 +423,13 @@ def test_the_contents_name_the_headings(whole, told, tmp_path):
         assert source.count('id="top"') == 1
 
 
-def test_missing_parts_say_how_to_get_them(told, tmp_path, undrawn):
+def test_missing_parts_say_how_to_get_them(told, tmp_path):
     """By commands that break between their words alone."""
     place = told(tmp_path / "a b", [0.5, 1.0])
     page, _, _ = made(tmp_path / "x.html", place)
     how = "--transform pixel --sigma 0.25"
     for asks in (f"troth certify '{place}' {how}", f"troth audit '{place}'"):
-        assert page.words.count(asks) == 2  # in words, and where they are missing
+        assert page.words.count(asks) == 1
     place = told(tmp_path / "run-of-a-name", [0.5, 1.0])
     found = re.findall(
         r'<code class="command">(.*?)</code>', made(tmp_path / "y.html", place)[2]
@@ -261,7 +449,7 @@ def test_names_are_texts(told, tmp_path):
     (other / "experiment.toml").write_text(text.replace('"digits"', f"'{evil}'"))
     page, data, source = made(tmp_path / "x.html", *places, other)
     tags = [tag for tag, _ in page.tags]
-    assert tags.count("script") == 2 and "img" not in tags
+    assert tags.count("script") == 3 and "img" not in tags
     assert not [a for _, a in page.tags if any(k.startswith("on") for k in a)]
     assert "alert(3)</script>" not in source
     assert [name for name in names if name not in page.words] == []
@@ -276,8 +464,13 @@ def test_nothing_is_asked_of_the_network_and_ids_are_unique(whole):
     policy = next(a for t, a in page.tags if t == "meta" and "http-equiv" in a)
     assert policy["content"].startswith("default-src 'none'")
     assert "@import" not in source and "fetch(" not in source
-    # curves; clients of two federations; frontier; pairs; verdicts of 4; proven; audit
-    assert source.count("<svg") == 1 + 2 + 1 + 1 + 4 + 1 + 1
+    charts = [a["class"].split() for _, a in page.tags if "chart" in a.get("class", "")]
+    kinds = [
+        kind for chart in charts for kind in chart if kind not in ("chart", "tall")
+    ]
+    # of two federations; means of two kinds and certificates; two verdicts of 4 runs
+    numbers = {"story": 2, "lines": 2 + 1, "heat": 2 * 4, "audit": 1}
+    assert {kind: kinds.count(kind) for kind in kinds} == numbers
     ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
     assert len(ids) == len({*ids})
     assert {*re.findall(r'(?:url\(|href=")#([\w-]+)[")]', source)} <= {*ids}
@@ -296,7 +489,7 @@ def test_runs_on_their_way_are_reported_as_such(told, tmp_path):
         assert files.hold(held)
         found = summary(place)
     assert ("page.going", "“half”", "4", "4") in found
-    assert "page.unfinished" not in dict(each[:2] for each in found)
+    assert "page.unfinished" not in {each[0] for each in found}
     lines = journal.read_text().splitlines(keepends=True)
     asks = f"troth resume {place}"
     for text, rounds in (("".join(lines[:3]) + "{", "3"), ("", "0")):
@@ -307,14 +500,14 @@ def test_runs_on_their_way_are_reported_as_such(told, tmp_path):
     assert ("page.unfinished", "“half”", "0", "4", asks) in summary(place)
 
 
-def test_broken_files_never_stop_it(told, tmp_path, undrawn):
+def test_broken_files_never_stop_it(told, tmp_path):
     whole, broken = told(tmp_path / "a", [0.5, 0.9]), told(tmp_path / "b", [0.5, 1.0])
     (broken / "experiment.toml").write_bytes(b"\xff\xfe\x00")
     page, data, _ = made(tmp_path / "x.html", whole, broken)
     assert len(data["decks"]) >= 1 and "experiment.toml" in page.words
 
 
-def test_where_it_is_written(told, tmp_path, undrawn):
+def test_where_it_is_written(told, tmp_path):
     place = told(tmp_path / "a", [0.5, 0.9])
     found = reports.report([place])
     assert found.page == place / "report.html"
@@ -327,6 +520,10 @@ def test_where_it_is_written(told, tmp_path, undrawn):
 
 
 def test_many_runs(told, tmp_path):
-    """Other seeds are other clients; not all of them are put into words."""
-    places = [told(tmp_path / f"r{i}", [0.5, 0.9], seed=i) for i in range(7)]
-    assert ("page.worlds", "7", "6") in summary(*places)
+    """Other seeds are other clients: each federation has an answer."""
+    places = [told(tmp_path / f"r{i}", [0.5, 0.9], seed=i) for i in range(14)]
+    page, _, source = made(tmp_path / "x.html", *places)
+    assert source.count('class="world"') == 14
+    assert "This leaves out 2 sentences like these" in page.words
+    places = [run.kept["place"] for run in _settled(places)]
+    assert len({*places}) == 1  # one personalizer, one color

@@ -7,6 +7,7 @@ It trains the quickstart, certifies and audits a few clients, and opens its repo
 
 import base64
 import io
+import re
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,38 @@ def keep(browser: Browser, name: str) -> None:
     picture.quantize(64).save(HERE / name, optimize=True)
 
 
+def design(folder: Path) -> Path:
+    """Write a page that shows the variables of the style sheet in both themes."""
+    style = (HERE.parents[2] / "src/troth/reports/style.css").read_text("utf-8")
+    names = re.findall(r"--([a-z]+\d?): light-dark", style)
+    sizes = ("small", "body", "lead", "title", "number")
+    swatches = "".join(
+        f'<span style="background: var(--{name})"></span><code>{name}</code>'
+        for name in names
+    )
+    texts = "".join(
+        f'<p style="font-size: var(--{size}); margin: 0">{size}: mean 0.925</p>'
+        for size in sizes
+    )
+    theme = f"<div>{swatches}</div><div>{texts}</div>"
+    themes = "".join(
+        f'<section style="color-scheme: {name}"><h2>{name}</h2>{theme}</section>'
+        for name in ("light", "dark")
+    )
+    more = """
+    body { display: grid; grid-template-columns: 1fr 1fr; padding: 0 }
+    section { background: var(--paper); color: var(--ink); padding: 1rem }
+    h2 { margin: 0; border: 0 }
+    div { display: grid; grid-template-columns: repeat(3, 2.5rem 1fr); gap: 0.4rem }
+    div + div { display: block; margin-top: 1rem }
+    span { height: 1.6rem; border: 1px solid var(--line); border-radius: 4px }
+    """
+    ready = "<html data-ready=yes><meta charset=utf-8>"
+    page = folder / "design.html"
+    page.write_text(f"{ready}<style>{style}{more}</style>{themes}", "utf-8")
+    return page
+
+
 def main() -> None:
     """Take all pictures."""
     with tempfile.TemporaryDirectory() as place:
@@ -56,6 +89,8 @@ def main() -> None:
             browser.see(f"file://{folder}/whole.html", 1000, 1000)
             browser.js("document.querySelector('#proven').scrollIntoView()")
             keep(browser, "examined.png")
+            browser.see(design(folder).as_uri(), 1000, 420)
+            keep(browser, "../../reference/design.png")
             browser.pdf(folder / "paper.pdf")
             pages = ["-r", "72", "-png", "-l", "2", "paper.pdf", "paper"]
             subprocess.run(["pdftoppm", *pages], cwd=folder, check=True)

@@ -4,12 +4,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 
 from troth.certificates.bounds import down
 from troth.files import OWNER
+from troth.reports import _charts
+from troth.reports._front import references
+from troth.reports._marks import scale
+from troth.reports._words import VERDICTS
 from troth.reports.cards import Deck
+from troth.reports.cards._choice import Chooser
 from troth.reports.cards._making import provenance
-from troth.reports.cards._reading import chance, name, plainly
+from troth.reports.cards._reading import chance, listed, name
 from troth.reports.cards._worlds import Model, decisions, federation, models, paired
 from troth.runs import compare
 from troth.runs.compare import number, short, signed
@@ -26,16 +32,16 @@ _NUMBERS = {
     "shared std": ("shared", "std"),
     "shared worst 10 %": ("shared", "worst10"),
 }
-_PARTS = ("personalizer", "data", "partition", "attack", "corruption", "aggregator")
 _COUNTS = ("asked", "dropped", "clipped", "chosen", "downweighted", "absent", "cut")
 
 
 class Cell(NamedTuple):
-    """The text of a cell, and the file and key of its value."""
+    """The text of a cell, the file and key of its value, and a picture."""
 
     text: str
     file: str = ""
     key: str = ""
+    mark: Markup = Markup()
 
 
 class Sheet(NamedTuple):
@@ -68,11 +74,20 @@ def _row(run: Dossier) -> list[Cell]:
     return [*cells, Cell(f"{seconds:.1f}" if known else "–", file, "seconds")]
 
 
-def what(found: Sequence[Dossier]) -> Sheet:
-    """Lay out the methods of every run."""
-    heads = ["run", "models", *_PARTS]
-    texts = ((name(run), plainly(run), *map(run.part, _PARTS)) for run in found)
-    return Sheet(heads, len(heads), [[*map(Cell, row)] for row in texts])
+def settings(found: Sequence[Dossier]) -> Sheet:
+    """Lay out the settings that differ between runs, one row per run.
+
+    A setting that only some methods have counts if it differs between runs of these.
+    """
+    every = [
+        (run, compare.settings_of(run.run)) for run in found if run.run is not None
+    ]
+    names = dict.fromkeys(key for _, own in every for key in own)
+    heads = [k for k in names if len({repr(o[k]) for _, o in every if k in o}) > 1]
+    rows = [[name(run), *(str(own.get(k, "–")) for k in heads)] for run, own in every]
+    return Sheet(
+        ["run", *heads], 1 + len(heads), [[*map(Cell, r)] for r in rows if heads]
+    )
 
 
 def compared(found: Sequence[Dossier], decks: Sequence[Deck]) -> list[dict[str, Any]]:
@@ -126,18 +141,21 @@ def _decided(decks: Sequence[Deck]) -> list[dict[str, Any]]:
 
 
 def pairs(found: Sequence[dict[str, Any]]) -> Sheet:
-    """Lay out one row per pair of models or methods."""
-    heads = ["a − b", "metric", "mean difference", "low", "high"]
+    """Lay out one row per pair of models or methods, with the interval as a picture."""
+    heads = ["a − b", "metric", "95 % interval", "mean difference", "low", "high"]
     heads += ["better", "worse", "equal", "seeds", "p"]
-    rows = []
-    for pair in found:
-        if pair["kind"] == "paired":
-            keys, metric = ("mean_difference", "low", "high"), pair["metric"]
-            numbers = [signed(pair[key], metric) for key in keys]
-            counts = [str(pair[key]) for key in ("better", "worse", "equal", "seeds")]
-            texts = [pair["label"], metric, *numbers, *counts, chance(pair["p_holm"])]
-            rows.append([*map(Cell, texts)])
-    return Sheet(heads, 2, rows)
+    both = [pair for pair in found if pair["kind"] == "paired"]
+    keys, rows = ("mean_difference", "low", "high"), []
+    for pair in both:
+        metric = pair["metric"]
+        alike = [[p[k] for k in keys] for p in both if p["metric"] == metric]
+        ends = pair["low"], pair["mean_difference"], pair["high"]
+        mark = _charts.interval(*ends, scale([0.0], alike))
+        texts = [signed(pair[key], metric) for key in keys]
+        texts += [str(pair[key]) for key in ("better", "worse", "equal", "seeds")]
+        first = [Cell(pair["label"]), Cell(metric), Cell("", mark=mark)]
+        rows.append([*first, *map(Cell, [*texts, chance(pair["p_holm"])])])
+    return Sheet(heads, 3, rows)
 
 
 def seeds(found: Sequence[dict[str, Any]]) -> Sheet:
@@ -153,6 +171,25 @@ def seeds(found: Sequence[dict[str, Any]]) -> Sheet:
                 texts.append(" ± ".join(ends))
             rows.append([*map(Cell, texts)])
     return Sheet(["runs", "seeds", *_NUMBERS], 1, rows)
+
+
+def defenses(found: Sequence[Dossier]) -> Sheet:
+    """Count the updates of malicious and benign clients by what the server did."""
+    heads = ["run", "updates", "of malicious clients", "of benign clients"]
+    rows = []
+    for run in (run for run in found if run.finished):
+        bad, asked = run.column("malicious") == 1, np.nan_to_num(run.column("asked"))
+        for verdict in (*VERDICTS, "chosen"):
+            counts = np.nan_to_num(run.column(verdict))
+            if counts.any():
+                both = [
+                    [f"{counts[who].sum():.0f} of {asked[who].sum():.0f}"]
+                    + [listed(np.flatnonzero(who & (counts > 0)))]
+                    for who in (bad, ~bad)
+                ]
+                texts = [f"{n}: {who}" for n, who in both]
+                rows.append([*map(Cell, (name(run), verdict, *texts))])
+    return Sheet(heads, 4, rows)
 
 
 def origins(found: Sequence[Dossier]) -> Sheet:
@@ -186,6 +223,10 @@ def clients(deck: Deck) -> dict[str, Any]:
         source = f"{model.run.path.name}/clients.csv:{column}"
         texts = [number(float(v), metric) for v in model.values]
         table.append((f"{metric}, {model.label}", texts, source))
+    for best in Chooser(deck.runs).models[:1]:
+        for head, other in references(best, deck).items():
+            gains = [signed(float(v), metric) for v in best.values - other.values]
+            table.append((f"gain {head}, {best.label}", gains, ""))
     for key in ("train", "test", *_COUNTS):
         values = np.nan_to_num(first.column(key)).astype(int)
         if key in ("train", "test", "asked") or values.any():

@@ -1,56 +1,58 @@
-"""Write the summary of the page in sentences."""
+"""Write the sentences of the page: above its parts, and what needs attention."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from troth.certificates.bounds import down
 from troth.certificates.spread import spread
 from troth.reports.cards import Deck, Sentence
-from troth.reports.cards._choice import Chooser
-from troth.reports.cards._reading import certify, command, hostility, listed, quoted
+from troth.reports.cards._reading import command, hostility, listed, quoted
 from troth.reports.cards._worlds import twins
-from troth.runs.compare import number, signed
+from troth.runs.compare import number, short, signed
 from troth.runs.inspect import Dossier
 
-_VERDICTS = ("dropped", "clipped", "downweighted")
-_WORLDS, _LINES = 6, 20  # groups of runs and sentences in the summary, at most
+VERDICTS = ("dropped", "clipped", "downweighted")
+_LINES = 12  # sentences above one part, at most
 
 
-def summary(runs: Sequence[Dossier], decks: Sequence[Deck]) -> list[list[Sentence]]:
-    """Summarize all runs, then groups of runs with the same clients, then each run."""
+def alerts(runs: Sequence[Dossier]) -> list[Sentence]:
+    """List the runs that are not finished, and the files that cannot be read."""
+    lines: list[Sentence] = []
     done = sum(run.finished for run in runs)
-    first: list[Sentence] = [("page.runs", str(len(runs)), str(done))]
+    if done < len(runs):
+        lines.append(("page.runs", str(len(runs)), str(done)))
+    if not done:
+        lines.append(("answer.unfinished",))
     for run in runs:
-        first += [] if run.finished else _unfinished(run)
-        first += [("page.trouble", trouble) for trouble in run.troubles]
-    if len(decks) > _WORLDS:
-        first.append(("page.worlds", str(len(decks)), str(_WORLDS)))
-    found = [first, *(_world(deck, runs) for deck in decks[:_WORLDS])]
-    happened = [each for run in runs if run.finished for each in _happened(run)]
-    if len(happened) > _LINES:
-        more = str(len(happened) - _LINES)
-        happened = [*happened[:_LINES], ("page.more", more)]
-    return [part for part in (*found, happened, _missing(runs)) if part]
-
-
-def _world(deck: Deck, runs: Sequence[Dossier]) -> list[Sentence]:
-    first, chooser = deck.runs[0], Chooser(deck.runs)
-    metric, values = first.metric, first.column(first.metric)
-    benign = int((first.judged & ~np.isnan(values)).sum())
-    about = named(deck.runs), str(len(deck.ids)), first.part("data"), str(benign)
-    lines: list[Sentence] = [("page.world", *about), *_marked(deck.runs)]
-    if chooser.models:
-        best = chooser.models[0]
-        worth = chooser.by, best.quoted, number(chooser.worth(best), metric)
-        lines.append(("page.first", *worth, *_numbers(best.run, best.kind)))
-        lines += chooser.sure
-        if best.kind != "shared":
-            shared = _numbers(best.run, "shared")
-            lines.append(("page.shared", quoted(best.run), *shared))
-    for run in deck.runs:
-        lines += _attack(run, runs)
+        lines += [] if run.finished else _unfinished(run)
+        lines += [("page.trouble", trouble) for trouble in run.troubles]
     return lines
+
+
+def notes(runs: Sequence[Dossier], decks: Sequence[Deck]) -> dict[str, list[Sentence]]:
+    """Write the sentences above each part of the page."""
+    done = [run for run in runs if run.finished]
+
+    def each(write: Callable[[Dossier], list[Sentence]]) -> list[Sentence]:
+        return _few([line for run in done for line in write(run)])
+
+    marked = [line for deck in decks for line in _marked(deck.runs)]
+    late = each(_newcomers)
+    return {
+        "rounds": each(_stayed),
+        "clients": [*_few([*dict.fromkeys(marked)]), *each(_loses), *late],
+        "compared": _few([line for run in done for line in _attack(run, runs)]),
+        "rules": _undetected(decks),
+        "proven": each(_certified),
+        "relied": each(_audited),
+    }
+
+
+def _few(lines: list[Sentence]) -> list[Sentence]:
+    if len(lines) <= _LINES:
+        return lines
+    return [*lines[:_LINES], ("page.more", str(len(lines) - _LINES))]
 
 
 def named(runs: Sequence[Dossier], most: int = 6) -> str:
@@ -59,22 +61,49 @@ def named(runs: Sequence[Dossier], most: int = 6) -> str:
     return ", ".join(quoted(run) for run in runs[:most]) + more
 
 
+def shared(runs: Sequence[Dossier]) -> str:
+    """Return what the labels of all these runs have in common, or their names."""
+    if len(runs) == 1:
+        return quoted(runs[0])
+    parts = [run.label.split(",") for run in runs]
+    both = [part for part in parts[0] if all(part in other for other in parts[1:])]
+    return f"{short(','.join(both))} ({len(runs)} runs)" if both else named(runs, 3)
+
+
 def _marked(runs: Sequence[Dossier]) -> list[Sentence]:
-    """Name the malicious clients, and the runs whose server detected none of them."""
+    """Name the malicious clients."""
     bad = np.flatnonzero(runs[0].column("malicious") == 1)
     n = str(len(runs[0].column("client")))
     if not len(bad):
         return [("page.peaceful", n)]
-    who = str(len(bad)), n, listed(bad), hostility(runs[0])
-    every = (*_VERDICTS, "chosen")
-    blind = [r for r in runs if not any(np.nansum(r.column(v)) for v in every)]
-    undetected: list[Sentence] = [("page.undetected", named(blind))]
-    return [("page.marked", *who), *(undetected if blind else [])]
+    does = hostility(runs[0])
+    return [("page.marked", str(len(bad)), n, listed(bad), does[0].upper() + does[1:])]
 
 
-def _numbers(run: Dossier, kind: str) -> list[str]:
-    parts = (run.mean(kind, what) for what in ("mean", "std", "worst10"))
-    return [run.metric, *(number(v, run.metric) for v in parts)]
+def _undetected(decks: Sequence[Deck]) -> list[Sentence]:
+    """Name the runs whose server acted on no update although clients are malicious."""
+    every = (*VERDICTS, "chosen")
+    blind = [
+        run
+        for deck in decks
+        for run in deck.runs
+        if (run.column("malicious") == 1).any()
+        and not any(np.nansum(run.column(v)) for v in every)
+    ]
+    return [("page.undetected", named(blind))] if blind else []
+
+
+def _loses(run: Dossier) -> list[Sentence]:
+    """Count the benign clients that lose and gain by their own model."""
+    if run.part("personalizer") == "none":
+        return []
+    metric, sign = run.metric, 1 if run.metric == "accuracy" else -1
+    gain = sign * (run.column(metric) - run.column(f"shared_{metric}"))[run.judged]
+    gain = gain[~np.isnan(gain)]
+    less = "less" if metric == "accuracy" else "more"
+    counts = [str(int(v.sum())) for v in (gain > 0, gain == 0)]
+    lost = quoted(run), str(int((gain < 0).sum())), str(len(gain))
+    return [("page.loses", *lost, less, metric, *counts)]
 
 
 def _attack(run: Dossier, runs: Sequence[Dossier]) -> list[Sentence]:
@@ -99,41 +128,21 @@ def _unfinished(run: Dossier) -> list[Sentence]:
     return [("page.unfinished", quoted(run), *far, command("resume", run.path))]
 
 
-def _happened(run: Dossier) -> list[Sentence]:
-    """Describe what happened in a run: verdicts, newcomers, certificates and audits."""
-    assert run.summary is not None
-    label, metric, attackers = quoted(run), run.metric, run.column("malicious") == 1
-    lines: list[Sentence] = []
-    for verdict in _VERDICTS:
-        counts = np.nan_to_num(run.column(verdict)).astype(int)
-        if counts.any():
-            bad, good = _fell(counts, attackers), _fell(counts, ~attackers)
-            lines.append(("page.verdicts", label, bad[0], verdict, bad[1], *good))
-    lines += _chosen(run, attackers)
+def _stayed(run: Dossier) -> list[Sentence]:
     why = [r.get("why") for r in run.rounds if r.get("stayed")]
-    if why:
-        total = str(run.summary.get("rounds", run.total))
-        lines.append(("page.stayed", label, str(len(why)), total, str(why[-1])))
-    if "newcomers" in run.summary:
-        late = str(int(run.column("newcomer").sum()))
-        both = (run.mean(kind) for kind in ("newcomers", "newcomers_shared"))
-        own, shared = (number(v, metric) for v in both)
-        lines.append(("page.newcomers", label, late, metric, own, shared))
-    return [*lines, *_certified(run), *_audited(run)]
-
-
-def _chosen(run: Dossier, attackers: np.ndarray) -> list[Sentence]:
-    """Count how often the server chose updates of malicious and of benign clients."""
-    chosen, asked = (np.nan_to_num(run.column(k)) for k in ("chosen", "asked"))
-    if not chosen.any() or not attackers.any():
+    if not why:
         return []
-    both = [(chosen[who].sum(), asked[who].sum()) for who in (attackers, ~attackers)]
-    return [("page.chosen", quoted(run), *(f"{v:.0f}" for pair in both for v in pair))]
+    total = str((run.summary or {}).get("rounds", run.total))
+    return [("page.stayed", quoted(run), str(len(why)), total, str(why[-1]))]
 
 
-def _fell(counts: np.ndarray, who: np.ndarray) -> tuple[str, str]:
-    """Count the verdicts on the clients `who`, and list the clients that have any."""
-    return str(counts[who].sum()), listed(np.flatnonzero(who & (counts > 0)))
+def _newcomers(run: Dossier) -> list[Sentence]:
+    if "newcomers" not in (run.summary or {}):
+        return []
+    late, metric = str(int(run.column("newcomer").sum())), run.metric
+    both = (run.mean(kind) for kind in ("newcomers", "newcomers_shared"))
+    own, shared = (number(v, metric) for v in both)
+    return [("page.newcomers", quoted(run), late, metric, own, shared)]
 
 
 def _certified(run: Dossier) -> list[Sentence]:
@@ -158,15 +167,3 @@ def _audited(run: Dossier) -> list[Sentence]:
     above, *others = map(str, three)
     many = str(len(suspect))
     return [("page.audited", quoted(run), many, above, f"{limit:g}", *others)]
-
-
-def _missing(runs: Sequence[Dossier]) -> list[Sentence]:
-    """Suggest to certify or audit a run if there are no certificates or audits."""
-    able = [run for run in runs if run.finished and run.resolved.get("classes")]
-    own = [run for run in able if run.part("personalizer") != "none"]
-    lines: list[Sentence] = []
-    if able and not any(run.certified for run in runs):
-        lines.append(("page.uncertified", certify(able[-1])))
-    if own and not any(run.audit for run in runs):
-        lines.append(("page.unaudited", command("audit", own[-1].path)))
-    return lines

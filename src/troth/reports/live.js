@@ -3,7 +3,7 @@
    text, never as HTML. */
 (() => {
   const PAUSE = 1000;
-  const find = (what, at = document) => at.querySelector(what);
+  const { find, command } = troth;
   const SVG = "http://www.w3.org/2000/svg";
   const drawn = (tag, props, text = "") => {
     const node = document.createElementNS(SVG, tag);
@@ -60,23 +60,6 @@
     return svg;
   };
 
-  /* Same elements as in script.js, whose click handler copies the element before the button. */
-  const command = (text) => {
-    const code = document.createElement("code");
-    code.className = "command";
-    for (const [i, word] of text.split(" ").entries()) {
-      const span = document.createElement("span");
-      span.textContent = word;
-      code.append(i ? " " : "", span);
-    }
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "copy";
-    button.textContent = "Copy";
-    button.setAttribute("aria-label", "Copy the command");
-    return [code, " ", button];
-  };
-
   const growing = (ids) => {
     const address = `/api/live?${new URLSearchParams(ids.map((id) => ["run", id]))}`;
     let before = "";
@@ -91,7 +74,7 @@
         const line = document.createElement("p");
         line.dataset.state = run.state;
         line.textContent = run.words;
-        if (run.command) line.append(" ", ...command(run.command));
+        if (run.command) line.append(" ", ...command(run.command).flatMap((node) => [node, " "]));
         return line;
       }));
       find("#growing").replaceChildren(picture(runs));
@@ -139,5 +122,8 @@
 
   const asks = find("#asks");
   if (asks) growing(JSON.parse(asks.textContent));
-  else list();
+  else {
+    list();
+    troth.start(); /* after list(), which needs all rows in the page */
+  }
 })();

@@ -15,9 +15,10 @@ from markupsafe import Markup
 
 import troth
 from troth import files
-from troth.plot._style import settle
-from troth.reports import _figures, _tables, _words, cards
+from troth.plot._style import SERIES, places, settle
+from troth.reports import _charts, _front, _tables, _words, cards
 from troth.reports.cards import Deck, Sentence
+from troth.reports.cards._choice import Chooser
 from troth.reports.cards._reading import ABOUT, RULES, certify, command, name, quoted
 from troth.runs import compare, inspect
 from troth.runs.inspect import Dossier
@@ -26,18 +27,19 @@ from troth.types import Refusal
 NAME = "report.html"
 PARTS = {
     "live": "In progress",
-    "words": "Summary",
+    "answer": "Answer",
     "client": "One client",
-    "runs": "Runs",
-    "curves": "Training curves",
+    "rounds": "Rounds",
     "clients": "All clients",
-    "compared": "Comparisons",
-    "rules": "What the server did with updates",
+    "compared": "Methods compared",
+    "rules": "Defenses",
     "proven": "Certificates",
-    "relied": "Audit for shortcuts",
+    "relied": "Shortcuts",
+    "settings": "Settings that differ",
     "origins": "Files",
 }
 """The parts of a page in order: id → heading."""
+_WORLDS = 24  # federations with a picture of their clients, at most
 _COMMAND = ("troth ", "troth.")  # values that begin so are commands to copy
 
 
@@ -108,27 +110,29 @@ def html(
             empty: the page is not live.
         home: Address of the list of runs; "": there is none.
     """
-    settle(runs)  # so that a model has the same color in all pictures
+    _color(runs)
     compared = _tables.compared(runs, made)
     pairs, seeds = _tables.pairs(compared), _tables.seeds(compared)
-    pictures = _figures.pictures(runs, made, compared)
+    pictures, notes = _charts.pictures(runs), _words.notes(runs, made)
+    changed = _tables.settings(runs)
     title = f"run {quoted(runs[0])}" if len(runs) == 1 else f"{len(runs)} runs"
     first = next((run for run in reversed(runs) if run.finished), runs[-1])
     there: dict[str, Any] = {"live": live, "client": made, "clients": made}
-    there |= {"curves": pictures["curves"], "compared": pairs.rows or seeds.rows}
+    there |= {"rounds": pictures["rounds"], "settings": changed.rows}
+    data = " and ".join(dict.fromkeys(run.part("data") for run in runs if run.sections))
     content: dict[str, Any] = {
         "parts": {id_: head for id_, head in PARTS.items() if there.get(id_, True)},
         "runs": runs,
         "live": [*live],
         "home": home,
         "title": f"Report of {title}",
-        "summary": [
-            [_spans(sentence) for sentence in part]
-            for part in _words.summary(runs, made)
-        ],
+        "about": data,
+        "alerts": [_spans(sentence) for sentence in _words.alerts(runs)],
+        "notes": {k: [_spans(one) for one in part] for k, part in notes.items()},
+        "worlds": [_world(deck, i, runs) for i, deck in enumerate(made)],
         "sheet": _tables.runs(runs),
-        "what": _tables.what(runs),
-        "decks": [_words.named(deck.runs, 3) for deck in made],
+        "changed": changed,
+        "defenses": _tables.defenses(runs),
         "pairs": pairs,
         "seeds": seeds,
         "caution": compare.caution(compared),
@@ -138,8 +142,35 @@ def html(
         "beside": beside,
         "data": packed(made),
     }
-    scripts = ("live.js", "script.js") if live else ("script.js",)
+    scripts = ["base.js", *(["live.js"] if live else []), "report.js"]
     return rendered("page.html.j2", content, scripts)
+
+
+def _color(runs: Sequence[Dossier]) -> None:
+    """Give each model one color in all pictures.
+
+    If there are more runs than colors, runs with the same personalizer share one.
+    """
+    kinds = {str(run.sections.get("personalizer")): run for run in runs}
+    if len(runs) <= len(SERIES):
+        return settle(runs)
+    order = places([run.part("personalizer") for run in kinds.values()])
+    at = dict(zip(kinds, order, strict=True))
+    for run in runs:
+        run.kept["place"] = at[str(run.sections.get("personalizer"))]
+    return None
+
+
+def _world(deck: Deck, i: int, runs: Sequence[Dossier]) -> dict[str, Any]:
+    """Return what the first screen shows of one federation."""
+    drawn = i < _WORLDS and Chooser(deck.runs).models
+    return {
+        "title": _words.shared(deck.runs),
+        "answer": [_spans(sentence) for sentence in _front.answer(deck)],
+        "why": [_spans(sentence) for sentence in _front.why(deck)],
+        "tiles": _front.tiles(deck, runs),
+        "story": _charts.strips(deck) if drawn else "",
+    }
 
 
 def rendered(template: str, content: dict[str, Any], scripts: Sequence[str]) -> str:

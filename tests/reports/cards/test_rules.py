@@ -28,7 +28,7 @@ def test_sentences_are_well_formed():
 
 
 def test_every_rule_is_about_something():
-    assert {rule.split(".")[0] for rule in EVERY} == {*ABOUT, "page"}
+    assert {rule.split(".")[0] for rule in EVERY} == {*ABOUT, "answer", "page"}
 
 
 def test_values_are_put_in_once_and_as_they_are():
@@ -126,9 +126,26 @@ SENTENCES = [
         "change of -0.4.",
     ),
     (
-        "page.verdicts A 2 clipped NINE 0 NONE",
-        "Updates that the server of A clipped: 2 of malicious clients (NINE) and 0 of "
-        "benign clients (NONE). The server does not know which clients are malicious.",
+        "answer.sure A B 15 20 4 accuracy higher lower +0.1 +0.05 +0.2 p=0.03",
+        "A is ahead: higher accuracy than B for 15 of 20 clients, lower for 4. Mean "
+        "difference +0.1, 95 % interval +0.05 to +0.2 (p=0.03).",
+    ),
+    (
+        "answer.unsure A B 15 20 4 error lower higher -0.1 -0.2 +0.1 p=0.3",
+        "A is first, but B may be as good: A has lower error for 15 of 20 clients, "
+        "higher for 4. Mean difference -0.1; the 95 % interval, -0.2 to +0.1, contains "
+        "0 (p=0.3).",
+    ),
+    (
+        "answer.behind A B 4 20 15 accuracy higher lower -0.1 -0.2 -0.05 p=0.03",
+        "A is first on validation data, but behind B on test data: higher accuracy for "
+        "4 of 20 clients, lower for 15. Mean difference -0.1, 95 % interval -0.2 to "
+        "-0.05 (p=0.03).",
+    ),
+    (
+        "page.loses A 2 9 less accuracy 6 1",
+        "A: 2 of 9 clients lose by their own model (it has less accuracy than the "
+        "shared model), 6 gain, 1 equal.",
     ),
 ]
 

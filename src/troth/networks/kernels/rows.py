@@ -1,7 +1,8 @@
-"""Sums of every row's numbers and their squares, in float64, and differences to a row.
+"""Sums of rows and of their squares in float64, and rows minus a vector.
 
-For the sums, torch would first make a copy in float64. Its differences read one number
-at a time. The plain code is in `troth.numerics` and `troth.networks.fused`.
+For the sums, torch would first copy the matrix to float64. For the difference, it would
+read one number at a time. The plain code is in `troth.numerics` and
+`troth.networks.fused`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _sums(
 
 @triton.jit
 def _whole(parts, out, count, WIDE: tl.constexpr) -> None:
-    """Add up the sums of the parts of a row."""
+    """Add the sums of all parts of a row."""
     row = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, WIDE)
     place = parts + (row * count + k) * 2
@@ -63,14 +64,14 @@ def _minus(rows, w, out, d, count, BLOCK: tl.constexpr) -> None:
 
 
 def fits(rows: Tensor) -> bool:
-    """Return whether the kernel takes this matrix."""
+    """Return whether the kernel can be used for this matrix."""
     return rows.dtype in NARROW
 
 
 def sums(rows: Tensor, center: Tensor) -> Tensor:
-    """Compute Σ(x − c) and Σ(x − c)² of each row x of [n, d], with its c from [n].
+    """Return Σ_j(x_ij − c_i) and Σ_j(x_ij − c_i)² for each row i of [n, d].
 
-    The result is [n, 2] in float64.
+    The center c is [n]. The result is [n, 2] in float64.
     """
     rows = rows if rows.stride(1) == 1 else rows.contiguous()
     n, d = rows.shape

@@ -35,7 +35,7 @@ class Pages:
         content: dict[str, Any] = {"entries": self.runs(), "root": self._root}
         content |= {"title": f"Runs in {self.listing.root.name}"}
         content |= {"heads": [*COLUMNS.values()], "cells": [*COLUMNS], "label": short}
-        return page.rendered("list.html.j2", content, ("live.js", "script.js"))
+        return page.rendered("list.html.j2", content, ("base.js", "live.js"))
 
     def runs(self) -> list[dict[str, str]]:
         """Return the rows of the list for the page's script."""

@@ -1,7 +1,7 @@
 "use strict";
-/* Sort, filter and paginate tables, and show cards. The page's data are inserted as text,
-   never as HTML. */
-(() => {
+/* What all pages share: the theme, commands to copy, printing, and tables that are sorted,
+   filtered and paginated. Data are inserted as text, never as HTML. */
+const troth = (() => {
   const ROWS = 50;
   const PRINTED = 2000; /* rows of a table on paper, at most */
   const find = (what, at = document) => at.querySelector(what);
@@ -179,126 +179,35 @@
     table(place, heads, rows.length, (r, c) => rows[r].cells[c].textContent, (r) => rows[r]);
   };
 
-  const sentence = (rules, said) => {
-    const line = make("p", { "data-rule": rules[said[0]][0] });
-    for (const piece of rules[said[0]][1].split(/(\{\d+\})/)) {
-      const at = /^\{(\d+)\}$/.exec(piece);
-      const word = at ? said[1 + Number(at[1])] : piece;
-      if (!at || !/^troth[ .]/.test(word)) line.append(word);
-      else line.append(...command(word).flatMap((node, i) => (i ? [" ", node] : [node])));
-    }
-    return line;
-  };
-
-  const grouped = (data, list, level) => {
-    const parts = [];
-    let before = "";
-    for (const said of list) {
-      const about = data.rules[said[0]][0].split(".")[0];
-      if (about !== before) parts.push(make(level, {}, data.about[about]));
-      parts.push(sentence(data.rules, said));
-      before = about;
-    }
-    return parts;
-  };
-
-  const cards = (data) => {
-    const [ask, which, deck, panel, status] = ["#ask", "#which", "#deck", "#card", "#asked"].map((id) => find(id));
-    let [now, row] = [0, 0];
-    const client = (d, r) => data.decks[d].table.columns[0][r];
-    const models = (d, r) => {
-      const { heads, columns } = data.decks[d].table;
-      const some = heads.map((h, i) => i).filter((i) => i > 2 && heads[i].numeric && columns[i][r] !== "–");
-      const line = (i) => make("tr", {}, make("th", { scope: "row" }, heads[i].name), make("td", { class: "n" }, columns[i][r]));
-      return make("table", {}, make("caption", {}, "Row of this client in the table"), make("tbody", {}, ...some.map(line)));
-    };
-    const show = (d, r, focus) => {
-      [now, row] = [d, r];
-      const { choices, cards: every, runs, first, owners } = data.decks[d];
-      const others = runs.map((name, i) => i).filter((i) => i !== first[r]);
-      const part = (i) => [make("h3", {}, `Card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4")];
-      panel.replaceChildren(
-        make("h3", {}, `Client ${client(d, r)}${owners.length ? ` (${owners[r]})` : ""}`),
-        make("div", { class: "use" }, ...choices[r].map((said) => sentence(data.rules, said))),
-        ...part(first[r]),
-        ...others.map((i) => make("details", {}, make("summary", {}, `Card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4"))),
-        make("details", {}, make("summary", {}, "All numbers"), models(d, r)),
-      );
-      which.value = client(d, r);
-      if (deck) deck.value = String(d);
-      status.textContent = "";
-      if (focus) {
-        history.replaceState(null, "", `#client=${client(d, r)}${deck ? `&deck=${d}` : ""}`);
-        panel.focus({ preventScroll: true });
-        find("#client").scrollIntoView();
+  /* The theme follows the system until the button sets another one, which is kept. */
+  const themes = () => {
+    const button = find("#theme");
+    const kept = (set) => {
+      try {
+        return set === undefined ? localStorage.getItem("troth-theme") : localStorage.setItem("troth-theme", set);
+      } catch (error) {
+        return ""; /* a browser may forbid a file to store anything */
       }
     };
-    const look = (d, id, focus) => {
-      const ids = data.decks[d].table.columns[0];
-      const asked = /^(?:client)?\s*0*(\d+)$/i.exec(String(id).trim());
-      const r = asked ? ids.indexOf(asked[1]) : -1;
-      if (r >= 0) return show(d, r, focus);
-      panel.replaceChildren(); /* another client's card must not stay */
-      if (focus) history.replaceState(null, "", "#client");
-      status.textContent = `There is no client ${id}. Clients are ${ids[0]} to ${ids[ids.length - 1]}.`;
-      return undefined;
+    const show = (theme) => {
+      if (theme) document.documentElement.dataset.theme = theme;
+      else delete document.documentElement.dataset.theme;
+      if (button) button.textContent = `Theme: ${theme || "system"}`;
     };
-    const step = (by) => {
-      const n = data.decks[now].choices.length;
-      show(now, (row + by + n) % n, false);
-    };
-    ask.addEventListener("submit", (event) => {
-      event.preventDefault();
-      look(deck ? Number(deck.value) : 0, which.value, true);
+    show(["light", "dark"].find((theme) => theme === kept()) || "");
+    if (!button) return;
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      const next = { "": "dark", dark: "light", light: "" }[document.documentElement.dataset.theme || ""];
+      kept(next);
+      show(next);
     });
-    find("#before").addEventListener("click", () => step(-1));
-    find("#after").addEventListener("click", () => step(1));
-    if (deck) deck.addEventListener("change", () => look(Number(deck.value), which.value, false));
-    const open = () => {
-      const asked = new URLSearchParams(location.hash.slice(1));
-      if (asked.get("client")) look(Math.min(Number(asked.get("deck") || 0), data.decks.length - 1), asked.get("client"), true);
-    };
-    window.addEventListener("hashchange", open);
-    const benign = data.decks[0].table.columns[1].indexOf("benign");
-    show(0, Math.max(0, benign), false);
-    open();
-    return show;
   };
-
-  const everyone = (data, show) => {
-    for (const place of document.querySelectorAll(".clients")) {
-      const d = Number(place.dataset.deck);
-      const { heads, columns } = data.decks[d].table;
-      const head = make("tr", {}, ...heads.map((h) => make("th", { scope: "col", class: h.numeric ? "n" : "" }, h.name)));
-      const title = place.dataset.title;
-      place.append(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
-        make("table", {}, make("caption", {}, title), make("thead", {}, head), make("tbody"))));
-      const draw = (r) => make("tr", {}, ...columns.map((column, c) => {
-        const text = c ? column[r] : make("button", { type: "button", onclick: () => show(d, r, true), "aria-label": `Card of client ${column[r]}` }, column[r]);
-        return make("td", { class: heads[c].numeric ? "n" : "" }, text);
-      }));
-      table(place, heads, columns[0].length, (r, c) => columns[c][r], draw);
-    }
+  const start = () => {
+    copying();
+    for (const place of document.querySelectorAll(".table:not(.clients)")) standing(place);
+    if (!find("#data")) document.documentElement.dataset.ready = "yes";
   };
-
-  const unpacked = async () => {
-    const bytes = Uint8Array.from(atob(find("#data").textContent), (c) => c.charCodeAt(0));
-    const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return JSON.parse(await new Response(plain).text());
-  };
-
-  copying();
-  for (const place of document.querySelectorAll(".table:not(.clients)")) standing(place);
-  if (!find("#data")) {
-    document.documentElement.dataset.ready = "yes";
-    return;
-  }
-  unpacked().then((data) => {
-    if (data.decks.length) everyone(data, cards(data));
-    document.documentElement.dataset.ready = "yes";
-  }).catch((error) => {
-    const card = find("#card");
-    if (card) card.textContent = `The cards could not be opened (${error.message}). They are also in the .cards.json file of this page.`;
-    document.documentElement.dataset.ready = "no";
-  });
+  themes();
+  return { find, make, command, table, start };
 })();
