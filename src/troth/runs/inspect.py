@@ -258,8 +258,9 @@ class Dossier:
 def opened(paths: Sequence[str | Path]) -> list[Dossier]:
     """Read the runs in these folders.
 
-    For the folder of a grid or of a chain of attacks, all runs in it are read. A folder
-    of such folders means all of them. Runs with the same name get longer labels.
+    For the folder of a grid or of a chain of attacks, all runs in it are read. For a
+    folder of such folders, all of them are read. Runs with the same name get longer
+    labels.
     """
     runs: dict[Path, Dossier] = {}
     for path in paths:
