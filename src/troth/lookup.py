@@ -48,6 +48,7 @@ FOLDERS = {
     "aggregator": "server.aggregators",
     "server": "server.steps",
     "sampler": "federation.samplers",
+    "score": "evaluation.scores",
     "metric": "evaluation.metrics",
     "tracker": "trackers",
 }

@@ -174,3 +174,14 @@ def test_a_grid_of_many_runs_is_a_pivot(capsys):
     few = printed(tables.results(runs[:2], labels[:2]))
     assert "valid mean" in few
     assert row(few, "lr=0.1,no attack,seed=0")[2:4] == ["0.000", "1.000"]
+
+
+def test_further_scores():
+    """At most six columns, of the scores that the experiment names."""
+    found = run([0.25, 0.5, 1.0, 0.75], evaluate={"scores": ["f1", "recall"]})
+    more = {"f1": 0.125, **{f"recall_{k}": k / 10 for k in range(10)}}
+    found.summary["personal"] |= {f"{k}_mean": v for k, v in more.items()}
+    text = printed(tables.results([found], ["a"]))
+    assert "f1 mean" in text and "recall_4 mean" in text
+    assert "recall_5" not in text
+    assert row(text, "a")[6:9] == ["0.125", "0.000", "0.100"]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from troth.api import Cost
 
 _MOST = 20  # largest number of runs, and of pairs of methods, to print
+_WIDE = 6  # columns of further scores
 _WRAPPED = 100  # characters in a line of a wrapped table in a pipe or a file
 _COLUMNS = {
     "mean": ("personal", "mean"),
@@ -143,7 +144,7 @@ def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
     success = {"attack success": "personal", "on shared": "shared"} if aimed else {}
     tests = _tests([run.summary.get("tests", {}) for run in runs])
     valid = ["valid mean"] if any("valid" in run.summary for run in runs) else []
-    rows = []
+    scores, rows = _scores(runs), []
     for run, label in zip(runs, labels, strict=True):
         s, head = run.summary, heading(run.summary)
         cells = [number(s[k][f"{head}_{m}"], head) for k, m in _COLUMNS.values()]
@@ -151,15 +152,29 @@ def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
         cells[1:1] = [number(chosen_by, head) for _ in valid]
         more = [s.get("tests", {}).get(t, {}).get(k, {}) for t, k in tests.values()]
         cells += [number(each.get(f"{head}_mean"), head) for each in more]
+        cells += [number(s["personal"].get(f"{name}_mean")) for name in scores]
         cells += [number(s[k].get("attack_success_mean")) for k in success.values()]
         rows.append([short(label), *cells, f"{s['seconds']:.1f}"])
     who = _judged(runs[0]) if len(counts) == 1 else "benign clients"
     what = f"{head.capitalize()} of the clients' own models"
     title = f"{what}, each on its own test data, over {who}"
     mean, *others = _COLUMNS
-    return table(
-        title, ["run", mean, *valid, *others, *tests, *success, "seconds"], rows
-    )
+    names = [f"{name} mean" for name in scores]
+    heads = ["run", mean, *valid, *others, *tests, *names, *success, "seconds"]
+    return table(title, heads, rows)
+
+
+def _scores(runs: Sequence[Run]) -> list[str]:
+    """Return the first columns of the scores that the experiments name."""
+    found: dict[str, None] = {}
+    for run in runs:
+        names = [p.name.rpartition(":")[2] for p in run.experiment.evaluate.scores]
+        keys = [k.removesuffix("_mean") for k in run.summary["personal"]]
+        parts = (k for k in keys for n in names if k == n or k.startswith(f"{n}_"))
+        found |= dict.fromkeys(
+            k for k in parts if f"{k}_mean" in run.summary["personal"]
+        )
+    return [*found][:_WIDE]
 
 
 def _tests(several: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:

@@ -8,7 +8,7 @@ are views of the client's model. The plan `loop` is the plain implementation, ag
 which all others are tested.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -163,6 +163,8 @@ class _Work(NamedTuple):
 
 class Engine:
     """Run phases for any number of clients, according to a plan."""
+
+    scores: Sequence[Any] = ()  # further scores of every evaluation
 
     def __init__(
         self,
