@@ -26,18 +26,18 @@ from troth.server import rules
 from troth.types import Broadcast, Messages, Notice, Refusal
 
 Given = str | Path | Mapping[str, Any] | None
-"""An experiment: a TOML file, its content as a dictionary, or `None` for the
-quickstart."""
+"""An experiment: the path of a TOML file, a dictionary of its sections, or `None` for
+the quickstart (a small experiment that comes with Troth)."""
 
 
 class Cost(NamedTuple):
-    """What one run would need: client steps, memory and disk space."""
+    """The estimated need of one run: client steps, memory and disk space."""
 
     label: str
     experiment: Experiment
     client_steps: int
-    memory: int  # bytes: data, client state, and work space of a cohort
-    disk: int = 0  # bytes: client state that is stored on disk
+    memory: int  # bytes: data, client states, and work space of a cohort
+    disk: int = 0  # bytes: client states that are stored on disk
 
 
 def run(
@@ -54,36 +54,39 @@ def run(
 ) -> list[Run]:
     """Train an experiment: a single run, or all runs of its grid.
 
-    On a GPU, similar runs of a grid train together: the clients of all runs are stacked
-    into one batch. Such runs differ only in the seed, the malicious clients, their
-    behavior, and the sections of the server.
+    On a GPU, similar runs of a grid are trained together: the clients of all runs form
+    one batch. Such runs may differ only in the seed, the malicious clients and what
+    these do, and the methods of the server.
 
     Args:
-        experiment: A TOML file, a dictionary of its sections, or `None` for the
+        experiment: Path of a TOML file, a dictionary of its sections, or `None` for the
             quickstart.
-        data: Data in memory, in place of the experiment's: a dictionary of arrays `x`,
+        data: Data that replace those of the experiment: a dictionary of arrays `x`,
             `y`, and optionally `owner`, `group` and `split`; or one torch data set per
             client. `troth.data.sources.give` describes all forms. Options go into the
-            section `data` of the experiment. `None` uses the experiment's data.
-        model: A `torch.nn.Module`, or a class or function that returns one, in place of
-            the experiment's model. A class or function gets `shape` and `classes` if it
-            has such parameters. `None` uses the experiment's model.
+            section `data` of the experiment. `None` means the experiment's data.
+        model: A `torch.nn.Module`, or a class or function that returns one, which
+            replaces the model of the experiment. A class or function gets `shape` and
+            `classes` if it has parameters of these names. `None` means the experiment's
+            model.
         settings: Changes to the experiment, such as "train.rounds=50".
-        out: Folder to write. It must not exist. `None` makes a new folder in `runs/`.
-        device: auto, cpu, cuda, cuda:N or mps. `None` uses the experiment's setting.
-        data_dir: Folder that is searched first for data sets. `None` searches only the
-            default folders.
+        out: Folder to write, which must not exist. `None` makes a new folder in
+            `runs/`.
+        device: "auto", "cpu", "cuda", "cuda:N" or "mps". `None` means the setting of
+            the experiment.
+        data_dir: Folder that is searched first for data sets. `None` means that only
+            the default folders are searched.
         watch: `troth.ProgressBar()`, a function that is called after every round, or
             `None`.
         apart: `True` trains the runs of a grid one after another. `False` trains runs
-            together wherever that is possible, also on a CPU. `None` trains them
-            together on a GPU only.
+            together whenever possible, also on a CPU. `None` trains them together on a
+            GPU only.
 
     Returns:
         The runs, in the order of the grid.
 
     Raises:
-        Refusal: The settings or the data cannot be trained. Nothing is written then.
+        Refusal: If the settings or the data are not valid. No file is written then.
 
     >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
@@ -93,7 +96,7 @@ def run(
     >>> one.summary["rounds"], len(one.clients["accuracy"])
     (2, 4)
 
-    With data and a network of your own:
+    With your data and network:
 
     >>> import numpy as np
     >>> from torch import nn
@@ -130,7 +133,7 @@ def run(
 
 @contextlib.contextmanager
 def _followed(trackers: Sequence[Part], root: Path, watch: Any) -> Iterator[None]:
-    """Send a run to its trackers within the block, and show a progress bar if given."""
+    """Within the block, send a run to its trackers, and show a progress bar, if any."""
     if watch is not None and not callable(watch):
         raise Refusal(
             f"watch= is of type {type(watch).__name__}; it must be "
@@ -151,14 +154,14 @@ def _each(
 ) -> list[Run]:
     """Train or resume the runs of a grid one after another.
 
-    The engine's plan, which is measured in one run, is reused by runs with the same
-    workload.
+    The engine measures its fastest plan (how clients are batched) in one run. Other
+    runs with the same workload use this plan.
     """
     measured: dict[str, Plan] = {}
     for k, one in enumerate(planned, 1):
         place, e = root / one.label, one.experiment
         seen = train.numbered(watch, k, len(planned))
-        # The sections that determine how fast clients train.
+        # Sections that determine how fast clients are trained.
         parts = e.data, e.partition, e.model, e.train, e.personalizer.name, e.engine
         if (place / files.EXPERIMENT).exists():
             train.resume(place, watch=seen)
@@ -180,7 +183,7 @@ def resume(
     """Continue a run, or every unfinished run of a grid, from its last checkpoint.
 
     On the same machine, the resulting files are byte for byte those of an uninterrupted
-    run. Finished runs are left unchanged.
+    run. Finished runs are not changed.
 
     Args:
         path: Folder of a run or of a grid.
@@ -196,8 +199,8 @@ def resume(
         The runs, in the order of the grid.
 
     Raises:
-        Refusal: The folder is not that of a run, its files were lost or changed, or the
-            data or the network are not those with which it was trained.
+        Refusal: If the folder is not that of a run, its files were lost or changed, or
+            the run was trained with another object `data` or `model`.
 
     >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
@@ -258,25 +261,25 @@ def cost(
     device: str | None = None,
     data_dir: str | None = None,
 ) -> list[Cost]:
-    """Estimate what the runs of an experiment need, without training.
+    """Estimate client steps, memory and disk space of the runs of an experiment.
 
-    The data are loaded and split, and everything that a run checks is checked.
+    The data are loaded and split, and all checks of a run are made, but nothing is
+    trained.
 
     Args:
         experiment: As in `run`.
         data: As in `run`.
         model: As in `run`.
         settings: Changes to the experiment, such as "train.rounds=50".
-        device: auto, cpu, cuda, cuda:N or mps. `None` uses the experiment's setting.
-        data_dir: Folder that is searched first for data sets. `None` searches only the
-            default folders.
+        device: As in `run`.
+        data_dir: As in `run`.
 
     Returns:
-        For each run of the grid: its label, its experiment, the number of client steps,
-        and the bytes of memory and of disk space that it needs.
+        One `Cost` per run of the grid: its label, its experiment, the number of client
+        steps, and the bytes of memory and of disk space.
 
     Raises:
-        Refusal: A run of this experiment would be refused.
+        Refusal: If `run` would raise Refusal for this experiment.
 
     >>> import troth
     >>> tree = {"partition": {"clients": 4}, "train": {"rounds": 3, "steps": 5}}
@@ -318,17 +321,19 @@ def aggregate(
         name: Name of the aggregator, such as "median". `troth list aggregator` prints
             all.
         updates: [n, d], one row per client. All entries must be finite.
-        loss: [n] losses of the clients, for aggregators that use them; `None`: not
-            given.
-        size: [n] numbers of examples, for aggregators that use them; `None`: 1 each.
-        **options: Options of the aggregator, such as f=2. Others have their defaults.
+        loss: [n] losses of the clients, for aggregators that use them.
+        size: [n] numbers of examples, for aggregators that use them. `None` means 1
+            each.
+        **options: Options of the aggregator, such as f=2; other options have their
+            default values.
 
     Returns:
-        [d] the aggregated update. An aggregator with memory starts with empty memory.
+        The aggregated update [d]. If an aggregator has a memory, it is empty, as in a
+        first round.
 
     Raises:
-        Refusal: The aggregator or an option is unknown, or `updates` is not such a
-            matrix.
+        Refusal: If the aggregator or an option is unknown, or `updates` is not a matrix
+            of finite numbers.
 
     >>> import torch, troth
     >>> updates = torch.tensor([[0.0], [1.0], [2.0], [3.0], [100.0]])
@@ -388,12 +393,12 @@ def _check_matrix(updates: Any) -> None:
 
 
 def quickstart() -> str:
-    """Return the TOML text of the experiment that `troth run` trains without a file."""
+    """Return the TOML text of the quickstart, the experiment of `troth run`."""
     return resources.files("troth").joinpath("quickstart.toml").read_text("utf-8")
 
 
 def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
-    """Return the sections of an experiment as plain tables, after all settings."""
+    """Return the sections of an experiment as dictionaries, changed by the settings."""
     if experiment is None:
         sections = reader.parse(quickstart(), "the quickstart")
     elif isinstance(experiment, Mapping):
@@ -414,15 +419,15 @@ def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
 def _with(
     objects: given.Objects, experiment: Given, settings: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the sections of an experiment that uses objects from memory."""
-    if experiment is not None:  # objects replace those of the quickstart
+    """Return the sections of an experiment, changed to use the objects."""
+    if experiment is not None:  # in the quickstart, objects replace its data and model
         given.check_sections(objects, tree(experiment, []))
     settings = [settings] if isinstance(settings, str) else settings
     return tree(experiment, [*given.settings(objects), *settings])
 
 
 def _check(objects: given.Objects, planned: Sequence[Planned]) -> None:
-    """Refuse objects that no run uses, and warn of settings without effect."""
+    """Raise Refusal if a run does not use an object; warn of useless settings."""
     experiments = [one.experiment for one in planned]
     given.check_used(objects, experiments)
     for text in effects.notices(experiments):

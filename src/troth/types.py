@@ -344,7 +344,10 @@ class Tracked(NamedTuple):
 
 
 class Tracker(Protocol):
-    """An open connection to a tracker, which receives values and files of one run."""
+    """An open connection to a tracker, which receives values and files of one run.
+
+    If it has an attribute `where`, a folder or an address, `troth track` prints it.
+    """
 
     def log(self, rounds: Mapping[int, Mapping[str, float]], /) -> None:
         """Record named values by the number of the round; numbers are ascending."""

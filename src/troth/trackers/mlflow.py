@@ -44,7 +44,8 @@ def mlflow(
     if parent is not None:
         tags["mlflow.parentRunId"] = parent.id
     made = client.create_run(group, tags=tags, run_name=run.name)
-    recorded = _Recorded(client, made.info.run_id)
+    where = f"{client.tracking_uri}, experiment '{experiment}'"
+    recorded = _Recorded(client, made.info.run_id, where)
     recorded.settings(run.settings)
     return recorded
 
@@ -65,8 +66,8 @@ def _experiment(client: Any, name: str) -> str:
 class _Recorded:
     """The tracker of one run in MLflow."""
 
-    def __init__(self, client: Any, id_: str) -> None:
-        self.id, self._client = id_, client
+    def __init__(self, client: Any, id_: str, where: str) -> None:
+        self.id, self._client, self.where = id_, client, where
 
     def settings(self, settings: Mapping[str, str]) -> None:
         from mlflow.entities import Param

@@ -1,5 +1,6 @@
 """TensorBoard: event files in a folder."""
 
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,11 +24,15 @@ def tensorboard(run: Tracked, *, folder: str = "") -> "_Events":
             run or grid.
     """
     root = Path(folder) if folder else run.root.absolute().parent / "tensorboard"
-    return _Events(root.joinpath(*run.name.split("/")), run.settings)
+    made = _Events(root.joinpath(*run.name.split("/")), run.settings)
+    made.where = f"{root} (show it: tensorboard --logdir {shlex.quote(str(root))})"
+    return made
 
 
 class _Events:
     """The tracker of one run: its event files."""
+
+    where = ""
 
     def __init__(self, place: Path, settings: Mapping[str, str]) -> None:
         try:
