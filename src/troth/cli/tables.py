@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 import os
 import re
 import shlex
@@ -35,6 +36,14 @@ _COLUMNS = {
     "weighted": ("personal", "weighted"),
     "shared mean": ("shared", "mean"),
 }
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as text, such as `5 s`, `3 min 20 s` or `2 h 10 min`."""
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def console(stderr: bool = True, wrap: bool = False) -> Console:
@@ -361,6 +370,7 @@ def costs(runs: "Sequence[Cost]", name: str, as_json: bool) -> None:
             "client_steps": cost.client_steps,
             "memory_bytes": cost.memory,
             "disk_bytes": cost.disk,
+            "seconds": cost.seconds,
             "experiment": reader.to_dict(cost.experiment),
         }
         for cost in runs
@@ -375,12 +385,20 @@ def costs(runs: "Sequence[Cost]", name: str, as_json: bool) -> None:
             f"{cost['client_steps']:,}",
             filesize.decimal(cost["memory_bytes"]),
             filesize.decimal(cost["disk_bytes"]) if cost["disk_bytes"] else "–",
+            "–" if cost["seconds"] is None else duration(cost["seconds"]),
         ]
         for cost in made
     ]
     title = "Cost (nothing was trained or written)"
-    columns = ["run", "rounds", "client-steps", "memory", "disk"]
+    columns = ["run", "rounds", "client-steps", "memory", "disk", "training time"]
     console(stderr=False).print(table(title, columns, rows))
+    known = [cost["seconds"] for cost in made if cost["seconds"] is not None]
+    if known:
+        say(
+            f"Training takes about {duration(sum(known))} in all, by a measurement of "
+            "single steps on this machine. Set-up and evaluation are not counted.",
+            stderr=False,
+        )
     for where in sorted({c.experiment.engine.state_dir for c in runs if c.disk}):
         say(
             f"Client state is stored on disk in {where or 'the folder of the run'}.",

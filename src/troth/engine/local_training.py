@@ -167,6 +167,7 @@ class Engine:
     """Computes phases for any number of clients, according to a plan."""
 
     scores: Sequence[Any] = ()  # further scores of every evaluation
+    step_seconds: float | None = None  # of one client; `None`: not measured
 
     def __init__(
         self,
