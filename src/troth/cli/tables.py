@@ -111,10 +111,40 @@ def table(
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for i, name in enumerate(columns):
         side: Literal["left", "right"] = "left" if i < texts else "right"
-        made.add_column(name, justify=side, overflow="fold", no_wrap=i < whole)
+        least = max(map(len, name.split()), default=0) if i >= texts else None
+        made.add_column(
+            name, justify=side, overflow="fold", no_wrap=i < whole, min_width=least
+        )
     for row in rows:
         made.add_row(*row)
     return Group(f"\n{title}", made, "")
+
+
+def _of_runs(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Group:
+    """Return a table with names of runs; on a narrow screen, numbers replace them.
+
+    The names are then listed below the table.
+    """
+    longest = max(len(row[0]) for row in rows)
+    for k, column in enumerate(columns[1:], 1):
+        cells = (column, *(row[k] for row in rows))
+        longest += 3 + max(len(word) for cell in cells for word in cell.split())
+    if longest <= console(stderr=False).width:
+        return table(title, columns, rows, whole=1)
+    numbered = [[str(k), *row[1:]] for k, row in enumerate(rows, 1)]
+    names = [Text(f"  {k}: {row[0]}") for k, row in enumerate(rows, 1)]
+    head, grid, _ = table(title, columns, numbered).renderables
+    return Group(head, grid, *names, "")
+
+
+def _apart(labels: Sequence[str]) -> list[str]:
+    """Return labels without the parts that all of several labels have in common."""
+    parts = [label.split(",") for label in labels]
+    both = [part for part in parts[0] if all(part in other for other in parts)]
+    left = [",".join(p for p in own if p not in both) for own in parts]
+    return left if len(labels) > 1 and all(left) else [*labels]
 
 
 def width(shown: Group) -> int:
@@ -170,7 +200,7 @@ def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
     mean, *others = _COLUMNS
     names = [f"{name} mean" for name in scores]
     heads = ["run", mean, *valid, *others, *tests, *names, *success, "seconds"]
-    return table(title, heads, rows)
+    return _of_runs(title, heads, rows)
 
 
 def _scores(runs: Sequence[Run]) -> list[str]:
@@ -216,7 +246,7 @@ def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
             cells.append(" ± ".join(both))
         rows.append([short(group["label"]), str(len(group["seeds"])), *cells])
     title = "Over seeds: mean ± half width of its 95 % interval"
-    return table(title, ["runs", "seeds", *keys], rows)
+    return _of_runs(title, ["runs", "seeds", *keys], rows)
 
 
 def paired(pair: Mapping[str, Any]) -> str:
@@ -295,7 +325,8 @@ def _means(runs: Sequence[Run], labels: Sequence[str], stderr: bool) -> None:
     pooled = grid.methods(runs, labels)
     cells = grid.pivot(pooled)
     if len(runs) <= _MOST or cells is None:
-        full = [compare.full(*pair) for pair in zip(runs, labels, strict=True)]
+        both = zip(runs, labels, strict=True)
+        full = _apart([compare.full(*pair) for pair in both])
         console(stderr).print(results(runs, full))
     if cells is not None:
         head = f"Mean {pooled[0].metric} over benign clients, on test data"
