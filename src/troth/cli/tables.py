@@ -481,25 +481,3 @@ def speeds(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         facts = [row["model"], str(row["clients"]), row["device"]]
         made.append([*facts, *times, f"{row['ratio']:.1f}×", plan])
     console(stderr=False).print(table("Microseconds per client-step", columns, made))
-
-
-def layers(found: Mapping[str, Any], as_json: bool) -> None:
-    """Print to stdout which path each layer of a network takes, and its speed."""
-    if as_json:
-        print_json(found)
-        return
-    columns = ["layer", "kind", "parameters", "path", "reason"]
-    rows = [
-        [r["layer"], r["kind"], f"{r['parameters']:,}", r["path"], r["why"]]
-        for r in found["layers"]
-    ]
-    shown = console(stderr=False)
-    shown.print(table(f"{found['model']}: how its layers are computed", columns, rows))
-    times = found["milliseconds"]
-    words = {"loop": "one client at a time", "vmap": "clients together"}
-    parts = [f"{value:.3g} ms ({words[how]})" for how, value in times.items()]
-    text = f"A step of one client on {found['device']} takes {', '.join(parts)}."
-    shown.print(text, soft_wrap=True)
-    if found["note"]:
-        note = found["note"][0].upper() + found["note"][1:]
-        shown.print(f"{note}.", soft_wrap=True, markup=False)
