@@ -38,7 +38,7 @@ ORDER = [
     client.solvers client.personalizers client
     server.rules
     server.attacks server.filters server.aggregators server.steps
-    evaluation.metrics federation.samplers theory
+    evaluation.metrics evaluation.scores federation.samplers theory
     engine certificates evaluation server federation data build trackers
     runs api sklearn plot examine poison deployment deployment.flower
     reports.cards reports reports.live reproduce

@@ -38,6 +38,7 @@ class Cost(NamedTuple):
     client_steps: int
     memory: int  # bytes: data, client states, and work space of a cohort
     disk: int = 0  # bytes: client states that are stored on disk
+    seconds: float | None = None  # all client steps; `None`: not measured
 
 
 def run(
@@ -161,15 +162,19 @@ def _each(
     for k, one in enumerate(planned, 1):
         place, e = root / one.label, one.experiment
         seen = train.numbered(watch, k, len(planned))
-        # Sections that determine how fast clients are trained.
-        parts = e.data, e.partition, e.model, e.train, e.personalizer.name, e.engine
+        work = _workload(e)
         if (place / files.EXPERIMENT).exists():
             train.resume(place, watch=seen)
         else:
-            known = measured.get(repr(parts))
+            known = measured.get(work)
             train.train(e, place, watch=seen, data_dir=data_dir, plan=known)
-        measured[repr(parts)] = train.plan_of(read_experiment(place))
+        measured[work] = train.plan_of(read_experiment(place))
     return [Run(root / one.label) for one in planned]
+
+
+def _workload(e: Experiment) -> str:
+    """Return the sections that determine how fast clients are trained, as text."""
+    return repr((e.data, e.partition, e.model, e.train, e.personalizer.name, e.engine))
 
 
 def resume(
@@ -260,6 +265,7 @@ def cost(
     settings: Sequence[str] = (),
     device: str | None = None,
     data_dir: str | None = None,
+    timed: bool = False,
 ) -> list[Cost]:
     """Estimate client steps, memory and disk space of the runs of an experiment.
 
@@ -273,10 +279,13 @@ def cost(
         settings: Changes to the experiment, such as "train.rounds=50".
         device: As in `run`.
         data_dir: As in `run`.
+        timed: whether to measure a client step, about two seconds per workload, and
+            estimate how long all steps take, without set-up and evaluation.
 
     Returns:
         One `Cost` per run of the grid: its label, its experiment, the number of client
-        steps, and the bytes of memory and of disk space.
+        steps, the bytes of memory and of disk space and, if `timed`, the seconds of all
+        client steps.
 
     Raises:
         Refusal: If `run` would raise Refusal for this experiment.
@@ -292,8 +301,12 @@ def cost(
     costs, objects = [], given.give(data, model)
     planned = plan(_with(objects, experiment, settings), device)
     _check(objects, planned)
+    measured: dict[str, float | None] = {}
     for one in planned:
-        built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
+        work = _workload(one.experiment)
+        asked = None if timed and work not in measured else train.UNMEASURED
+        built = build(one.experiment, data_dir=data_dir, plan=asked)
+        step = measured.setdefault(work, built.federation.engine.step_seconds)
         engine = built.federation.engine
         population, x, need = built.federation.population, built.data.x, built.need
         cohort = one.experiment.train.cohort or population.n
@@ -303,7 +316,8 @@ def cost(
         memory += 0 if population.on_disk else need.rows
         disk = need.disk if population.on_disk else 0
         steps = int(built.client_steps)
-        costs.append(Cost(one.label, one.experiment, steps, memory, disk))
+        seconds = step * steps if timed and step is not None else None
+        costs.append(Cost(one.label, one.experiment, steps, memory, disk, seconds))
     return costs
 
 

@@ -13,6 +13,7 @@ from rich.table import Column
 from rich.text import Text
 
 from troth.cli.tables import console
+from troth.cli.tables import duration as duration
 from troth.progress import watching
 from troth.runs import train
 from troth.runs.compare import heading, number, short
@@ -21,14 +22,6 @@ _EVERY, _EVALUATED = 5.0, 1.0  # seconds between lines without and with an evalu
 _MARKS, _APART = 20, 0.5  # number of time stamps for the rate; seconds between them
 _REPLACED = 0.2  # seconds between two updates of an output in a notebook
 _KEPT = 8  # largest number of bars on the screen
-
-
-def duration(seconds: float) -> str:
-    """Return a duration as text, such as `5 s`, `3 min 20 s` or `2 h 10 min`."""
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def amount(done: int, total: int) -> str:

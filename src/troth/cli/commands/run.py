@@ -39,8 +39,8 @@ def run(
         bool,
         Flag(
             "--dry-run",
-            help="Print the steps, memory and disk space that the runs need, and train "
-            "nothing.",
+            help="Print the steps, memory, disk space and time that the runs need, and "
+            "train nothing.",
         ),
     ] = False,
     with_report: Annotated[
@@ -59,7 +59,7 @@ def run(
 ) -> None:
     """Train an experiment, or every run of its grid."""
     from troth import api, files
-    from troth.cli import tables
+    from troth.cli import progress, tables
 
     name = experiment.stem if experiment else "quickstart"
     root = out or api.fresh(experiment)
@@ -67,7 +67,9 @@ def run(
     given["data_dir"] = data_dir
     if dry_run:
         files.check_free(root)
-        tables.costs(api.cost(experiment, **given), name, as_json)
+        with progress.Watcher(name, "", quiet):
+            found = api.cost(experiment, **given, timed=True)
+        tables.costs(found, name, as_json)
         return
     train = functools.partial(api.run, experiment, out=root, apart=apart, **given)
     runs = watched(train, root, name, quiet)
