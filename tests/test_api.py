@@ -56,3 +56,22 @@ def test_run_refuses_what_is_no_experiment_and_no_viewer(refuses, tmp_path):
     refuses("watch= is of type bool", troth.run, tree, watch=True, out=out)
     refuses("no section 'trian'", troth.run, tree, settings="trian.lr=1", out=out)
     assert not out.exists()
+
+
+def first(messages, *, row: int = 0):
+    """An aggregator: one client's update."""
+    return messages.update[row]
+
+
+def test_functions_are_passed_as_they_are(refuses):
+    """The experiment stores their names, so that a run can be resumed."""
+    name = f"{__name__}:first"
+    tree = {"aggregator": first, "partition": {"clients": 4}}
+    [alone] = troth.cost(tree)
+    assert alone.experiment.aggregator.name == name
+    grid = {"aggregator": [{"name": first, "row": 1}, "median"]}
+    own, _ = troth.cost({"partition": {"clients": 4}, "grid": grid})
+    assert own.experiment.aggregator.name == name
+    assert own.experiment.aggregator.options == {"row": 1}
+    unnamed = {"aggregator": lambda messages: messages.update[0]}
+    refuses("define it with def, outside other functions", lambda: troth.cost(unnamed))

@@ -37,15 +37,19 @@ data stackoverflow clients=400 examples=10000 words=10000 tags=500 label='first'
 data table path label owner='' group='' split='' kind='auto' drop=[] categorical=[]
   missing=['', '?', 'NA', 'NaN', 'nan', 'null', 'None'] classes=0 x='' scale=0.0
 data vehicle [duarte2004vehicle] [li2021ditto]
-partition classes clients per_client=5 recipe='even' size=0 [li2021ditto]
+partition classes clients per_client=5 recipe='even' size=0 assign='number'
+  [li2021ditto] [li2022niid]
 partition dirichlet clients alpha=0.5 by='class' min_size=10 [yurochkin2019bayesian]
   [li2022niid] [hsu2019measuring]
 partition draws sizes [farhadkhani2022equivalence]
-partition identities per_client=0 clients=0 [wang2021robust]
+partition fixed_sizes sizes
+partition identities per_client=0 clients=0 remainder='drop' [wang2021robust]
 partition iid clients [mcmahan2017communication]
+partition inner_dirichlet sizes alpha=0.5 [acar2021federated]
 partition natural [caldas2018leaf]
 partition quantity clients law='lognormal' sigma=1.0 exponent=2.0 min_size=2
   [li2020fedprox] [li2022niid]
+partition shard clients per_client=2 size=0 incomplete=False [mcmahan2017communication]
 features federated center=True scale=True impute='mean' min_values=2
   [chan1983algorithms]
 features none

@@ -192,7 +192,7 @@ class TestIndex:
     def test_who_was_never_asked(self, name):
         one, _ = client(name)
         w0, w = vectors()
-        model, said = one.model(w, one.init(w0)), table()[name]["never asked"]
+        model, said = one.model(w, one.init(w0)), table()[name]["never sampled"]
         assert (said == "trained after") == (one.finish is not None)
         assert ("after" in table()[name]["gradients"]) == (one.finish is not None)
         if said in ("w", "trained after"):

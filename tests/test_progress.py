@@ -1,7 +1,9 @@
+import linecache
 import threading
 
 import pytest
 
+from troth.config.reader import from_dict
 from troth.progress import report, watching
 
 
@@ -35,3 +37,13 @@ def test_threads_watch_for_themselves():
         thread.start()
         thread.join()
     assert told == []
+
+
+def test_a_warning_names_the_line_that_called_troth():
+    tree = {"data": "digits", "model": {"name": "mlp", "normalise": "unit"}}
+    with pytest.warns(FutureWarning, match="is now model.normalize") as heard:
+        from_dict(tree)
+    (one,) = heard
+    assert one.filename == __file__ and "from_dict(tree)" in linecache.getline(
+        one.filename, one.lineno
+    )

@@ -195,6 +195,8 @@ def test_flags_exist():
     every = [p for c in COMMANDS.values() for p in c.params]
     known = {flag for p in every for flag in (*p.opts, *p.secondary_opts)}
     for page in PAGES:
+        if page.name == "design.md":  # it names CSS variables, which look like flags
+            continue
         text = page.read_text("utf-8")
         text = re.sub(r"^```sh\n.*?^```$", "", text, flags=re.M | re.S)
         strange = {*re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)} - known

@@ -48,9 +48,9 @@ else:
     _HOMES |= {"Refusal": "types", "personalize": "runs.personalize"}
 
     def __getattr__(name: str) -> Any:
-        """Import a name from the module that defines it, at its first use.
+        """Import a name at its first use from the module that defines it.
 
-        `import troth` and `troth --help` therefore do not load torch.
+        So `import troth` and `troth --help` do not load torch.
         """
         if name in ("plot", "poison", "sklearn", "theory"):  # loads at its first use
             return importlib.import_module(f"troth.{name}")

@@ -1,8 +1,8 @@
 """The library's main functions: run, resume, cost and aggregate."""
 
 import contextlib
-import dataclasses
 import datetime
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from itertools import chain, count
@@ -14,36 +14,30 @@ from torch import Tensor
 
 from troth import files, lookup
 from troth.build import build
-from troth.config import reader
+from troth.config import effects, reader
 from troth.config.schema import Experiment, Part
-from troth.engine import plan as plans
 from troth.engine.local_training import Plan
 from troth.runs import given, train, train_many
 from troth.runs.load import Run, read_experiment
+from troth.runs.planned import Planned, tried, wider
+from troth.runs.planned import plan as plan
 from troth.runs.train import Watch
 from troth.server import rules
-from troth.types import Broadcast, Messages, Refusal
+from troth.types import Broadcast, Messages, Notice, Refusal
 
 Given = str | Path | Mapping[str, Any] | None
-"""An experiment: a TOML file, its content as a dictionary, or `None` for the
-quickstart."""
+"""An experiment: the path of a TOML file, a dictionary of its sections, or `None` for
+the quickstart (a small experiment that comes with Troth)."""
 
 
 class Cost(NamedTuple):
-    """What one run would need: client steps, memory and disk space."""
+    """The estimated need of one run: client steps, memory and disk space."""
 
     label: str
     experiment: Experiment
     client_steps: int
-    memory: int  # bytes: data, client state, and work space of a cohort
-    disk: int = 0  # bytes: client state that is stored on disk
-
-
-class Planned(NamedTuple):
-    """One run of a grid: its label and its experiment."""
-
-    label: str
-    experiment: Experiment
+    memory: int  # bytes: data, client states, and work space of a cohort
+    disk: int = 0  # bytes: client states that are stored on disk
 
 
 def run(
@@ -60,36 +54,39 @@ def run(
 ) -> list[Run]:
     """Train an experiment: a single run, or all runs of its grid.
 
-    On a GPU, similar runs of a grid train together: the clients of all runs are stacked
-    into one batch. Such runs differ only in the seed, the malicious clients, their
-    behavior, and the sections of the server.
+    On a GPU, similar runs of a grid are trained together: the clients of all runs form
+    one batch. Such runs may differ only in the seed, the malicious clients and what
+    these do, and the methods of the server.
 
     Args:
-        experiment: A TOML file, a dictionary of its sections, or `None` for the
+        experiment: Path of a TOML file, a dictionary of its sections, or `None` for the
             quickstart.
-        data: Data in memory, in place of the experiment's: a dictionary of arrays `x`,
+        data: Data that replace those of the experiment: a dictionary of arrays `x`,
             `y`, and optionally `owner`, `group` and `split`; or one torch data set per
             client. `troth.data.sources.give` describes all forms. Options go into the
-            section `data` of the experiment. `None` uses the experiment's data.
-        model: A `torch.nn.Module`, or a class or function that returns one, in place of
-            the experiment's model. A class or function gets `shape` and `classes` if it
-            has such parameters. `None` uses the experiment's model.
+            section `data` of the experiment. `None` means the experiment's data.
+        model: A `torch.nn.Module`, or a class or function that returns one, which
+            replaces the model of the experiment. A class or function gets `shape` and
+            `classes` if it has parameters of these names. `None` means the experiment's
+            model.
         settings: Changes to the experiment, such as "train.rounds=50".
-        out: Folder to write. It must not exist. `None` makes a new folder in `runs/`.
-        device: auto, cpu, cuda, cuda:N or mps. `None` uses the experiment's setting.
-        data_dir: Folder that is searched first for data sets. `None` searches only the
-            default folders.
+        out: Folder to write, which must not exist. `None` makes a new folder in
+            `runs/`.
+        device: "auto", "cpu", "cuda", "cuda:N" or "mps". `None` means the setting of
+            the experiment.
+        data_dir: Folder that is searched first for data sets. `None` means that only
+            the default folders are searched.
         watch: `troth.ProgressBar()`, a function that is called after every round, or
             `None`.
         apart: `True` trains the runs of a grid one after another. `False` trains runs
-            together wherever that is possible, also on a CPU. `None` trains them
-            together on a GPU only.
+            together whenever possible, also on a CPU. `None` trains them together on a
+            GPU only.
 
     Returns:
         The runs, in the order of the grid.
 
     Raises:
-        Refusal: The settings or the data cannot be trained. Nothing is written then.
+        Refusal: If the settings or the data are not valid. No file is written then.
 
     >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
@@ -99,7 +96,7 @@ def run(
     >>> one.summary["rounds"], len(one.clients["accuracy"])
     (2, 4)
 
-    With data and a network of your own:
+    With your data and network:
 
     >>> import numpy as np
     >>> from torch import nn
@@ -117,7 +114,7 @@ def run(
     objects = given.give(data, model)
     sections = _with(objects, experiment, settings)
     planned = plan(sections, device)
-    given.check_used(objects, [one.experiment for one in planned])
+    _check(objects, planned)
     root = Path(out) if out is not None else fresh(experiment)
     files.check_free(root)
     with _followed(planned[0].experiment.track, root, watch):
@@ -125,10 +122,7 @@ def run(
             train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
             return [Run(root)]
         for one in planned:  # refuse any invalid run before the first one trains
-            built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
-            place = root / one.label
-            state = plans.file(place, one.experiment.engine.state_dir)
-            train.check_room(built, state, place)
+            tried(one, root, data_dir)
         facts = {"device": device, "data_dir": data_dir}
         sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
         files.create(root, files.GRID, reader.dumps(sections))
@@ -139,7 +133,7 @@ def run(
 
 @contextlib.contextmanager
 def _followed(trackers: Sequence[Part], root: Path, watch: Any) -> Iterator[None]:
-    """Send a run to its trackers within the block, and show a progress bar if given."""
+    """Within the block, send a run to its trackers, and show a progress bar, if any."""
     if watch is not None and not callable(watch):
         raise Refusal(
             f"watch= is of type {type(watch).__name__}; it must be "
@@ -160,14 +154,14 @@ def _each(
 ) -> list[Run]:
     """Train or resume the runs of a grid one after another.
 
-    The engine's plan, which is measured in one run, is reused by runs with the same
-    workload.
+    The engine measures its fastest plan (how clients are batched) in one run. Other
+    runs with the same workload use this plan.
     """
     measured: dict[str, Plan] = {}
     for k, one in enumerate(planned, 1):
         place, e = root / one.label, one.experiment
         seen = train.numbered(watch, k, len(planned))
-        # The sections that determine how fast clients train.
+        # Sections that determine how fast clients are trained.
         parts = e.data, e.partition, e.model, e.train, e.personalizer.name, e.engine
         if (place / files.EXPERIMENT).exists():
             train.resume(place, watch=seen)
@@ -183,18 +177,21 @@ def resume(
     *,
     data: Any = None,
     model: Any = None,
+    settings: Sequence[str] = (),
     watch: Watch | None = None,
 ) -> list[Run]:
     """Continue a run, or every unfinished run of a grid, from its last checkpoint.
 
     On the same machine, the resulting files are byte for byte those of an uninterrupted
-    run. Finished runs are left unchanged.
+    run. Finished runs are not changed.
 
     Args:
         path: Folder of a run or of a grid.
         data: The data in memory with which the run was trained; `None` if the run reads
             its data itself.
         model: The network in memory with which the run was trained, or `None`.
+        settings: For a grid: settings that add values to its axes, such as
+            "grid.seed=[0, 1, 2]". Its earlier runs must stay as they are.
         watch: `troth.ProgressBar()`, a function that is called after every round, or
             `None`.
 
@@ -202,8 +199,8 @@ def resume(
         The runs, in the order of the grid.
 
     Raises:
-        Refusal: The folder is not that of a run, its files were lost or changed, or the
-            data or the network are not those with which it was trained.
+        Refusal: If the folder is not that of a run, its files were lost or changed, or
+            the run was trained with another object `data` or `model`.
 
     >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
@@ -218,7 +215,13 @@ def resume(
     Read on: `checkpoint` in the experiment file, and `docs/how-to/resume.md`.
     """
     root, objects = Path(path), given.give(data, model)
+    settings = [settings] if isinstance(settings, str) else settings
     if not (root / files.GRID).exists():
+        if settings:
+            raise Refusal(
+                f"{root} is a single run, whose settings cannot change; train another "
+                "with troth run"
+            )
         one = read_experiment(root)
         given.check_same(objects, [one], root)
         if not (root / files.SUMMARY).exists():
@@ -229,6 +232,8 @@ def resume(
         return [Run(root)]
     sections = reader.read(root / files.GRID)
     facts = sections.get("resolved", {})
+    if settings:
+        sections = wider(root, sections, settings, facts.get("device"))
     planned = plan(sections, facts.get("device"))
     given.check_same(objects, [one.experiment for one in planned], root)
     missing = (p for p in planned if not (root / p.label / files.SUMMARY).exists())
@@ -247,22 +252,6 @@ def finished(path: str | Path) -> bool:
     return all((root / one.label / files.SUMMARY).exists() for one in planned)
 
 
-def plan(sections: dict[str, Any], device: str | None) -> list[Planned]:
-    """Return the runs that the sections of an experiment describe, each one checked."""
-    runs = []
-    for changed, one in reader.expand(sections):
-        one.pop("resolved", None)  # recorded in the file of a grid
-        experiment = reader.from_dict(one)
-        if device is not None:
-            engine = dataclasses.replace(experiment.engine, device=device)
-            experiment = dataclasses.replace(experiment, engine=engine)
-        label = reader.label(changed)
-        name = ",".join(part for part in (experiment.name, label) if part)
-        experiment = dataclasses.replace(experiment, name=name)
-        runs.append(Planned(label, experiment))
-    return runs
-
-
 def cost(
     experiment: Given = None,
     *,
@@ -272,25 +261,25 @@ def cost(
     device: str | None = None,
     data_dir: str | None = None,
 ) -> list[Cost]:
-    """Estimate what the runs of an experiment need, without training.
+    """Estimate client steps, memory and disk space of the runs of an experiment.
 
-    The data are loaded and split, and everything that a run checks is checked.
+    The data are loaded and split, and all checks of a run are made, but nothing is
+    trained.
 
     Args:
         experiment: As in `run`.
         data: As in `run`.
         model: As in `run`.
         settings: Changes to the experiment, such as "train.rounds=50".
-        device: auto, cpu, cuda, cuda:N or mps. `None` uses the experiment's setting.
-        data_dir: Folder that is searched first for data sets. `None` searches only the
-            default folders.
+        device: As in `run`.
+        data_dir: As in `run`.
 
     Returns:
-        For each run of the grid: its label, its experiment, the number of client steps,
-        and the bytes of memory and of disk space that it needs.
+        One `Cost` per run of the grid: its label, its experiment, the number of client
+        steps, and the bytes of memory and of disk space.
 
     Raises:
-        Refusal: A run of this experiment would be refused.
+        Refusal: If `run` would raise Refusal for this experiment.
 
     >>> import troth
     >>> tree = {"partition": {"clients": 4}, "train": {"rounds": 3, "steps": 5}}
@@ -302,7 +291,7 @@ def cost(
     """
     costs, objects = [], given.give(data, model)
     planned = plan(_with(objects, experiment, settings), device)
-    given.check_used(objects, [one.experiment for one in planned])
+    _check(objects, planned)
     for one in planned:
         built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
         engine = built.federation.engine
@@ -332,17 +321,19 @@ def aggregate(
         name: Name of the aggregator, such as "median". `troth list aggregator` prints
             all.
         updates: [n, d], one row per client. All entries must be finite.
-        loss: [n] losses of the clients, for aggregators that use them; `None`: not
-            given.
-        size: [n] numbers of examples, for aggregators that use them; `None`: 1 each.
-        **options: Options of the aggregator, such as f=2. Others have their defaults.
+        loss: [n] losses of the clients, for aggregators that use them.
+        size: [n] numbers of examples, for aggregators that use them. `None` means 1
+            each.
+        **options: Options of the aggregator, such as f=2; other options have their
+            default values.
 
     Returns:
-        [d] the aggregated update. An aggregator with memory starts with empty memory.
+        The aggregated update [d]. If an aggregator has a memory, it is empty, as in a
+        first round.
 
     Raises:
-        Refusal: The aggregator or an option is unknown, or `updates` is not such a
-            matrix.
+        Refusal: If the aggregator or an option is unknown, or `updates` is not a matrix
+            of finite numbers.
 
     >>> import torch, troth
     >>> updates = torch.tensor([[0.0], [1.0], [2.0], [3.0], [100.0]])
@@ -402,16 +393,19 @@ def _check_matrix(updates: Any) -> None:
 
 
 def quickstart() -> str:
-    """Return the TOML text of the experiment that `troth run` trains without a file."""
+    """Return the TOML text of the quickstart, the experiment of `troth run`."""
     return resources.files("troth").joinpath("quickstart.toml").read_text("utf-8")
 
 
 def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
-    """Return the sections of an experiment as plain tables, after all settings."""
+    """Return the sections of an experiment as dictionaries, changed by the settings."""
     if experiment is None:
         sections = reader.parse(quickstart(), "the quickstart")
     elif isinstance(experiment, Mapping):
-        sections = dict(experiment)
+        sections = {
+            k: v if k in given.KINDS else lookup.by_name(v)
+            for k, v in experiment.items()
+        }
     elif isinstance(experiment, str | Path):
         sections = reader.read(experiment)
     else:
@@ -425,11 +419,19 @@ def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
 def _with(
     objects: given.Objects, experiment: Given, settings: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the sections of an experiment that uses objects from memory."""
-    if experiment is not None:  # objects replace those of the quickstart
+    """Return the sections of an experiment, changed to use the objects."""
+    if experiment is not None:  # in the quickstart, objects replace its data and model
         given.check_sections(objects, tree(experiment, []))
     settings = [settings] if isinstance(settings, str) else settings
     return tree(experiment, [*given.settings(objects), *settings])
+
+
+def _check(objects: given.Objects, planned: Sequence[Planned]) -> None:
+    """Raise Refusal if a run does not use an object; warn of useless settings."""
+    experiments = [one.experiment for one in planned]
+    given.check_used(objects, experiments)
+    for text in effects.notices(experiments):
+        warnings.warn(text, Notice, stacklevel=3)
 
 
 def fresh(experiment: Given) -> Path:

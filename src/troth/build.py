@@ -1,4 +1,4 @@
-"""Build a ready federation from an experiment; only this module combines all parts."""
+"""Build a federation from an experiment: data, network, clients and server."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import lookup, seeding
+from troth import lookup, progress, seeding
 from troth.client.client import adversarial, compose, maker, tried
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, preprocess
@@ -35,7 +35,7 @@ def precision(e: Experiment) -> torch.dtype:
 
 
 def loss(e: Experiment) -> Loss | None:
-    """Return the loss that the experiment names, or `None` if the model chooses it."""
+    """Return the loss of the experiment; `None` if model or labels determine it."""
     if e.train.loss.name == "auto":
         return None
     function = lookup.find("loss", e.train.loss.name)
@@ -50,19 +50,20 @@ def make_engine(
     members: int,
     plan: Plan | None,
 ) -> Engine:
-    """Build the engine, which computes the work of the clients.
+    """Build the engine, which trains the clients.
 
     Args:
-        e: the experiment.
-        net: the network.
-        data: all clients' data, on the device.
-        arrays: the data set before it was split.
-        members: the number of clients that take part in rounds.
-        plan: how clients are trained together; `None`: one after another, until a plan
-            is measured.
+        e: Experiment.
+        net: Network.
+        data: Data of all clients, on the device.
+        arrays: Data set before it was split.
+        members: Number of clients that can take part in rounds.
+        plan: How clients are batched. `None` means one after another, until the fastest
+            plan is measured.
     """
     feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, precision(e))
     objective = task.Objective(net, arrays.classes, loss(e), feed.padded)
+    progress.report("checking the network", 0, 0)
     objective.obstacles = validate.check(objective.net, data.x[:2])
     for augments in (e.train.augment, e.personalizer.augment or []):
         augment = compose(augments, arrays.scale)
@@ -72,20 +73,21 @@ def make_engine(
     w0, first = task.flatten(objective.net), plan or Plan("loop", 1)
     made = Engine(objective, make, feed, w0, e.train.precision, first)
     if "adversarial" in lookup.asks(lookup.find("personalizer", e.personalizer.name)):
-        clean = data.x[: len(arrays.x)]  # the rest of x are poisoned inputs
+        clean = data.x[: len(arrays.x)]  # further rows are poisoned inputs
         adversarial(e.adversarial, made.task, arrays.scale).expect(clean)
+    progress.report("", 0, 0)
     return made
 
 
 def chooses(client: Client) -> bool:
-    """Return whether a client uses its validation data."""
+    """Return whether a client uses validation data."""
     phases = (client.local, client.finish)
     looks = any(phase and phase.valid for phase in phases)
     return looks or client.settle is not None
 
 
 def schedule(e: Experiment) -> Callable[[int], float]:
-    """Return the function that maps a round to the factor on every learning rate."""
+    """Return the function from the number of a round to the learning rate's factor."""
     part, rounds = e.train.schedule, e.train.rounds
     function = lookup.find("schedule", part.name)
     return lambda r: float(lookup.call(function, part.options, round_=r, rounds=rounds))
@@ -98,21 +100,21 @@ class Built(NamedTuple):
     federation: Federation
     network: nn.Module
     data: Data
-    hostile: np.ndarray  # [n] mask of the malicious clients
-    facts: dict[str, Any]  # recorded in the run's folder: clients, shape, classes …
+    hostile: np.ndarray  # [n] mask of malicious clients
+    facts: dict[str, Any]  # facts for the run's record: clients, shape, classes, …
     prepared: Prepared | None = None  # how the inputs were prepared
-    aim: Aim | None = None  # the goal of the corruption
-    seconds: float = 0.0  # duration of `build`: reading data, measuring plans
+    aim: Aim | None = None  # goal of the corruption, if any
+    seconds: float = 0.0  # duration of `build`
 
     @property
     def need(self) -> plans.Need:
-        """The largest number of bytes that client state may take."""
+        """Largest number of bytes that client states may take."""
         f = self.federation
         return _need(self.experiment, f.engine, f.population.n, len(f.newcomers))
 
     @property
     def client_steps(self) -> float:
-        """Number of client steps of the run: rounds, final phase and newcomers.
+        """Number of client steps of the run, in rounds and after the last round.
 
         If clients may be absent, the number is an estimate.
         """
@@ -142,7 +144,10 @@ class Built(NamedTuple):
 
 
 def device(name: str) -> torch.device:
-    """Return the device of this name; `auto` is the fastest that is available."""
+    """Return the device of this name; "auto" means a GPU if there is one, else the CPU.
+
+    Raise Refusal if the device is not available.
+    """
     there = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
@@ -154,22 +159,24 @@ def device(name: str) -> torch.device:
         has = ", ".join(["cpu", *(d for d, yes in there.items() if yes)])
         raise Refusal(f"device '{name}' is not available; this machine has: {has}")
     if name.startswith("cuda:"):
-        torch.cuda.set_device(name)  # also for streams, graphs and kernels
+        torch.cuda.set_device(name)  # for streams, graphs and kernels
     return torch.device(name)
 
 
 def build(
     experiment: Experiment, *, data_dir: str | None = None, plan: Plan | None = None
 ) -> Built:
-    """Load and split the data, and build everything that a run needs.
+    """Load and split the data, and build all parts of a run.
 
     Args:
-        experiment: An experiment that `config.reader.from_dict` has checked.
-        data_dir: Folder that is searched first for data sets; `None`: the default
-            folders.
-        plan: How clients are trained together, from an earlier run. `None` measures it.
+        experiment: Experiment that `config.reader.from_dict` has checked.
+        data_dir: Folder that is searched first for data sets. `None` means that only
+            the default folders are searched.
+        plan: How clients are batched, if known from an earlier run. `None` means that
+            the fastest plan is measured.
     """
     began, e, where = time.monotonic(), experiment, device(experiment.engine.device)
+    progress.report("reading data", 0, 0)
     arrays, shards, facts = load.deal(e, data_dir)
     n = len(shards.train)
     hostile = adversaries(e, n)
@@ -218,13 +225,13 @@ def build(
     built = Built(e, federation, net, data, hostile, facts, prepared, aim)
     if plan is None:
         members = federation.members
-        some = _sampler(e, engine, members, hostile[members])(0)  # cohort of round 0
+        some = _sampler(e, engine, members, hostile[members])(0)  # first cohort
         engine.use(_fastest(built, some))
     return built._replace(seconds=time.monotonic() - began)
 
 
 def _fastest(built: Built, cohort: np.ndarray) -> Plan:
-    """Choose how clients are trained together, by measurement or from the cache."""
+    """Return the fastest plan (how clients are batched), by measurement or a cache."""
     e, f = built.experiment, built.federation
     given = f.engine, f.broadcast, f.population, cohort, built.client_steps
     wish = e.engine.how, e.engine.chunk, e.engine.workers, e.engine.threads
@@ -234,7 +241,7 @@ def _fastest(built: Built, cohort: np.ndarray) -> Plan:
 
 
 def check_validation(engine: Engine, data: Data) -> None:
-    """Refuse a personalizer that needs validation data if no client has any."""
+    """Raise Refusal if the personalizer needs validation data and no client has any."""
     if chooses(engine.client) and not len(data.valid.y):
         raise Refusal(
             "the personalizer needs validation data, and no client has any; give "
@@ -244,7 +251,7 @@ def check_validation(engine: Engine, data: Data) -> None:
 
 
 def check_cohort(e: Experiment, n: int, late: int) -> None:
-    """Refuse a cohort that is larger than the number of clients in the rounds."""
+    """Raise Refusal if a cohort is larger than the number n − late of its clients."""
     if e.train.cohort > n - late:
         who = f"{n} clients there are"
         who = f"{n - late} of {n} clients that are no newcomers" if late else who
@@ -255,7 +262,7 @@ def check_cohort(e: Experiment, n: int, late: int) -> None:
 
 
 def adversaries(e: Experiment, n: int) -> np.ndarray:
-    """Return a mask [n] of the malicious clients."""
+    """Return the mask [n] of malicious clients."""
     mask = np.zeros(n, dtype=bool)
     count = e.adversary.number(n)
     if e.adversary.clients is not None:
@@ -266,7 +273,7 @@ def adversaries(e: Experiment, n: int) -> np.ndarray:
 
 
 def _need(e: Experiment, engine: Engine, n: int, late: int) -> plans.Need:
-    """Return the bytes of state of all clients in the rounds and of all newcomers."""
+    """Return the bytes of the states of all clients, including newcomers."""
     number, finishes = engine.feed.dtype.itemsize, engine.client.finish is not None
     row, model = engine.packing.width * number, engine.task.d * number
     found = plans.need(e, n - late, row, model, finishes)
@@ -277,9 +284,9 @@ def _need(e: Experiment, engine: Engine, n: int, late: int) -> plans.Need:
 def _begun(
     e: Experiment, engine: Engine, w0: Tensor, hostile: np.ndarray
 ) -> tuple[np.ndarray, Tensor] | None:
-    """Return the malicious clients with an initial model of their own, and their state.
+    """Return the malicious clients and their initial state, by `adversary.start`.
 
-    Return `None` if `adversary.start` is not set.
+    Return `None` if this setting is not set.
     """
     if not e.adversary.start:
         return None
@@ -305,7 +312,7 @@ def _federation(
     every = rules.of(e, rules.expected(e, n, int(hostile.sum())))
     rules.tried(every, w0, e.train.cohort or n)
     scale, rounds = schedule(e), e.train.rounds
-    scale(0)  # refuse an invalid schedule before the start
+    scale(0)  # raises Refusal if the schedule is not valid
     attendance = _attendance(e, engine, late)
     there = attendance.there if attendance and attendance.varies else None
     members = newcomers.others(population.n, late)
@@ -325,14 +332,11 @@ def _federation(
 
 
 def _attendance(e: Experiment, engine: Engine, late: np.ndarray) -> Attendance | None:
-    """Return the schedule of clients' availability.
-
-    Return `None` if every client is always available.
-    """
+    """Return the availability of clients; `None` if all are always available."""
     if e.availability == Availability():
         return None
     work = engine.feed.steps(engine.client.local).numpy()
-    if len(late):  # the median client defines the deadline; newcomers do not count
+    if len(late):  # the median member defines the deadline
         work = work.astype(np.float64)
         work[late] = np.median(work[newcomers.others(len(work), late)])
     return Attendance(e.availability, e.seed, work, e.train.rounds)
@@ -347,7 +351,7 @@ def _sampler(
 ) -> Callable[[int], np.ndarray]:
     """Return the function that samples the cohort of a round among the members.
 
-    The sampler numbers the members from 0.
+    Members are all clients that are not newcomers.
     """
     size, how = engine.feed.sizes.numpy()[members], e.train.sampling
     here = None if there is None else lambda r, some: there(r, members[some])

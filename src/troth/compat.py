@@ -1,6 +1,6 @@
-"""Interfaces of torch that are private or experimental, each used only from here.
+"""Private or experimental interfaces of torch; no other module uses these.
 
-If a version of torch changes one of them, only this module and its test change.
+If a version of torch changes one of them, only this module and its test must change.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def is_wrapped(x: Tensor) -> bool:
 
 
 def layers_of(x: Tensor) -> Iterator[Tensor]:
-    """Yield a tensor, then the tensor inside its vmap or grad wrapper, and so on."""
+    """Yield a tensor, then the tensors inside its vmap and grad wrappers."""
     yield x
     while is_wrapped(x):
         x = _functorch.get_unwrapped(x)
@@ -46,13 +46,13 @@ def layers_of(x: Tensor) -> Iterator[Tensor]:
 
 
 def is_lifted(x: Tensor) -> bool:
-    """Return whether vmap lifts a tensor over clients, at any level of nesting."""
+    """Return whether vmap wraps a tensor, at any level of nesting."""
     return any(_functorch.is_batchedtensor(one) for one in layers_of(x))
 
 
 @contextmanager
 def quiet_fallback() -> Iterator[None]:
-    """Suppress vmap's warning about operations that it computes in a loop."""
+    """Within the block, suppress vmap's warning about operations computed in a loop."""
     _functorch._set_vmap_fallback_warning_enabled(False)
     try:
         yield
@@ -61,10 +61,10 @@ def quiet_fallback() -> Iterator[None]:
 
 
 def traced(function: Callable[..., Any]) -> Callable[..., torch.fx.GraphModule]:
-    """Return a function that records the operations of a function as a graph.
+    """Return a function that records the operations of `function` as a graph.
 
     Args:
-        function: function of tensors. The returned one has the same arguments.
+        function: Function of tensors. The returned function has the same arguments.
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -77,10 +77,10 @@ def compile_graph(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
 
 
 def compile_options() -> dict[str, Any]:
-    """Return compiler options that forbid choosing kernels by measurement.
+    """Return options of the compiler that forbid choosing kernels by measurement.
 
-    Another process could measure another kernel as fastest, and then sum in another
-    order. Versions of torch without this option do not measure kernels.
+    Otherwise another process could choose another kernel, with sums in another order.
+    Versions of torch without this option do not measure kernels.
     """
     known = hasattr(torch._inductor.config, "deterministic")
     return {"deterministic": True} if known else {}

@@ -1,4 +1,4 @@
-"""Device helpers: free memory, out-of-memory errors, and the memory allocator."""
+"""Devices: their names, cores, threads and free memory, and out-of-memory errors."""
 
 import contextlib
 import ctypes
@@ -20,9 +20,9 @@ def keep() -> None:
     """Keep freed memory in the process instead of returning it to the system.
 
     A training step allocates and frees matrices of many megabytes. glibc maps and
-    unmaps each of them, and the page faults cost more than the arithmetic. With this
-    setting an MLP trains 2.2 times as fast on two cores, and a CNN 1.6 times. On other
-    systems than Linux nothing is done.
+    unmaps each of them, and the page faults take longer than the arithmetic. With this
+    setting, on two cores, an MLP is trained 2.2 times as fast, and a CNN 1.6 times. On
+    systems other than Linux, nothing is done.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -36,10 +36,10 @@ def keep() -> None:
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """Send a small host tensor to a device without waiting for the device.
+    """Copy a small host tensor to a device without waiting for the device.
 
     CUDA copies pageable memory to a buffer before the call returns. MPS does not, and
-    would read memory that was freed since. On MPS the call therefore waits.
+    could read memory that was freed meanwhile. So on MPS, the call waits.
     """
     return tensor.to(device, non_blocking=device.type == "cuda")
 
@@ -54,10 +54,10 @@ def name(device: torch.device) -> str:
 
 
 def cores() -> int:
-    """Return how many cores this process may use.
+    """Return the number of cores that this process may use.
 
-    This is the smallest of three numbers: the cores that the process is bound to, those
-    that its control group may use, and `OMP_NUM_THREADS` if it is set.
+    This is the smallest of three numbers: the cores to which the process is bound, the
+    cores of its control group, and `OMP_NUM_THREADS` if it is set.
     """
     count = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
@@ -70,13 +70,13 @@ def cores() -> int:
 
 
 def threads(device: torch.device) -> int:
-    """Choose how many threads one torch operation on a CPU uses.
+    """Return the number of threads for one torch operation on a CPU.
 
-    An operation ends with its slowest thread. If other programs use the cores, all
-    threads wait for the thread without a core, and the operation may take ten times as
-    long as on one thread. So only idle cores are used, and a short measurement compares
-    them with one core. If `OMP_NUM_THREADS` is set, or on another device, torch's
-    number is kept.
+    An operation ends with its slowest thread. If other programs use cores, all threads
+    wait for a thread that has no core, and the operation may take ten times as long as
+    with one thread. So the result is the number of idle cores, or 1 if a short
+    measurement shows that one thread is faster. If `OMP_NUM_THREADS` is set, or the
+    device is not a CPU, torch's number is returned.
     """
     whole = torch.get_num_threads()
     if device.type != "cpu" or whole == 1 or os.environ.get("OMP_NUM_THREADS"):
@@ -84,18 +84,18 @@ def threads(device: torch.device) -> int:
     most = min(whole, cores()) - _busy()
     times = {max(1, most): 0.0, 1: 0.0}
     for _ in range(5 if len(times) > 1 else 0):
-        for count in times:  # in turns, so that a busy moment affects both
+        for count in times:  # alternate, so that a busy moment affects both
             with using(count):
                 times[count] += _operations()
-    times[1] *= 0.8  # several threads must be worth the risk of waiting
+    times[1] *= 0.8  # with several threads, there is a risk of waiting
     return min(times, key=times.__getitem__)
 
 
 def _busy() -> int:
-    """Return how many cores other programs use now; 0 if the system does not say.
+    """Return how many cores other programs use now; 0 if the system does not tell.
 
-    The system gives the mean of the last minute and the number of running threads. The
-    mean includes the earlier work of this process, so the smaller number is taken.
+    The system tells the mean load of the last minute and the number of running threads.
+    The mean includes earlier work of this process, so the smaller number is returned.
     """
     line = next(iter(_lines("/proc/loadavg")), "") or "0 0 0 1/1"
     fields = line.split()
@@ -103,7 +103,7 @@ def _busy() -> int:
 
 
 def _operations() -> float:
-    """Return the seconds of some operations on a tensor that several threads share."""
+    """Return the seconds that some operations on a large tensor take."""
     x, began = torch.ones(2**17), time.perf_counter()
     for _ in range(4):
         x.exp()
@@ -112,7 +112,7 @@ def _operations() -> float:
 
 @contextlib.contextmanager
 def using(count: int) -> Iterator[None]:
-    """Use this many threads for one torch operation within the block; 0: no change."""
+    """Within the block, use `count` threads per torch operation; 0 means no change."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:
@@ -125,7 +125,7 @@ _RAN_OUT = "not enough memory", "can't allocate memory", "MPS backend out of mem
 
 
 def exhausted(error: Exception) -> bool:
-    """Return whether an error means that memory ran out, on any device."""
+    """Return whether an error means that the memory of a device ran out."""
     if isinstance(error, torch.OutOfMemoryError):
         torch.cuda.empty_cache()
         return True
@@ -139,11 +139,11 @@ def tidy() -> None:
 
 
 def free(device: torch.device) -> int:
-    """Return the free bytes of a device.
+    """Return the free bytes of memory of a device.
 
     For the CPU, this is the smallest of three numbers: the free memory of the system,
-    what is left of the limits of the process's control groups, and what is left of its
-    own limits (`ulimit -v`, `ulimit -d`).
+    the remaining memory of the process's control groups, and the remaining memory of
+    its limits (`ulimit -v`, `ulimit -d`).
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
@@ -153,7 +153,7 @@ def free(device: torch.device) -> int:
 
 
 def _by_groups() -> Iterator[int]:
-    """Yield the bytes left in each limited control group above the process."""
+    """Yield the remaining bytes of each control group that has a limit."""
     for line in _lines("/proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
@@ -161,7 +161,7 @@ def _by_groups() -> Iterator[int]:
         root = "/sys/fs/cgroup" + ("/memory" if controllers else "")
         names = ("limit_in_bytes", "usage_in_bytes") if controllers else _SECOND
         above = PurePosixPath(path)
-        for group in (above, *above.parents):  # in a container, only the last exists
+        for group in (above, *above.parents):  # a container has only the last
             where = f"{root}{group}/memory.".replace("//", "/")
             limit, used = (_number(where + name) for name in names)
             if limit is not None and used is not None:
@@ -172,7 +172,7 @@ _SECOND = ("max", "current")  # file names in version 2 of control groups
 
 
 def _cached(path: str) -> int:
-    """Return the file cache of a group, which the kernel can free at any time."""
+    """Return the bytes of a group's file cache, which the kernel can free."""
     stat = _numbers(path)
     whole = "total_" if "total_inactive_file" in stat else ""  # includes subgroups
     kinds = ("inactive_file", "active_file")
@@ -180,7 +180,7 @@ def _cached(path: str) -> int:
 
 
 def _by_limits() -> Iterator[int]:
-    """Yield the bytes left of the process's limits on address space and on data."""
+    """Yield the remaining bytes of the process's limits of address space and data."""
     try:
         import resource
     except ImportError:  # Windows
@@ -201,7 +201,7 @@ def _lines(path: str) -> list[str]:
 
 
 def _number(path: str) -> int | None:
-    """Return the number in a file, or `None` if it has none (`max`: no limit)."""
+    """Return the number in a file, or `None` if it has none (such as `max`)."""
     text = next(iter(_lines(path)), "")
     return int(text) if text.isdecimal() else None
 

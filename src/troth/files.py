@@ -25,15 +25,15 @@ from torch import Tensor
 from troth.progress import report
 from troth.types import Refusal
 
-OWNER = "owner"  # column of CLIENTS with the name of each client's owner
+OWNER = "owner"  # column of CLIENTS with names of clients
 EXPERIMENT, ROUNDS, CLIENTS = "experiment.toml", "rounds.jsonl", "clients.csv"
 SUMMARY, SHARED, PERSONAL = "summary.json", "shared.safetensors", "personal.safetensors"
 CHECKPOINT, GRID = "checkpoint/state.safetensors", "grid.toml"
 FEATURES, AUDIT = "features.safetensors", "audit.csv"
 CERTIFICATES, CHAIN = "certificates.csv", "chain.json"
-STAGES = ("gradient", "model", "data")  # of an attack chain, in this order
+STAGES = ("gradient", "model", "data")  # of an attack chain, in order
 METRICS = ("accuracy", "error")
-"""Metrics by which clients are compared; the first that a table has is used."""
+"""Metrics by which clients are compared; the first one that a table has is used."""
 _KINDS = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -50,13 +50,13 @@ _KINDS = {
 
 
 def cache() -> Path:
-    """Return Troth's folder in the user's cache."""
+    """Return Troth's folder in the user's cache folder."""
     root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(root) / "troth"
 
 
 def create(path: Path, name: str, text: str) -> None:
-    """Create a folder together with its first file, atomically."""
+    """Create a folder with a first file, atomically; raise Refusal if this fails."""
     check_free(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -69,7 +69,7 @@ def create(path: Path, name: str, text: str) -> None:
 
 
 def check_free(path: Path) -> None:
-    """Refuse, before any work, an output folder that exists or cannot be written."""
+    """Raise Refusal if an output folder exists already or cannot be written."""
     if path.exists():
         raise Refusal(
             f"the output folder {path} exists already; give another one with --out, "
@@ -90,7 +90,7 @@ def above(path: Path) -> Path:
 
 @contextlib.contextmanager
 def refused(what: object, remedy: str) -> Iterator[None]:
-    """Turn a file system error within the block into a refusal."""
+    """Within the block, convert an error of the file system to Refusal."""
     try:
         yield
     except OSError as error:
@@ -99,13 +99,16 @@ def refused(what: object, remedy: str) -> Iterator[None]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a text file atomically, even if other processes write it too."""
+    """Write a text file atomically; raise Refusal if this fails.
+
+    Other processes may write the same file at the same time.
+    """
     with refused(path, "give another place with --out, or make room on a full disk"):
         put(path, text.encode())
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write bytes like `write`, but raise `OSError` on failure."""
+    """Write bytes to a file atomically; raise OSError if this fails."""
     with whole(path) as file:
         file.write(content)
 
@@ -114,12 +117,12 @@ def put(path: Path, content: bytes) -> None:
 def whole(path: Path, part: Path | None = None) -> Iterator[IO[bytes]]:
     """Open a new file that replaces `path` atomically at the end of the block.
 
-    Earlier content stays until the new content is on the disk. Errors of the file
+    The old content stays until the new content is on the disk. Errors of the file
     system are not caught.
 
     Args:
-        path: the file to write.
-        part: the temporary file; `None` chooses a name that no other thread uses.
+        path: File to write.
+        part: Temporary file; `None` means a name that no other thread uses.
     """
     own = f"{os.getpid()}-{threading.get_native_id()}"
     part = part or path.with_name(f".{path.name[:40]}.{own}.part")
@@ -129,7 +132,7 @@ def whole(path: Path, part: Path | None = None) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-        with contextlib.suppress(OSError):  # make the new name survive a power loss
+        with contextlib.suppress(OSError):  # after a power loss, the new name exists
             folder = os.open(path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)
@@ -146,7 +149,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to types that JSON has; NaN and infinity become null."""
+    """Convert a value to types of JSON; NaN and infinity become None."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):
@@ -161,7 +164,7 @@ def plain(value: Any) -> Any:
 
 
 def write_csv(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Write a table, one row per client, in full precision; NaN is an empty cell."""
+    """Write a table of columns in full precision; NaN becomes an empty cell."""
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     out.writerow(columns)
@@ -171,9 +174,9 @@ def write_csv(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 
 
 def read_csv(path: Path) -> dict[str, np.ndarray]:
-    """Read a table as columns of numbers; an empty cell is NaN.
+    """Read a table as columns of numbers; an empty cell becomes NaN.
 
-    The column `owner` holds texts.
+    The column `owner` has texts.
     """
     with path.open(encoding="utf-8") as file:
         head, *rows = list(csv.reader(file))
@@ -189,7 +192,10 @@ def _numbers(cells: Sequence[str]) -> np.ndarray:
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], **facts: Any) -> None:
-    """Write tensors, and facts about them, to a safetensors file, atomically."""
+    """Write tensors and facts to a safetensors file, atomically.
+
+    Facts are values that JSON supports; they are stored in the file's metadata.
+    """
     wide = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     shapes = {name: (tensors[name].dtype, [*tensors[name].shape]) for name in wide}
     stream(path, shapes, (tensors[name] for name in wide), **facts)
@@ -204,10 +210,10 @@ def stream(
     """Write tensors to a safetensors file while they are computed, atomically.
 
     Args:
-        path: the file to write.
-        shapes: name → dtype and shape, the widest dtypes first.
-        pieces: the values in the order of `shapes`, in pieces of any size.
-        **facts: values that JSON can hold, stored in the file's metadata.
+        path: File to write.
+        shapes: Name → dtype and shape, with the widest dtypes first.
+        pieces: Values in the order of `shapes`, in pieces of any size.
+        **facts: Values that JSON supports, stored in the file's metadata.
     """
     header, length = _header(shapes, facts)
     remedy = "make room on a full disk, and continue the run by: troth resume"
@@ -224,7 +230,7 @@ def stream(
 def _header(
     shapes: Mapping[str, tuple[torch.dtype, list[int]]], facts: dict[str, Any]
 ) -> tuple[bytes, int]:
-    """Return the header, preceded by its length, and the length of the whole file."""
+    """Return the length and content of the header, and the length of the whole file."""
     entries: dict[str, Any] = {"__metadata__": {"facts": json.dumps(facts)}}
     end = 0
     for name, (dtype, shape) in shapes.items():
@@ -246,7 +252,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def load_model(path: Path, client: int) -> Tensor:
     """Read the personal model [d] of one client from the file of all personal models.
 
-    The file is not mapped into memory, because a limit on memory may forbid that.
+    The file is not mapped into memory, because limits of memory may not allow that.
     """
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -263,14 +269,14 @@ def load_model(path: Path, client: int) -> Tensor:
         rows, d = header["parameters"]["shape"]
         clients = read("client", 0, rows)
         found = (clients == client).nonzero().flatten()
-        if len(found) == 0:  # the client never took part: it has the first model
+        if len(found) == 0:  # clients that never took part share a model
             found = (clients == -1).nonzero().flatten()
         return read("parameters", int(found[0]) * d, d)
 
 
 try:
     import fcntl
-except ImportError:  # Windows: simultaneous downloads are not locked
+except ImportError:  # on Windows, files are not locked
     fcntl = None  # type: ignore[assignment]
 
 
@@ -284,10 +290,11 @@ def version(path: str) -> tuple[int, ...]:
 
 
 def digest_of(path: Path, form: str) -> str:
-    """Return the digest of a file in the form of another digest: `md5:…` or `sha256:…`.
+    """Return the digest of a file, of the same type as the digest `form`.
 
-    `gunzip.md5:…` is the digest of the unpacked content, because gzip may pack the same
-    content in many ways. The digest of an unreadable file is "unreadable".
+    Digests are `md5:…` or `sha256:…`. `gunzip.md5:…` is the digest of the unpacked
+    content, because the same content may be packed in different ways. If the file
+    cannot be read, the result is "unreadable".
     """
     kind = form.partition(":")[0]
     packed, _, name = kind.rpartition(".")
@@ -302,7 +309,10 @@ def digest_of(path: Path, form: str) -> str:
 
 @contextlib.contextmanager
 def on_disk(folder: Path) -> Iterator[None]:
-    """Refuse a disk that is full or not writable, and name the folder."""
+    """Within the block, convert an error of the file system to Refusal.
+
+    The message has the folder and a remedy.
+    """
     try:
         yield
     except OSError as error:
@@ -316,10 +326,11 @@ def on_disk(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Create a folder and lock it; another process waits until the block ends.
+    """Within the block, lock a folder, which is created if it does not exist.
 
-    The kernel holds the lock, so a dead process holds none. The file `.lock` is never
-    deleted, because a process could delete the lock file of another one.
+    Other processes wait until the block ends. The kernel removes the lock if the
+    process dies. The file `.lock` is never deleted, because a process could delete the
+    lock file of another one.
     """
     with on_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -338,7 +349,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def busy(file: Path) -> bool:
-    """Return whether a living process holds the lock of a file; change nothing."""
+    """Return whether a process has locked a file."""
     try:
         with file.open("rb") as probe:
             return not locked(probe, shared=True)
@@ -347,7 +358,11 @@ def busy(file: Path) -> bool:
 
 
 def hold(lock: IO[Any]) -> bool:
-    """Take a file's lock; retry briefly, because another process may be testing it."""
+    """Lock a file; return whether this succeeded.
+
+    Failures are repeated for a short time, because another process may just be testing
+    the lock.
+    """
     for _ in range(20):
         if locked(lock):
             return True
@@ -356,9 +371,9 @@ def hold(lock: IO[Any]) -> bool:
 
 
 def locked(lock: IO[Any] | int, shared: bool = False) -> bool:
-    """Take a file's lock, and return whether that succeeded.
+    """Lock a file without waiting; return whether this succeeded.
 
-    If the file system has no locks, return `True`.
+    If the file system has no locks, return true.
     """
     try:
         if fcntl:

@@ -1,9 +1,9 @@
-"""Find a member (a method) by its file name: `krum` is in `aggregators/krum.py`.
+"""Find a method (a member) by its file name: `krum` is in `aggregators/krum.py`.
 
-A member is a plain function. Its keyword-only parameters are its options in the TOML.
-Its other parameters are passed by the caller, by name. A member of another package is
-named `package.module:function`. A member that a caller of the library passes as an
-object is named `memory:word@digest`, and is found as long as the object exists.
+A member is a plain function. Its keyword-only parameters are its options in the
+experiment file. The caller passes its other parameters by their names. A member of
+another package is named `package.module:function`. A member that a user passes as a
+Python object is named `memory:word@digest`, and is found as long as the object exists.
 """
 
 import contextlib
@@ -14,6 +14,8 @@ import inspect
 import os
 import pkgutil
 import re
+import sys
+import traceback
 import types as pytypes
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -49,32 +51,33 @@ FOLDERS = {
     "metric": "evaluation.metrics",
     "tracker": "trackers",
 }
-"""Section of the TOML → package that holds its members."""
+"""Kind of member (mostly a section of the experiment file) → package of its members."""
 
 
 T = TypeVar("T")
 _MEMORY = "memory:"
 _GIVEN: WeakValueDictionary[str, Callable[..., Any]] = WeakValueDictionary()
+_OWN_FILES: set[str] = set()  # files of members outside Troth
 _ENTRY = r"^@\w+\{.*?\}\}$"
 
 
 class About(NamedTuple):
-    """What `troth list` and `troth cite` print of a member."""
+    """The information about a member that `troth list` and `troth cite` print."""
 
     name: str
     summary: str
     options: dict[str, Any]  # option → default; inspect.Parameter.empty if required
-    citations: list[str]  # BibTeX
+    citations: list[str]  # BibTeX entries
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """Return a hint with the closest word to a misspelled name, or ""."""
+    """Return a hint with the word most similar to a misspelled one, or ""."""
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 def names(kind: str) -> list[str]:
-    """List the names of all members of a kind, sorted.
+    """Return the sorted names of all members of a kind.
 
     Every file of the kind's folder is a member, unless its name begins with "_".
     """
@@ -85,32 +88,32 @@ def names(kind: str) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _members(places: tuple[str, ...], changed: tuple[int, ...]) -> tuple[str, ...]:
-    """List the members in some folders; cached until `changed` has another value."""
+    """Return the members in some folders; cached until a folder has changed."""
     found = (m.name for m in pkgutil.iter_modules(places))
     return tuple(sorted(n for n in found if not n.startswith("_")))
 
 
 def _changed(place: str) -> int:
-    """Return the time when a folder last got or lost a file; 0 if it does not exist."""
+    """Return the time of the last change of a folder; 0 if it does not exist."""
     with contextlib.suppress(OSError):
         return os.stat(place).st_mtime_ns
     return 0
 
 
 class Given(NamedTuple):
-    """A member from memory, which is found by its name as long as it is referenced."""
+    """A member that is a Python object; it is found while this value exists."""
 
     name: str
     member: Callable[..., Any]
 
 
 def give(word: str, digest: str, member: Callable[..., Any]) -> Given:
-    """Make a member from memory known by a name.
+    """Register a Python object as a member, and return it with its name.
 
     Args:
-        word: Kind of object, such as the name of its class.
-        digest: hexadecimal digest of all that determines what the member returns.
-        member: function that follows the rules for members.
+        word: First part of the name, such as the class of the object.
+        digest: Hexadecimal digest of all that determines what the member returns.
+        member: Function with the parameters of a member.
     """
     name = f"{_MEMORY}{word}@{digest[:16]}"
     _GIVEN[name] = member
@@ -120,46 +123,44 @@ def give(word: str, digest: str, member: Callable[..., Any]) -> Given:
 def like(
     function: Callable[..., Any], other: Callable[..., Any], without: Iterable[str] = ()
 ) -> Callable[..., Any]:
-    """Give a function of `**options` the parameters and docstring of another.
+    """Give a function of `**options` the parameters and docstring of another one.
 
     Args:
-        function: the function, which is changed and returned.
-        other: a function, or a class that is called.
-        without: parameters to leave out.
+        function: Function, which is changed and returned.
+        other: Another function, or a class.
+        without: Names of parameters to leave out.
     """
     signature = inspect.signature(other)
     kept = [p for name, p in signature.parameters.items() if name not in without]
     function.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     function.__doc__ = inspect.getdoc(other)
     function.__annotations__ = {}
-    with contextlib.suppress(
-        NameError, TypeError
-    ):  # names that cannot be resolved here
+    with contextlib.suppress(NameError, TypeError):  # annotations with unknown names
         typed = other.__init__ if inspect.isclass(other) else other
         function.__annotations__ = dict(hints(typed))
     return function
 
 
 def in_memory(name: str) -> bool:
-    """Return whether a name belongs to a member from memory."""
+    """Return whether a name is that of a Python object."""
     return name.startswith(_MEMORY)
 
 
 def held(name: str) -> Callable[..., Any] | None:
-    """Return a member from memory; `None` if this process does not have it."""
+    """Return the object of this name; `None` if it is not registered."""
     return _GIVEN.get(name)
 
 
 def lost(name: str) -> bool:
-    """Return whether a member from memory is missing in this process."""
+    """Return whether a name is that of an object that is not registered."""
     return in_memory(name) and name not in _GIVEN
 
 
 def find(kind: str, name: str) -> Callable[..., Any]:
-    """Return the member of a kind and a name.
+    """Return the member of a kind and a name; raise Refusal if there is none.
 
-    If a member from memory is missing, the function that is returned refuses every
-    call. The tables of a run can thus be read without its data and network.
+    For a Python object that is not registered, return a function that raises Refusal
+    when it is called. So the tables of a run can be read without its data and network.
     """
     if in_memory(name):
         return held(name) or _refusing(kind, name)
@@ -177,7 +178,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
 
 def _refusing(kind: str, name: str) -> Callable[..., Any]:
     def lost(**options: Any) -> Any:
-        """Given in memory, and not available in this process."""
+        """Raise Refusal: the object is not registered in this process."""
         raise Refusal(
             f"{kind} '{name}' was given in memory, and this process does not have it; "
             f"give the same object again in Python: troth.load(path, {kind}=…)"
@@ -202,11 +203,48 @@ def _third_party(kind: str, name: str) -> Callable[..., Any]:
             f"{kind} '{name}' is not a function; one of your own is named "
             "package.module:function"
         )
+    _OWN_FILES.add(getattr(sys.modules[path], "__file__", None) or "")
     return typing.cast(Callable[..., Any], found)
 
 
+def by_name(value: Any) -> Any:
+    """Replace functions by names `module:function`, also in dictionaries and lists.
+
+    Raise Refusal if a function cannot be found by its name.
+    """
+    if isinstance(value, Mapping):
+        return {key: by_name(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [by_name(each) for each in value]
+    if not isinstance(value, pytypes.FunctionType):
+        return value
+    name, module = value.__qualname__, value.__module__
+    if vars(sys.modules[module]).get(name) is not value:
+        raise Refusal(
+            f"the function {name} cannot be found by its name, which "
+            "the run's file stores; define it with def, outside other functions"
+        )
+    return f"{module}:{name}"
+
+
+def own_error(error: BaseException) -> str:
+    """Return a description of an error in a user's member; "" for any other error.
+
+    The text has the function, its file and line, and the error, followed by the
+    traceback from the user's function on.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    for k, frame in enumerate(frames):
+        if frame.filename in _OWN_FILES:
+            what = "".join(traceback.format_exception_only(error)).strip()
+            where = f"{frame.filename}, line {frame.lineno}"
+            lines = "".join(traceback.format_list(frames[k:])).rstrip()
+            return f"error in your function {frame.name} ({where}): {what}\n{lines}"
+    return ""
+
+
 def companion(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
-    """Return another function of the module that defines a member, or `None`."""
+    """Return the function `name` of the module that defines a member, or `None`."""
     found = getattr(inspect.getmodule(inspect.unwrap(function)), name, None)
     usable = callable(found) and found is not function and _readable(found)
     return typing.cast(Callable[..., Any], found) if usable else None
@@ -222,7 +260,7 @@ def _readable(function: Callable[..., Any]) -> bool:
 
 
 def _remembered(ask: Callable[[Callable[..., Any]], T]) -> Callable[..., T]:
-    """Cache the results for a function, as long as the function exists."""
+    """Cache the result of `ask` for each function, as long as the function exists."""
     known: WeakKeyDictionary[Callable[..., Any], T] = WeakKeyDictionary()
 
     @functools.wraps(ask)
@@ -232,27 +270,30 @@ def _remembered(ask: Callable[[Callable[..., Any]], T]) -> Callable[..., T]:
         except KeyError:
             known[function] = ask(function)
             return known[function]
-        except TypeError:  # cannot be hashed, or not be referenced weakly
+        except TypeError:  # no hash, or no weak references
             return ask(function)
 
     return asked
 
 
 def options(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Return the keyword-only parameters of a member: its options."""
+    """Return the options of a member: its keyword-only parameters."""
     parameters = inspect.signature(function).parameters.values()
     return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 def asks(function: Callable[..., Any]) -> set[str]:
-    """Return the names of a member's other parameters, which its caller must pass."""
+    """Return the names of a member's parameters that are not options."""
     parameters = inspect.signature(function).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return {p.name for p in parameters if p.kind in kinds}
 
 
 def check(kind: str, name: str, given: Options) -> dict[str, Any]:
-    """Return all options of a member, typed, with defaults for those not given."""
+    """Return all options of a member: the given values, converted, and defaults.
+
+    Raise Refusal for an unknown option, a missing one, or a wrong type.
+    """
     function = find(kind, name)
     if lost(name):
         return dict(given)
@@ -284,7 +325,10 @@ def hints(thing: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def call(function: Callable[..., Any], given: Options, **available: Any) -> Any:
-    """Call a member with its options and with the available values that it asks for."""
+    """Call a member with its options, and with the values that its parameters name.
+
+    Raise Refusal if a parameter without a default is not available.
+    """
     wanted, needed = _wants(function)
     if not needed <= available.keys():
         missing, there = sorted(needed - available.keys()), ", ".join(sorted(available))
@@ -297,7 +341,7 @@ def call(function: Callable[..., Any], given: Options, **available: Any) -> Any:
 
 @_remembered
 def _wants(function: Callable[..., Any]) -> tuple[set[str], set[str]]:
-    """Return the parameters that a member asks for, and those without a default."""
+    """Return a member's parameters that are not options, and those without default."""
     wanted = asks(function)
     parameters = inspect.signature(function).parameters
     empty = inspect.Parameter.empty
@@ -305,7 +349,10 @@ def _wants(function: Callable[..., Any]) -> tuple[set[str], set[str]]:
 
 
 def typed(where: str, value: Any, hint: Any) -> Any:
-    """Convert `value` to the type `hint`, or refuse with the value and the type."""
+    """Convert `value` to the type `hint`; raise Refusal if this is not possible.
+
+    `where` is the name of the setting, for the message.
+    """
     value = value.item() if isinstance(value, np.generic) else value
     if hint is Any:
         return value
@@ -351,7 +398,7 @@ _WORDS = {
 
 
 def _kind(value: Any) -> str:
-    """Describe the type of a value in words."""
+    """Return the type of a value in words."""
     if isinstance(value, bool):
         return "a truth value"
     if value is None:
@@ -372,7 +419,7 @@ def _word(hint: Any) -> str:
 
 
 def about(kind: str, name: str) -> About:
-    """Read the summary, options and references of a member from its docstrings."""
+    """Return the summary, options and references of a member, from its docstrings."""
     function = find(kind, name)
     doc = inspect.getdoc(function) or ""
     module = inspect.getdoc(inspect.getmodule(function)) or ""
@@ -387,11 +434,11 @@ def about(kind: str, name: str) -> About:
 def citations(text: str) -> list[str]:
     """Return the BibTeX entries that a docstring names or contains.
 
-    Troth's own docstrings name keys of `references.bib` after "References:". The
-    docstring of another package's member may contain the entries themselves.
+    Docstrings of Troth name keys of `references.bib` after "References:". Docstrings of
+    other packages may contain the entries themselves.
 
     Raises:
-        Refusal: A key is not in `references.bib`.
+        Refusal: If a key is not in `references.bib`.
     """
     found = [m.group(0) for m in re.finditer(_ENTRY, text, re.M | re.S)]
     for line in re.findall(r"^References: ([^.]+)\.$", text, re.M | re.S):

@@ -1,8 +1,8 @@
-"""Stable medians, norms, distances and projections, shared by several aggregators.
+"""Stable medians, norms, distances and projections of updates.
 
-The functions process a matrix [n, d] in blocks of columns. A matrix with a million
-columns therefore needs little extra memory. Sums are taken in float64, except on
-devices without float64 (MPS).
+The functions process a matrix [n, d] in blocks of columns, so they need little extra
+memory even for millions of columns. Sums are in float64, except on devices without
+float64 (MPS).
 """
 
 import math
@@ -16,13 +16,14 @@ from torch import Tensor
 from troth.networks import kernels
 
 _NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 25}
-"""Numbers in a block: as many as fit into a CPU's cache, or as many as fill a GPU."""
+"""Number of entries in a block. On a CPU, a block fits into the cache; on a GPU, it is
+large enough to use all of the GPU."""
 
 
 def blocks(rows: Tensor, n: int = 0) -> Iterator[slice]:
-    """Yield slices of columns, each short enough for one block of n rows.
+    """Yield slices of columns such that n rows of a slice are one block.
 
-    If n is 0, the blocks hold all rows of the matrix. A matrix without columns gives
+    If n is 0, it is the number of rows of the matrix. A matrix without columns gives
     one empty slice.
     """
     numbers = _NUMBERS.get(rows.device.type, 1 << 22)
@@ -32,12 +33,12 @@ def blocks(rows: Tensor, n: int = 0) -> Iterator[slice]:
 
 
 def widest(rows: Tensor) -> torch.dtype:
-    """Return the widest float dtype that the device of a tensor has."""
+    """Return the widest float dtype that the device of a tensor supports."""
     return torch.float32 if rows.device.type == "mps" else torch.float64
 
 
 def median(rows: Tensor) -> Tensor:
-    """Return the coordinate-wise median of [n, d]; NaN if a column holds NaN.
+    """Return the coordinate-wise median of [n, d]; NaN if a column contains NaN.
 
     If n is even, the median is the mean of the two middle values. (`torch.median`
     returns the lower one.)
@@ -57,11 +58,11 @@ def median(rows: Tensor) -> Tensor:
 
 
 def sorted_blocks(rows: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Yield blocks of columns of [n, d], each column sorted in ascending order.
+    """Yield blocks of columns of [n, d], with each column sorted in ascending order.
 
-    Each item is the slice of columns and the sorted [n, columns], which the caller may
-    modify. NaN comes last. On a CPU the columns are contiguous, because numpy's
-    vectorized sort is ten times as fast as torch's.
+    Each item is a slice of columns and the sorted columns [n, columns], which the
+    caller may modify. NaN comes last. On a CPU the columns are contiguous, because
+    numpy's vectorized sort is ten times as fast as torch's.
     """
     rows = rows.detach()
     if rows.device.type != "cpu":
@@ -83,7 +84,7 @@ def sorted_blocks(rows: Tensor) -> Iterator[tuple[slice, Tensor]]:
 def norms(rows: Tensor) -> Tensor:
     """Return the Euclidean norms of the rows, [n] in float64, without overflow.
 
-    The result is float32 on devices without float64.
+    On devices without float64, the result is float32.
     """
     wide = widest(rows)
     if kernels.ready(rows):
@@ -91,7 +92,7 @@ def norms(rows: Tensor) -> Tensor:
 
         if by_rows.fits(rows):
             return by_rows.sums(rows, rows.new_zeros(len(rows)))[:, 1].sqrt()
-    safe = rows.dtype.itemsize < wide.itemsize  # no square can overflow or underflow
+    safe = rows.dtype.itemsize < wide.itemsize  # in `wide`, squares cannot overflow
     if safe and rows.numel() <= _NUMBERS.get(rows.device.type, 0):
         return _length(rows, wide)
     total, unit = rows.new_zeros(len(rows), dtype=wide), rows.new_ones(len(rows))
@@ -104,7 +105,7 @@ def norms(rows: Tensor) -> Tensor:
 
 
 def finite(rows: Tensor) -> Tensor:
-    """Return whether all numbers of each row are finite, [n].
+    """Return whether all entries of each row are finite, [n].
 
     For dtypes below 64 bits, a row is finite if and only if its norm is finite. This
     test takes one pass over the matrix instead of four.
@@ -131,24 +132,24 @@ def _sizes(rows: Tensor) -> Tensor:
 def square_distances(rows: Tensor) -> Tensor:
     """Return the relative squared distances between the rows, [n, n] in float64.
 
-    The distances are in units of the square of the largest entry, so that nothing
-    overflows or vanishes. They can only be compared with each other. In float64 the
-    unit is at most 2⁴⁰⁰ times the largest entry of the median row, and distances are
-    capped at 2⁹⁶⁰. One very distant row can therefore not make the distances between
-    the other rows vanish.
+    Distances are divided by the largest absolute entry, so that squares neither
+    overflow nor become 0. So they can only be compared with each other. In float64,
+    this unit is at most 2⁴⁰⁰ times the largest entry of the median row, and squared
+    distances are capped at 2⁹⁶⁰. So one very distant row cannot make the distances
+    between other rows become 0.
 
     Distances are computed by matrix products,
 
         ‖a − b‖² = ‖a − c‖² + ‖b − c‖² − 2(a − c)·(b − c),
 
     at first with c = 0. If ‖a − b‖ is small compared with the distances to c, rounding
-    errors are large. Such rows form a group, one of them becomes the group's c, and the
-    step is repeated for the group. The repetition ends when all distances are accurate
-    to 1e-10 (1e-5 on devices without float64).
+    errors are large. Such rows form a group, and the step is repeated for the group
+    with one of its rows as c. The repetition ends when all distances have a relative
+    error below 1e-10 (1e-5 on devices without float64).
 
     The result is symmetric. It is 0 on the diagonal and between equal rows.
-    `torch.cdist` has large errors for nearly equal rows once there are more than 25
-    rows.
+    (`torch.cdist` has large errors for nearly equal rows if there are more than 25
+    rows.)
     """
     n, rows = rows.shape[0], rows.detach()
     result = rows.new_zeros(n, n, dtype=widest(rows))
@@ -165,16 +166,16 @@ def square_distances(rows: Tensor) -> Tensor:
         result[here] = torch.where(found, square * ratio * ratio, result[here])
         missing[here] &= vague
         for members in _parts(missing[here]):
-            # Begin with a middle row, which is hardly a malicious outlier.
+            # Take a row at the median distance, which is no malicious outlier.
             middle = members[from_center[members].argsort()[len(members) // 2]]
             groups.append((group[members], rows[group[middle]]))
     return result
 
 
 def _unit(rows: Tensor) -> float:
-    """Return the largest absolute entry; in float64, cap it.
+    """Return the largest absolute entry.
 
-    The cap is 2⁴⁰⁰ times the largest entry of the median row.
+    In float64, it is capped at 2⁴⁰⁰ times the largest entry of the median row.
     """
     low, high = rows.aminmax()
     largest = max(-low.item(), high.item())
@@ -187,12 +188,11 @@ def _unit(rows: Tensor) -> float:
 def _around(
     rows: Tensor, group: Tensor, center: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, float]:
-    """Compute squared distances in a group of rows, relative to a center c.
+    """Compute squared distances in a group of rows by means of a center c.
 
     Returns:
-        The squared distances [n, n], a mask [n, n] of those that are too inaccurate,
-        the squared distances from c [n], and the length that is the unit of all of
-        them.
+        Squared distances [n, n], a mask [n, n] of those that are too inaccurate,
+        squared distances from c [n], and the unit of length of these distances.
     """
     n, wide = len(group), widest(rows)
     whole, safe = n == rows.shape[0], rows.dtype.itemsize < wide.itemsize
@@ -200,7 +200,7 @@ def _around(
     for block in blocks(rows, n):
         part = (rows[:, block] if whole else rows[group, block]).to(wide)
         if center is not None:
-            part = part - center[block]  # not in place: may be the caller's tensor
+            part = part - center[block]  # not in place: it may be the caller's tensor
         if not safe:  # squares may overflow or underflow
             low, high = part.aminmax()
             largest = max(-low.item(), high.item(), scale)
@@ -218,7 +218,7 @@ def _around(
 
 
 def _parts(linked: Tensor) -> Iterator[Tensor]:
-    """Yield the connected components with more than one row, as row indices."""
+    """Yield the connected components with more than one row, as indices of rows."""
     from scipy.sparse.csgraph import connected_components  # slow to load
 
     count, label = connected_components(linked.cpu().numpy(), directed=False)
@@ -232,12 +232,12 @@ def average(rows: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Return the mean of [n, d] over the rows, even if their sum overflows.
 
     Args:
-        rows: [n, d].
-        dtype: the precision of the sum; `None` is the dtype of `rows`.
+        rows: Matrix [n, d].
+        dtype: Dtype of the sum; `None` means that of `rows`.
     """
     total = rows.sum(dim=0, dtype=dtype)
     found = total.div_(len(rows))
-    if math.isfinite(found.sum()):  # one pass; continue if anything overflowed
+    if math.isfinite(found.sum()):  # no overflow
         return found
     most = torch.finfo(total.dtype).max
     shares = (rows.to(total.dtype) / len(rows)).sum(dim=0).clamp(-most, most)
@@ -245,11 +245,11 @@ def average(rows: Tensor, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def level(numbers: Tensor) -> Tensor:
-    """Round float64 to 30 bits, so that rounding errors do not affect comparisons.
+    """Round float64 numbers to 30 bits, so that rounding errors do not affect order.
 
-    Ties are then broken by client id, and not by the order of summation. The method is
-    Veltkamp's splitting. Where the splitting overflows, numbers are unchanged. Float32
-    has no bits to spare and is unchanged.
+    Ties are then broken by client id, and do not depend on the order of sums. The
+    method is Veltkamp's splitting. Numbers for which it overflows are not changed.
+    Other dtypes are not changed.
     """
     if numbers.dtype != torch.float64:
         return numbers.clone()
@@ -259,7 +259,7 @@ def level(numbers: Tensor) -> Tensor:
 
 
 def off_tail(vector: Tensor, tail: int) -> Tensor:
-    """Set the last `tail` entries of a vector (running statistics) to 0."""
+    """Return a vector with its last `tail` entries (running statistics) set to 0."""
     if tail == 0:
         return vector
     return torch.cat([vector[:-tail], torch.zeros_like(vector[-tail:])])
@@ -270,7 +270,7 @@ def combine(weight: Tensor, rows: Tensor) -> Tensor:
     if rows.dtype.itemsize >= 4:
         return weight.to(rows) @ rows
     result, wide = rows.new_empty(rows.shape[1]), weight.to(rows.device).float()
-    for block in blocks(rows):  # weights with 16 bits would not sum to 1
+    for block in blocks(rows):  # 16-bit weights would not sum to 1
         result[block] = (wide @ rows[:, block].float()).to(rows.dtype)
     return result
 
@@ -279,14 +279,15 @@ def capped_simplex(point: Tensor, low: float, high: float) -> Tensor:
     """Project onto the vectors with entries in [low, high] that sum to 1.
 
     With low = 0 and high = 1, this is the projection onto the simplex. The projection
-    is clamp(point − shift, low, high) for one number `shift`. Its sum decreases with
-    the shift. The sum is linear between the edges, which are the shifts at which an
-    entry leaves `high` or reaches `low`. The edges are sorted, and the segment in which
-    the sum is 1 is solved.
+    is clamp(point − shift, low, high) for one number `shift`. The sum of its entries
+    decreases with the shift, and is linear between the edges. Edges are the shifts at
+    which an entry leaves `high` or reaches `low`. They are sorted, and the equation sum
+    = 1 is solved between two edges.
 
-    Gaps between entries that are wider than high − low do not change the result. They
-    are narrowed first, so that entries of any size (1e30) keep their digits. If no
-    vector sums to 1, all entries of the result are `low`, or all are `high`.
+    If two neighboring entries differ by more than high − low, the result does not
+    depend on the size of the gap. Such gaps are narrowed first, so that large entries
+    (such as 1e30) lose no precision. If no vector sums to 1, all entries of the result
+    are `low`, or all are `high`.
     """
     n, order = len(point), point.argsort()
     wide = point.to(widest(point))
@@ -298,6 +299,6 @@ def capped_simplex(point: Tensor, low: float, high: float) -> Tensor:
     falling = torch.where(index < n, 1.0, -1.0).to(wide).cumsum(0)
     drops = falling[:-1] * edges.diff()
     total = n * high - torch.cat([wide.new_zeros(1), drops.cumsum(0)])
-    last = ((total > 1).sum() - 1).clamp(min=0)  # last edge at which the sum exceeds 1
+    last = ((total > 1).sum() - 1).clamp(min=0)  # last edge with a sum above 1
     step = ((total[last] - 1) / falling[last].clamp(min=1)).clamp(min=0)
     return (near - (edges[last] + step)).clamp(low, high)

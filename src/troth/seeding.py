@@ -1,8 +1,8 @@
-"""The only source of randomness, keyed by (seed, purpose, round, client).
+"""All random numbers, as functions of keys (seed, purpose, round, client).
 
-A random number is a pure function of its key, and no generator state is stored. A
-single client, a chunk, the whole cohort, a resumed run and another device therefore all
-get the same numbers. The generator is SplitMix64 used as a counter, where each key
+A random number is a function of its key, and there is no state of a generator. So the
+numbers do not depend on how many clients are trained together, on whether a run was
+resumed, or on the device. The generator is SplitMix64 as a counter, where each key
 starts a separate sequence. The arithmetic is on 64-bit integers modulo 2⁶⁴, which is
 exact on every device.
 
@@ -23,29 +23,28 @@ _GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # as a signed 64-bit integer
 _MIX1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX2 = 0x94D049BB133111EB - (1 << 64)
 _FEISTEL_ROUNDS = 6
-_FEW = 30  # sizes up to this value are permuted by sorting
+_FEW = 30  # permutations up to this size are made by sorting
 
 
 def _mix(z: Tensor) -> Tensor:
-    """Apply SplitMix64's finalizer; masks undo the sign extension of torch's shifts."""
+    """Apply the finalizer of SplitMix64; masks undo the sign extension of shifts."""
     z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * _MIX1
     z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * _MIX2
     return z ^ ((z >> 31) & 0x1FFFFFFFF)
 
 
 def _times(count: Tensor, odd: int) -> Tensor:
-    """Return count·odd, wrapped to 64 bits.
+    """Return count·odd modulo 2⁶⁴.
 
-    Without the xor, torch's compiler treats a range times a constant as an index
-    expression. It then computes in unbounded integers, which gives other numbers or a
-    crash.
+    The xor has a purpose: without it, torch's compiler treats a range times a constant
+    as an index, computed in unbounded integers, which gives other numbers or a crash.
     """
     return (count ^ 0) * odd
 
 
 @lru_cache(maxsize=256)
 def _opening(seed: int, purpose: str, round_: int) -> int:
-    """Return the start of a random sequence of a purpose and round (signed 64-bit)."""
+    """Return the start of the sequence of a seed, purpose and round (signed 64-bit)."""
     text = f"{seed}/{purpose}/{round_}".encode()
     return int.from_bytes(
         hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True
@@ -56,11 +55,11 @@ def keys(seed: int, purpose: str, round_: int, clients: Tensor) -> Tensor:
     """Return one 64-bit key per client.
 
     Args:
-        seed: the experiment's seed.
-        purpose: name of the use of the random numbers; each purpose has a separate
-            stream.
-        round_: the round, or another counter such as an epoch.
-        clients: ids, int64, of any shape; the keys have the same shape and device.
+        seed: Seed of the experiment.
+        purpose: Name of the use of the random numbers; each purpose has separate random
+            numbers.
+        round_: Number of the round, or another counter such as an epoch.
+        clients: Ids, int64, of any shape; the keys have the same shape and device.
     """
     return _mix((clients + 1) * _GAMMA + _opening(seed, purpose, round_))
 
@@ -74,7 +73,7 @@ def key(
 ) -> Tensor:
     """Return the key of one client on a device.
 
-    The key is computed on the host, so that the device performs a single operation.
+    The key is computed on the host, which takes only one operation of the device.
     """
     z = (client + 1) * _GAMMA + _opening(seed, purpose, round_)
     for shift, factor in ((30, _MIX1), (27, _MIX2), (31, 1)):
@@ -84,14 +83,14 @@ def key(
 
 
 def _wrapped(number: int) -> int:
-    """Wrap an integer to signed 64 bits, as tensors do."""
+    """Return an integer modulo 2⁶⁴, as a signed 64-bit integer."""
     number &= 2**64 - 1
     return number - (number >> 63 << 64)
 
 
 def fold(key: Tensor, count: Tensor | int) -> Tensor:
-    """Derive a new key from each key and one more index, `count`."""
-    if isinstance(count, int):  # the same result, in Python integers
+    """Derive a new key from each key and a further index `count`."""
+    if isinstance(count, int):  # faster in Python integers
         return _mix(key + _wrapped((count + 1) * _MIX2))
     return _mix(key + _times(count + 1, _MIX2))
 
@@ -108,7 +107,7 @@ def below(random: Tensor, limit: Tensor) -> Tensor:
 
 
 def uniform(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Draw uniform numbers from (0, 1), without 0 and 1: [..., count]."""
+    """Draw uniform numbers from the open interval (0, 1): [..., count]."""
     random = bits(key, count)
     if dtype == torch.float64:
         return (((random >> 12) & 0xFFFFFFFFFFFFF).to(dtype) + 0.5) * 2.0**-52
@@ -129,8 +128,8 @@ def noise(key: Tensor, count: int) -> Tensor:
     """Draw standard normal numbers in float32, two from every 64 bits: [..., count].
 
     Use this function for millions of numbers. It takes less than half the time of
-    `normal` and gives other numbers. Its tail reaches 6.7 standard deviations, and that
-    of `normal` 5.7.
+    `normal`, and gives other numbers. The largest possible number is 6.7; for `normal`,
+    it is 5.7.
     """
     random = bits(key, (count + 1) // 2)
     u = (((random >> 32) & 0xFFFFFFFF).float() + 0.5) * 2.0**-32
@@ -143,17 +142,17 @@ def noise(key: Tensor, count: int) -> Tensor:
 def permute(key: np.ndarray, position: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Map each position by a random permutation of 0 … size−1 (on the host).
 
-    Only the given positions are computed. A batch of 16 from a client with a million
-    examples costs 16 evaluations and no sort.
+    Only the given positions are computed. For a batch of 16 from a client with a
+    million examples, there are 16 evaluations and no sort.
 
     A Feistel network with additions modulo a and b permutes a·b ≥ size values, where
     a·b − size < a. A value outside 0 … size−1 passes through the network again until it
-    is inside (cycle walking). The result is therefore a permutation of 0 … size−1.
-    Sizes up to 30 are permuted by sorting random numbers.
+    is inside (cycle walking). So the result is a permutation of 0 … size−1. Sizes up to
+    30 are permuted by sorting random numbers.
 
     Args:
         key: int64 keys, broadcastable with position.
-        position: int64; a position at or beyond size is taken modulo size.
+        position: int64; positions from size on are taken modulo size.
         size: int64, 1 … 2³¹, broadcastable with position.
     """
     counts = torch.arange(_FEISTEL_ROUNDS).reshape(-1, *[1] * key.ndim)
@@ -177,7 +176,7 @@ def permute(key: np.ndarray, position: np.ndarray, size: np.ndarray) -> np.ndarr
 
 
 def _sorted(key: np.ndarray, size: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Permute by sorting random numbers, for sizes too small for a Feistel network."""
+    """Permute by sorting random numbers, for sizes that are too small for a network."""
     random = bits(torch.from_numpy(key.copy()), _FEW).numpy().view(np.uint64)
     random[np.arange(_FEW) >= size[:, None]] = np.iinfo(np.uint64).max
     order = np.argsort(random, axis=1, kind="stable").astype(np.uint32)
@@ -197,7 +196,7 @@ def _walk(value: np.ndarray, whole: list[np.ndarray]) -> np.ndarray:
 def _feistel(
     rounds: list[np.ndarray], value: np.ndarray, a: np.ndarray, b: np.ndarray
 ) -> np.ndarray:
-    """Do one pass over Z_a × Z_b, in 32 bits: a and b are below 2¹⁶."""
+    """Apply the Feistel network on Z_a × Z_b, in 32 bits: a and b are below 2¹⁶."""
     left = value // b
     right = value - left * b
     for i, key in enumerate(rounds):
@@ -216,17 +215,17 @@ def _feistel(
 
 
 def choose(seed: int, purpose: str, round_: int, n: int, count: int) -> np.ndarray:
-    """Choose `count` of n clients at random without replacement, at cost O(count)."""
+    """Choose `count` of n clients at random without replacement, in time O(count)."""
     opened = key(seed, purpose, round_).numpy()[None]
     return permute(opened, np.arange(count), np.array([n]))
 
 
 @contextmanager
 def seeded(key: Tensor | None) -> Iterator[None]:
-    """Seed torch's generator within the block, for code that draws from it.
+    """Within the block, seed torch's generator, for code that draws from it.
 
-    Its draws then depend only on the key. Without a key, they are the same every time.
-    The state of the generator is restored after the block.
+    The draws then depend only on the key. Without a key, they are always the same. The
+    state of the generator is restored after the block.
     """
     devices = [key.device] if key is not None and key.is_cuda else []
     with torch.random.fork_rng(devices=devices):
@@ -235,5 +234,5 @@ def seeded(key: Tensor | None) -> Iterator[None]:
 
 
 def generator(seed: int, purpose: str, count: int = 0) -> np.random.Generator:
-    """Return a numpy generator for work done once, such as making or splitting data."""
+    """Return a numpy generator for work that is done once, such as splitting data."""
     return np.random.default_rng([_opening(seed, purpose, count) & (2**64 - 1)])

@@ -1,4 +1,4 @@
-"""Data types that several folders share; no logic."""
+"""Data types that several packages use."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,16 +11,20 @@ import torch
 from torch import Tensor
 
 Carry = tuple[Any, ...]
-"""State that a client passes from step to step, or keeps from round to round: tensors,
-or nested tuples of tensors. The engine stores it as one flat row per client."""
+"""Values that a client passes from step to step, or keeps from round to round: tensors,
+or nested tuples of tensors. The engine stores them as one flat row per client."""
 
 
 class Refusal(ValueError):
-    """Error for bad input: a sentence with the value, what is allowed and a remedy."""
+    """Error for bad input; its message has the value, what is allowed, and a remedy."""
 
 
 class Notice(UserWarning):
     """Warning about a drawback of the user's choice; the work continues."""
+
+
+class Renamed(FutureWarning):
+    """Warning about an earlier name, which is still accepted."""
 
 
 class Arrays(NamedTuple):
@@ -29,10 +33,10 @@ class Arrays(NamedTuple):
     x: np.ndarray  # [m, ...] uint8 or float32; images are [m, channels, height, width]
     y: np.ndarray  # [m] int64 labels 0 … classes-1, or [m, classes] of 0 and 1 if
     # an example may have several labels, or [m] float targets
-    classes: int  # 0: regression
+    classes: int  # number of classes; 0 for a regression
     scale: float = 1.0  # the value of x that is scaled to 1 (255 for bytes)
     owner: np.ndarray | None = None  # [m] int64: natural owner, such as the writer
-    group: np.ndarray | None = None  # [m] int64: group by which an audit may split
+    group: np.ndarray | None = None  # [m] int64: group, such as gender, for audits
     split: np.ndarray | None = None  # [m] int8: TRAIN, VALID or TEST, as published
     names: tuple[str, ...] = ()  # names of the features, if the source has any
     labels: tuple[str, ...] = ()  # names of the classes, if the source has any
@@ -49,25 +53,26 @@ class Shards(NamedTuple):
     train: list[np.ndarray]
     valid: list[np.ndarray]
     test: list[np.ndarray]
-    tests: Mapping[str, list[np.ndarray]] = MappingProxyType({})  # name → further tests
+    # further test sets, by name
+    tests: Mapping[str, list[np.ndarray]] = MappingProxyType({})
 
 
 class Split(NamedTuple):
-    """One part (training, validation or test) of all clients' examples, concatenated.
+    """The training, validation or test examples of all clients, concatenated.
 
-    The examples of client k are at the places start[k] … start[k] + size[k] − 1. Such a
-    place is called a slot.
+    The examples of client k have the indices start[k] … start[k] + size[k] − 1. These
+    indices are called slots.
     """
 
-    row: Tensor  # [slots] int64: the slot's row in `Data.x`
-    y: Tensor  # [slots]: its label as this client holds it, possibly poisoned;
+    row: Tensor  # [slots] int64: row of the example in `Data.x`
+    y: Tensor  # [slots]: label of the example at this client, possibly poisoned;
     # or [slots, classes]: several labels, or soft labels (see `data.labels`)
     start: Tensor  # [n] int64: first slot of each client
     size: Tensor  # [n] int64: number of slots of each client
 
 
 class Data(NamedTuple):
-    """All data of the clients, on the device; bytes are converted only when used."""
+    """All data of the clients, on the device; bytes become floats only when used."""
 
     x: Tensor  # [rows, ...]
     train: Split
@@ -80,10 +85,10 @@ class Data(NamedTuple):
 class Exact(NamedTuple):
     """Result of a corruption whose inputs are stored without rounding.
 
-    If a corruption returns a plain tuple `x, y` for uint8 data, its inputs are rounded.
-    If it returns an `Exact`, the inputs of all clients are stored as floats. The soft
-    labels of an example may then sum to another number than 1, which multiplies its
-    loss by this number.
+    A corruption changes training data of malicious clients. If it returns a plain tuple
+    `x, y` for uint8 data, its inputs are rounded. If it returns an `Exact`, the inputs
+    of all clients are stored as floats. The soft labels of an example may then have a
+    sum other than 1, which multiplies its loss.
     """
 
     x: Tensor
@@ -91,16 +96,16 @@ class Exact(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Preparation of the inputs: NaN → fill, then (x − mean)/std, feature by feature.
+    """Preparation of inputs: `fill` replaces NaN, then (x − mean)/std, per feature.
 
-    Each array has the shape [...] of one example, for all clients, or [n, ...], one row
-    per client.
+    Each array has either the shape of one example, which is used for all clients, or
+    [n, ...], one row per client.
     """
 
     fill: np.ndarray  # float64, in the units of the data
-    mean: np.ndarray  # float64; 0 if nothing is subtracted
-    std: np.ndarray  # float64, positive; 1 if nothing is divided
-    constant: np.ndarray  # bool: whether the feature has no spread
+    mean: np.ndarray  # float64; 0 for a feature that is not centered
+    std: np.ndarray  # float64, positive; 1 for a feature that is not scaled
+    constant: np.ndarray  # bool: whether all values of the feature are equal
 
 
 class Batch(NamedTuple):
@@ -120,18 +125,18 @@ class Groups(NamedTuple):
     """The groups of the training examples, such as aligned and conflicting ones."""
 
     number: int  # number of groups; 0 if the data have no groups
-    held: np.ndarray  # [n] number of groups of which each client has examples
+    held: np.ndarray  # [n] number of groups among the examples of each client
 
 
 Augment = Callable[[Batch], Batch]
-"""A random change of a client's batch; the batch's key determines the random numbers.
+"""A random change of a client's batch; the random numbers depend on the batch's key.
 """
 
 Aim = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """The goal of a corruption, as a function of clean inputs [m, …] and their labels. It
-returns the inputs that the attacker presents to the model, [m, …], and the desired
-label of each, [m]. If that label is −1, the example does not count. The result for an
-example depends on nothing else."""
+returns the inputs that the attacker presents to the model, [m, …], and the label that
+the attacker desires for each, [m]. Examples with the desired label −1 do not count. The
+result for an example must not depend on other examples."""
 
 
 def _no_gradients(*arguments: Any) -> Any:
@@ -142,24 +147,24 @@ def _no_gradients(*arguments: Any) -> Any:
 
 
 class Task(NamedTuple):
-    """What one client optimizes, as functions of a flat vector of d entries.
+    """The loss of one client and its derivatives, as functions of d parameters.
 
     The last `tail` of the d entries are running statistics of batch normalization,
-    which have no gradient. There, `grad` returns the number that a step with learning
-    rate 1 subtracts.
+    which have no gradient. For these, `grad` returns the number that every step
+    subtracts, whatever the learning rate.
     """
 
     d: int
-    classes: int  # 0: regression
+    classes: int  # number of classes; 0 for a regression
     loss: Callable[[Tensor, Batch], Tensor]  # parameters, batch → loss
     grad: Callable[[Tensor, Batch], Tensor]  # parameters, batch → gradient
     predict: Callable[[Tensor, Tensor], Tensor]  # parameters, x → outputs
     tail: int = 0
     slope: Callable[..., Tensor] = _no_gradients
-    # parameters, x, function of outputs to a number → its gradient in the parameters
+    # parameters, x, function (outputs → number) → gradient of the number
     climb: Callable[..., tuple[Tensor, Tensor, Tensor]] = _no_gradients
-    # parameters, x, y, still → outputs, loss of every example [b], its gradient in x
-    # [b, …] (not computed if `still`)
+    # parameters, x, y, still → outputs, loss of every example [b], and the gradient
+    # of the losses in x [b, …], which is not computed if `still`
     bend: Callable[[Tensor, Batch, Tensor], Tensor] = _no_gradients
     # parameters, batch, direction → Hessian of the training loss times the direction
 
@@ -168,8 +173,8 @@ class Broadcast(NamedTuple):
     """The server's message to the clients of a round."""
 
     w: Tensor  # [d] the shared model
-    extra: Tensor  # [e] zero-width unless a solver needs it (SCAFFOLD's c)
-    scale: Tensor  # [] factor on every learning rate in this round
+    extra: Tensor  # [e] values of the solver, such as c of SCAFFOLD; often e = 0
+    scale: Tensor  # [] factor of every learning rate in this round
     key: Tensor = torch.zeros((), dtype=torch.long)  # [] key that all clients share
 
 
@@ -181,7 +186,7 @@ class Reply(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """All that a server receives of its clients; an adversary may falsify any of it."""
+    """All values that a server receives from clients; malicious ones may be false."""
 
     update: Tensor  # [n, d]
     extra: Tensor  # [n, e] aggregated separately, by the same rule
@@ -210,7 +215,7 @@ class Descent(NamedTuple):
 
 
 class Regularizer(NamedTuple):
-    """A distance of a personal model v from a shared model w, and its gradient in v."""
+    """A distance between a personal model v and a shared model w, with its gradient."""
 
     value: Callable[[Tensor, Tensor, Batch], Tensor]  # v, w, batch → distance
     grad: Callable[[Tensor, Tensor, Batch], Tensor]  # v, w, batch → gradient in v
@@ -219,39 +224,39 @@ class Regularizer(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """The number of steps of a client in a phase: `steps` plus those of `epochs`."""
+    """Number of steps of a client in a phase: `steps` plus the steps of `epochs`."""
 
     steps: int = 0
     epochs: int = 0
-    examples: bool = False  # whether epochs count examples, not batches: `Feed.steps`
+    examples: bool = False  # how long an epoch is: see `Feed.steps`
 
     def in_steps(self, per_epoch: Tensor) -> Tensor:
         """Return the total number of steps, given the number of steps per epoch."""
         return self.steps + self.epochs * per_epoch
 
     def lasts(self, batch: Batch) -> Tensor:
-        """Return whether the phase still continues at the step of this batch."""
+        """Return whether the step of this batch is within the budget."""
         return batch.t < self.in_steps(batch.per_epoch)
 
 
 class Phase(NamedTuple):
-    """Work of one client, one step per batch; the engine loops and vectorizes it."""
+    """Work of one client, one step per batch; the engine runs it for many clients."""
 
     begin: Callable[[Broadcast, Carry], Carry]  # state → carry
     step: Callable[[Broadcast, Carry, Batch, Batch], Carry]
     # broadcast, carry, training batch, validation batch → carry
     end: Callable[[Broadcast, Carry, Carry, Batch], tuple[Reply, Carry]]
-    budgets: tuple[Budget, ...]  # the phase lasts as long as the longest budget
+    budgets: tuple[Budget, ...]  # the longest one is the length of the phase
     valid: bool = False  # whether it uses validation data
     by_group: bool = False  # whether batches sample each group equally often
     prepare: Callable[[Broadcast, Batch], Batch] | None = None
-    # changes the validation batch, once before the first step
+    # broadcast, validation batch → validation batch; called before the first step
 
 
 class Solver(NamedTuple):
-    """What a client does to improve the shared model; carry[0] is its copy of w."""
+    """How a client trains the shared model; carry[0] is its copy of the model."""
 
-    init: Callable[[Tensor], Carry]  # w0 → state that it keeps between rounds
+    init: Callable[[Tensor], Carry]  # first shared model → state between rounds
     begin: Callable[[Broadcast, Carry], Carry]
     step: Callable[[Broadcast, Carry, Batch], Carry]
     end: Callable[[Broadcast, Carry, Carry], tuple[Reply, Carry]]
@@ -262,14 +267,14 @@ class Anchor(NamedTuple):
     """The models that the step of a personalizer may use."""
 
     w: Tensor  # [d] the shared model of this round, fixed
-    moving: Tensor  # [d] the client's local copy of w, after this step of the solver
-    before: Tensor  # [d] the same copy before this step
+    moving: Tensor  # [d] the solver's copy of w after the solver's current step
+    before: Tensor  # [d] the solver's copy of w before this step
 
 
 Settle = Callable[[Carry, Batch], Carry]
-"""State and validation batch → state from which the personal model is computed. Each
-use of the model calls it anew, to choose by validation data. The new state is not
-stored, so that training cannot depend on it."""
+"""State and validation batch → state from which the personal model is computed. It
+makes a choice by validation data, each time that the model is used. The new state is
+not stored, so training cannot depend on the choice."""
 
 
 class Personal(NamedTuple):
@@ -278,13 +283,13 @@ class Personal(NamedTuple):
     It can be combined with any solver.
     """
 
-    init: Callable[[Tensor], Carry]  # the *initial* shared model → state
+    init: Callable[[Tensor], Carry]  # first shared model → state
     step: Callable[[Carry, Anchor, Batch, Batch, Tensor], Carry]
     # state, anchor, training batch, validation batch, factor on lr → state
     model: Callable[[Tensor, Carry], Tensor]  # w, state → parameters
-    finish: Phase | None = None  # work after the last round, on the client's state
-    valid: bool = False
-    idle: bool = False  # whether its step does nothing
+    finish: Phase | None = None  # training after the last round
+    valid: bool = False  # whether steps use validation data
+    idle: bool = False  # whether steps do nothing
     settle: Settle | None = None
     columns: tuple[str, ...] = ()  # further columns of clients.csv
     tell: Callable[[Carry], Tensor] = lambda state: torch.zeros(0)  # state → columns
@@ -297,28 +302,28 @@ class Client(NamedTuple):
     local: Phase
     finish: Phase | None
     model: Callable[[Tensor, Carry], Tensor]
-    extra: int = 0
-    shares_personal: bool = False  # whether its reply reveals its personal model
+    extra: int = 0  # length of the further values that the client sends
+    shares_personal: bool = False  # whether the reply reveals the personal model
     settle: Settle | None = None
     columns: tuple[str, ...] = ()  # further columns of clients.csv
     tell: Callable[[Carry], Tensor] = lambda state: torch.zeros(0)  # state → columns
-    idle: bool = False  # whether rounds leave its personal model unchanged
+    idle: bool = False  # whether rounds do not change the personal model
 
 
 class Record(NamedTuple):
     """The results of one finished round."""
 
     round: int
-    cohort: np.ndarray  # ids of the cohort
-    absent: np.ndarray  # ids in the cohort that did not reply
-    cut: np.ndarray  # ids whose work the deadline cut short
+    cohort: np.ndarray  # ids of the clients that the server selected
+    absent: np.ndarray  # ids of the clients in the cohort that did not reply
+    cut: np.ndarray  # ids of the clients that a deadline stopped early
     broadcast: Broadcast  # the server's message of the next round
     messages: Messages  # the messages that reached the aggregator
-    dropped: Mapping[str, list[int]]  # filter → ids it removed
-    verdicts: Mapping[str, list[int]]  # clipped, chosen, downweighted → ids
+    dropped: Mapping[str, list[int]]  # name of a filter → ids of the clients removed
+    verdicts: Mapping[str, list[int]]  # "clipped", "chosen" or "downweighted" → ids
     moved: float  # ‖w⁺ − w‖
-    cosine: float  # between mean malicious and mean benign update; or NaN
-    why: str  # reason why w stayed unchanged; "" if it changed
+    cosine: float  # of the mean malicious and the mean benign update, or NaN
+    why: str  # reason why w was not changed; "" if it was changed
 
     @property
     def stayed(self) -> bool:
@@ -329,26 +334,29 @@ class Record(NamedTuple):
 class Tracked(NamedTuple):
     """A run, or a grid of runs, that a tracker shows."""
 
-    id: str  # equal each time that this folder is tracked
-    name: str  # its folder; a run of a grid: folder of the grid/label
+    id: str  # the same whenever this folder is tracked
+    name: str  # name of the folder; for a run of a grid: grid's folder/run's label
     path: Path  # folder of the run or grid
-    root: Path  # folder of the run, or of the grid that it belongs to
-    grid: str  # name of the grid that the run belongs to; "" if there is none
+    root: Path  # folder of the run, or of the grid that contains it
+    grid: str  # name of the grid that contains the run, or ""
     settings: Mapping[str, str]  # settings by path, such as "train.lr", as text
     is_grid: bool
 
 
 class Tracker(Protocol):
-    """What a tracker returns for a run: it receives values and files of that run."""
+    """An open connection to a tracker, which receives values and files of one run.
+
+    If it has an attribute `where`, a folder or an address, `troth track` prints it.
+    """
 
     def log(self, rounds: Mapping[int, Mapping[str, float]], /) -> None:
-        """Record values by name, for numbers of finished rounds in ascending order."""
+        """Record named values by the number of the round; numbers are ascending."""
 
     def save(self, files: Sequence[Path], /) -> None:
-        """Keep files with the run."""
+        """Store files of the run."""
 
     def close(self, finished: bool, /) -> None:
-        """End the record of the run, which is finished or was stopped."""
+        """Close the connection; `finished` is false if the run was stopped."""
 
 
 Options = Mapping[str, Any]

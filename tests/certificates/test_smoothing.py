@@ -104,6 +104,10 @@ def test_the_record_has_all_that_matters():
     [
         ({"sigma": 0}, r"sigma = 0.0 must be a finite number above 0"),
         ({"sigma": math.inf}, "sigma = inf must be"),
+        (
+            {"sigma": 18, "transform": "rotation"},
+            r"sigma = 18 .* in radians, .*; for 18 degrees, give 0.314",
+        ),
         ({"sigma": "0.5"}, "sigma = '0.5' is a text; it must be a number"),
         ({"alpha": 0}, "alpha = 0.0 is the probability.*between 0 and 1"),
         ({"n": 0}, "n = 0 must be a number of samples, 1 or more"),
@@ -111,7 +115,10 @@ def test_the_record_has_all_that_matters():
         ({"n": 1e5}, "n = 100000.0 is a number; it must be a whole number"),
         ({"transform": "shear"}, "transform = 'shear' is not one of 'pixel'"),
         ({"samples": "adaptive", "radii": (-1.0,)}, "radii = .* at least 0"),
-        ({"samples": "adaptive", "radii": (1.0,), "tolerance": 0.1}, "not both"),
+        (
+            {"samples": "adaptive", "radii": (1.0,), "tolerance": 0.1},
+            "give one of the two",
+        ),
         ({"samples": "adaptive", "tolerance": 1.0}, "tolerance = 1.0 is a share"),
         ({"radii": (1.0,)}, "questions for adaptive samples"),
     ],

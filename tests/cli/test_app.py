@@ -124,3 +124,18 @@ logging.getLogger("troth.run").info("nothing")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("", "troth: of 2 rounds\n")
+
+
+def test_an_error_in_a_users_function_is_short(tmp_path, monkeypatch, troth, tiny):
+    """The message names the function, its line and the error, without our frames."""
+    text = "def typo(messages):\n    return messages.updat.mean(0)\n"
+    (tmp_path / "with_typo.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "e.toml"
+    file.write_text(f'aggregator = "with_typo:typo"\n{tiny}')
+    result = troth("run", file, "--out", tmp_path / "out", "--quiet")
+    assert result.exit_code == 1 and not (tmp_path / "out").exists()
+    first, *rest = result.stderr.splitlines()
+    assert first.startswith("troth: error in your function typo (")
+    assert "with_typo.py, line 2): AttributeError" in first
+    assert len(rest) < 5 and not any("troth/" in line for line in rest)

@@ -121,13 +121,38 @@ def test_a_resumed_grid_counts_only_the_runs_of_this_command(clock, capsys):
 
 
 def test_work_before_the_first_round_has_a_clock(clock, capsys, monkeypatch):
+    """Steps of less than two seconds are not worth a line in a log."""
     with Watcher("tiny", "hello") as watch:
+        watch.heard("reading data", 0, 0)
+        clock.seconds += 2.5
         watch.heard("measuring plan 1 of 3", 0, 0)
         clock.seconds += 3.4
         watch.heard("measuring plan 2 of 3", 0, 0)
+        clock.seconds += 0.5
+        watch.heard("compiling", 0, 0)
+        clock.seconds += 5
+        watch.heard("round 1", 0, 0)
     assert capsys.readouterr().err.splitlines() == [
-        "measuring plan 1 of 3",
-        "measuring plan 2 of 3, 3 s",
+        "measuring plan 1 of 3, 2 s",
+        "measuring plan 2 of 3, 5 s",
+        "round 1, 11 s",
+    ]
+
+
+def test_a_terminal_says_what_goes_on_before_the_first_round(terminal, tmp_path):
+    """A slow set-up or first round does not only say "preparing"."""
+    tree = {"data": "digits", "train": {"rounds": 2}, "personalizer": "finetune"}
+    tree |= {"partition": {"name": "iid", "clients": 3}, "engine": {"how": "loop"}}
+    words = []
+    with Watcher("tiny", "hello") as watch:
+        show, watch._wait = watch._wait, lambda word: (words.append(word), show(word))
+        troth.run(tree, out=tmp_path / "run", watch=watch)
+    first = words.index("")  # the bar of rounds replaces these
+    assert words[:first] == [
+        "reading data",
+        "checking the network",
+        "preparing",
+        "round 1",
     ]
 
 
@@ -192,6 +217,7 @@ def test_lines_of_a_download(clock, capsys):
         for done in range(1, 13):
             watch.heard("a.gz", done * 10**6, 12 * 10**6)
             clock.seconds += 1
+        clock.seconds += 1
         watch.heard("checking a.gz", 0, 0)
         watch.heard("checking a.gz", 0, 0)
         watch.heard("", 0, 0)
@@ -200,7 +226,7 @@ def test_lines_of_a_download(clock, capsys):
         "a.gz: 6.0 of 12.0 MB",
         "a.gz: 11.0 of 12.0 MB",
         "a.gz: 12.0 of 12.0 MB",
-        "checking a.gz, 12 s",
+        "checking a.gz, 13 s",
     ]
 
 
@@ -238,11 +264,12 @@ def test_state_on_disk_is_said_before_the_first_round(capsys):
 
 def test_a_counter_says_how_far_and_how_fast(capsys):
     with Counter("certificates", "Writing to here.") as counter:
-        counter.heard("reading data", 0, 0)
+        counter.heard("reading data", 0, 0)  # on a terminal only, as it is short
+        counter.heard("a.gz", 1, 2)
         for done in (3, 4, 5):
             counter(Piece(done, 5, done - 2, 1000 * done, "shared, client 0"))
     said = capsys.readouterr().err.splitlines()
-    assert said[:2] == ["reading data", "Writing to here."]
+    assert said[:2] == ["a.gz: 1/2", "Writing to here."]
     assert re.fullmatch(
         r"3/5 certificates, [\d,]+ samples/s, \d+ s left, shared, client 0", said[2]
     )

@@ -103,7 +103,7 @@ def test_pairs(capsys):
         "better for 1, worse for 0, equal 2, p < 0.001"
     )
     tables.outcome(found, labels, compared, in_words=False)
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert len(compared) == 29
     assert "Client by client, one seed: " in said and "29 comparisons (Holm)" in said
     assert "another seed of the same method may differ as much" in said
@@ -166,7 +166,7 @@ def test_a_grid_of_many_runs_is_a_pivot(capsys):
                 runs.append(one)
                 labels.append(f"lr={lr},attack={attack},seed={seed}")
     tables.outcome(runs, labels, compare.compare(runs, labels), in_words=False)
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert "seed=0" not in said
     assert row(said, "0.8")[:4] == ["0.8", "0.700", "±", "0.000"]
     assert "Best by validation under alie: lr=0.1 (accuracy 1.000 ± 0.000 on" in said

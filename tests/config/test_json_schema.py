@@ -12,6 +12,7 @@ import pytest
 from troth import lookup
 from troth.config import reader
 from troth.config.json_schema import descriptions, json_schema
+from troth.config.partitioners import EQUIVALENTS
 from troth.config.schema import Experiment
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +61,7 @@ def test_every_experiment_of_the_repository_is_valid(wrong):
         {"grid": {"seed": []}},
         {"grid": {"train.lr": ["fast"]}},
         {"grid": {"personalizer": ["dito"]}},
+        {"partition": {"name": "LinearPartitioner"}},
     ],
 )
 def test_what_the_reader_refuses_is_not_valid(wrong, tree):
@@ -71,6 +73,8 @@ def test_what_the_reader_refuses_is_not_valid(wrong, tree):
     [
         {},
         {"partition": {"clients": 3}},  # of the default partition
+        {"partition": "NaturalIdPartitioner"},
+        {"partition": {"name": "LinearPartitioner", "num_partitions": 3, "valid": 0}},
         {"attack": "none"},
         {"filter": ["clip", {"name": "nnm"}]},
         {"filter": "clip"},
@@ -111,9 +115,10 @@ def test_every_member_and_option_is_there(schema):
             d for k, d in schema["definitions"].items() if k.startswith(f"{kind} of")
         ]
         tables = {t["title"]: t["properties"] for t in found["anyOf"] if "title" in t}
-        assert sorted(tables) == lookup.names(kind)
-        for name, keys in tables.items():
-            assert {*lookup.options(lookup.find(kind, name))} <= {*keys}
+        others = EQUIVALENTS if kind == "partition" else {}
+        assert sorted(tables) == sorted([*lookup.names(kind), *others])
+        for name in lookup.names(kind):
+            assert {*lookup.options(lookup.find(kind, name))} <= {*tables[name]}
 
 
 def test_descriptions_are_read_over_several_lines():

@@ -145,3 +145,53 @@ class Ragged(Pairs):
 )
 def test_refuses(refuses, data, words):
     refuses(words, sources.give, data)
+
+
+def test_whole_numbers_as_floats_are_classes_in_tables_and_a_regression_in_arrays():
+    """As docs/how-to/own-data.md says under "What the labels decide"."""
+    y = Y.astype(float)
+    assert sources.give({"x": X, "y": y}).member().classes == 0
+    assert sources.give(parts(lambda x, y: Pairs(x, y.astype(float)))).member()[2] == 0
+    assert sources.give({"x": X, "y": y.astype(int)}).member().classes == 3
+    frame = pd.DataFrame({"a": X[:, 0], "y": y})
+    assert sources.give(frame).member(label="y").classes == 3
+    assert sources.give(frame).member(label="y", kind="targets").classes == 0
+
+
+@pytest.mark.parametrize("column", ["a", "b", "y"])
+def test_complex_numbers_are_refused(refuses, column):
+    """As features, as Python objects, and as the label; the imaginary part was lost."""
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
+    frame[column] = frame[column] + 1j
+    if column == "b":
+        frame["b"] = frame["b"].astype(object)
+    member = sources.give(frame).member
+    refuses(f"column '{column}' holds complex numbers; replace it", member, label="y")
+    if column != "y":
+        assert member(label="y", drop=[column]).x.shape == (12, 1)
+
+
+INPUTS, LABELS, WHO = np.arange(12.0).reshape(6, 2), np.arange(6) % 2, ["b", "a"] * 3
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"x": INPUTS, "y": LABELS, "owner": WHO},
+        Arrays(INPUTS, LABELS, 2, owner=np.array(WHO)),
+        Arrays(INPUTS, LABELS, 2, owner=WHO),  # type: ignore[arg-type]
+    ],
+)
+def test_a_users_function_returns_any_of_these(made):
+    found = sources.returned("mine:f", made)
+    assert found.owner is not None and found.owner.tolist() == [1, 0] * 3
+    assert found.owners == ("a", "b") and found.classes == 2
+
+
+def test_a_pair_from_a_users_function(refuses):
+    found = sources.returned("mine:f", (INPUTS, LABELS))
+    assert found.x.tolist() == INPUTS.tolist() and found.y.tolist() == LABELS.tolist()
+    assert sources.returned("mine:f", given := Arrays(INPUTS, LABELS, 2)) is given
+    for wrong in (INPUTS, (INPUTS, LABELS, LABELS), {"x": INPUTS}, None):
+        words = "data 'mine:f' returns a .* that cannot be used; return"
+        refuses(words, lambda wrong=wrong: sources.returned("mine:f", wrong))

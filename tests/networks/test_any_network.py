@@ -268,8 +268,9 @@ def test_a_federation_trains(model, lr, tmp_path):
     told = [str(w.message) for w in heard if w.category is Notice]
     assert len(told) == (model == "lstm") == len(heard)
     if told:
-        assert "one at a time, because layer '1.layer' (LSTM) is rec" in told[0]
+        assert "one at a time, because layer 'layer' (LSTM) is rec" in told[0]
         assert " ms here, and all steps " in told[0]
+        assert {w.filename for w in heard} == {__file__}  # the user's line is shown
     x = np.zeros((2, 1, 8, 8))
     assert run.predict(0, x).shape == (2,)
 
@@ -292,7 +293,7 @@ def test_resumed_it_gives_the_same_bytes(model, tmp_path):
 
 
 def test_a_plan_that_cannot_be_is_refused(tmp_path):
-    with pytest.raises(troth.Refusal, match=r"'vmap' does not suit .*'1\.layer' \(LS"):
+    with pytest.raises(troth.Refusal, match=r"'vmap' does not suit .*'layer' \(LS"):
         troth.run(federation("lstm", how="vmap"), out=tmp_path / "run")
 
 

@@ -63,7 +63,7 @@ def test_a_lazy_module_learns_its_sizes_from_the_examples():
     assert given.member()(torch.zeros(4, 5)).shape == (4, 2)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_modules_that_cannot_be_trained_are_refused(refuses):
     script = torch.jit.script(nn.Linear(2, 3))
     broken = nn.Linear(2, 3)

@@ -162,7 +162,38 @@ def test_lists_all_in_order_and_only_the_innermost():
     net = nn.Sequential(nn.Linear(5, 5), inner, nn.AlphaDropout(0.2), Own())
     assert [o.layer for o in check(net, X)] == ["1.1", "2", "3"]
     (own,) = check(Own(), X)
-    assert str(own).startswith("the model itself (Own) fails in its own forward")
+    assert str(own).startswith("the model (Own) fails in its own forward")
+
+
+class Trains(Adds):
+    """Remembers, and has a parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(5))
+
+    def forward(self, x):
+        return super().forward(x) + self.shift
+
+
+def test_layers_are_named_as_in_the_users_model():
+    """The normalization that is put in front of a model is in no name."""
+
+    def behind(model):
+        return nn.Sequential(Normalize(torch.zeros(()), torch.ones(())), model)
+
+    (own,) = check(behind(Own()), X)
+    assert str(own).startswith("the model (Own) fails in its own forward")
+    net = nn.Sequential(nn.Linear(5, 5), Does(lambda x: x if x.sum() > 0 else -x))
+    (inner,) = check(behind(net), X)
+    assert str(inner).startswith("layer '1' (Does) decides in Python")
+    for model, words in (
+        (nn.BatchNorm1d(5, momentum=2.0), "the model (BatchNorm) has momentum = 2"),
+        (Trains(), "the model (Trains) changes its own buffers"),
+        (nn.Sequential(Trains()), "layer '0' (Trains) changes its own buffers"),
+        (nn.Linear(4, 3), "the model (Linear) does not accept a batch"),
+    ):
+        assert refusal(behind(model)).startswith(words)
 
 
 def test_what_can_be_lifted_passes():

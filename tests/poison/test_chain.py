@@ -105,3 +105,22 @@ def test_refusals(tmp_path, sections, options, words):
     given = {"examples": 50, **options}
     with pytest.raises(Refusal, match=words):
         chain.chain({**TREE, **few, **sections}, tmp_path / "out", Options(**given))
+
+
+def test_too_few_examples_for_any_weight(tmp_path):
+    """The chain ends with results; weight auto was infinite, and was refused."""
+    tree = {**TREE, "train": {**TREE["train"], "rounds": 3}}
+    seen = []
+    found = chain.chain(tree, tmp_path / "out", Options(examples=9), watch=seen.append)
+    assert [row.enough for row in found] == [0, 0, 0, np.inf]
+    assert found[-1].weight == 1 and found[-1].examples == 9
+    assert chain.read(tmp_path / "out") == found
+    names = {p.label: (p.run, p.runs) for p in seen}
+    assert names == {
+        "no attack": (1, 4),
+        "stage gradient": (2, 4),
+        "stage model": (3, 4),
+        "stage data": (4, 4),
+    }
+    with pytest.raises(Refusal, match="no stage of the attack chain .* has finished"):
+        chain.read(tmp_path)

@@ -303,6 +303,30 @@ def test_the_design_is_documented():
         assert {*re.findall(r"var\(--([a-z]+(?:-?\d)?)\)", text)} <= known, file
 
 
+def _contrast(a, b):
+    """Contrast by WCAG 2 of two colors such as #1f2a33."""
+    light = []
+    for color in (a, b):
+        v = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        v = np.where(v <= 0.03928, v / 12.92, ((v + 0.055) / 1.055) ** 2.4)
+        light.append(float(v @ [0.2126, 0.7152, 0.0722]) + 0.05)
+    return max(light) / min(light)
+
+
+def test_colors_can_be_told_apart():
+    """Text and marks from the background, in both themes."""
+    style = (Path(reports.__file__).parent / "style.css").read_text("utf-8")
+    found = re.findall(r"--([a-z]+\d?): light-dark\((#\w{6}), (#\w{6})\)", style)
+    both = {name: ends for name, *ends in found}
+    for name, least in [("ink", 4.5), ("soft", 4.5), ("link", 4.5)]:
+        for back in ("paper", "panel", "mark"):
+            for one, other in zip(both[name], both[back], strict=True):
+                assert _contrast(one, other) >= least, (name, back)
+    for i in range(8):
+        for one, other in zip(both[f"s{i}"], both["paper"], strict=True):
+            assert _contrast(one, other) >= 3, i
+
+
 def test_settings_that_differ(examined):
     found = _tables.settings(inspect.opened([examined / "attacked"]))
     assert found.heads == ["run", "personalizer.name"]

@@ -35,7 +35,7 @@ def test_a_layer_that_cannot_be_lifted():
     ]
     assert found["parameters"] == sum(row[2] for row in rows)
     assert found["plans"] == ["threads", "loop"]
-    assert "'1.layer' (LSTM) is recurrent" in found["note"]
+    assert "layer 'layer' (LSTM) is recurrent" in found["note"]
     assert list(found["milliseconds"]) == ["loop"] and found["milliseconds"]["loop"] > 0
 
 

@@ -27,6 +27,8 @@ def test_a_whole_run(examined):
     assert one.mean("shared", "worst10") == summary["shared"]["accuracy_worst10"]
     assert len(one.rounds) == one.total == 8 and len(one.evaluated) == 4
     assert one.part("aggregator") == "multi_krum" and not one.attacked
+    place = str(examined / "clean")  # all that a notebook prints of it
+    assert (repr(one), repr(one.run)) == (f"Dossier({place!r})", f"Run({place!r})")
 
 
 def test_a_grid_is_its_runs_in_its_order(examined):
@@ -74,14 +76,12 @@ def test_labels_of_equal_names_and_of_a_chain_of_attacks(told, tmp_path):
 
 
 def test_no_run(tmp_path, told):
-    grid, mine = tmp_path / "g", tmp_path / "several"
+    grid = tmp_path / "g"
     grid.mkdir()
     (grid / "grid.toml").write_text("[grid]\nseed = [0]\n")
-    told(mine / "mine", [0.5])
     for place, words in (
         (tmp_path, "is not the folder of a run; give the folder"),
         (tmp_path / "nowhere", "is not the folder of a run"),
-        (mine, "it contains folders of runs, such as mine"),
         (grid, "no run of the grid .* has begun"),
     ):
         with pytest.raises(Refusal, match=words):
@@ -168,3 +168,13 @@ def test_anything_may_stand_in_a_file(examined, tmp_path, name):
         _tables.runs(runs)
         _tables.pairs(_tables.compared(runs, made))
         page.packed(made)
+
+
+def test_a_folder_of_runs(tmp_path, told):
+    """`troth report runs` shows all that is in it, also the runs of grids."""
+    told(tmp_path / "alone", [0.5])
+    for seed in (0, 1):
+        told(tmp_path / "grid" / f"seed={seed}", [0.5], seed=seed)
+    (tmp_path / "grid" / "grid.toml").write_text("[grid]\nseed = [0, 1]\n")
+    labels = [run.label for run in inspect.opened([tmp_path])]
+    assert labels == ["alone", "seed=0", "seed=1"]

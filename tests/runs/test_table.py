@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from troth.config import reader
-from troth.runs import table
+from troth.runs import compare, table
+from troth.runs.load import Run
 from troth.types import Refusal
 
 
@@ -106,3 +107,31 @@ def test_refusals(tmp_path, runs, name, words):
     (tmp_path / "file").write_text("")
     with pytest.raises(Refusal, match=words):
         table.write([run(0.5)] * runs, ["a"] * runs, tmp_path / name)
+
+
+def test_the_attack_names_what_malicious_clients_do_to_data(told, tmp_path):
+    """A run with poisoned data and honest messages is not called "no attack"."""
+    bad = [False, True, True]
+    runs, labels = [], []
+    for attack in ("none", "alie"):
+        for personalizer in ("local", "ditto"):
+            label = f"personalizer={personalizer},attack={attack}"
+            path = told(
+                tmp_path / label,
+                [0.5, 0.4, 0.3],
+                personalizer=personalizer,
+                attack=attack,
+                corruption="auto",
+                hostile=bad,
+            )
+            runs.append(Run(path))
+            labels.append(label)
+    pooled = table.methods(runs, labels)
+    made = table.pivot(pooled)
+    assert made is not None
+    assert made.heads == ["personalizer", "wrong labels", "alie + wrong labels"]
+    found = compare.compare(runs, labels)
+    assert "alie + wrong labels − wrong labels (local)" in [f["label"] for f in found]
+    assert compare.full(runs[0], "run") == "run"
+    row = table.write(runs, labels, tmp_path / "t.csv").read_text().splitlines()[1]
+    assert row.startswith("local,none,")  # values of settings, for programs

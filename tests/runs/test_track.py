@@ -30,7 +30,7 @@ sent = []
 class Kept:
     def __init__(self, run, parent):
         self.run, self.parent, self.rounds, self.files = run, parent, {}, {}
-        self.ended = []
+        self.ended, self.where = [], "the list `sent`"
         sent.append(self)
 
     def log(self, rounds):
@@ -85,7 +85,7 @@ KEPT = Part("own_trackers:kept")
 
 
 def test_a_tracker_gets_the_values_and_files_of_a_run(run, own):
-    assert track.track([run.path], KEPT) == 1
+    assert track.track([run.path], KEPT) == (1, ("the list `sent`",))
     (got,) = own.sent
     assert {*got.rounds} == {1, 2, 3, 4} and got.ended == [True]
     for record in run.rounds:
@@ -107,7 +107,7 @@ def test_a_tracker_gets_the_values_and_files_of_a_run(run, own):
 
 def test_a_grid_is_the_parent_of_its_runs(grid, own):
     root = grid[0].path.parent
-    assert track.track([root], KEPT) == 2
+    assert track.track([root], KEPT).runs == 2
     parent, *children = own.sent
     assert parent.run.is_grid and {*parent.files} == {"grid.toml"}
     assert [c.run.name for c in children] == ["many/seed=0", "many/seed=1"]
@@ -196,6 +196,32 @@ def test_no_tracker_changes_a_run(run, own, tmp_path, monkeypatch, caplog):
     assert "KeyError: 'no such project'" in said
     assert "No space left on device" in said
     assert "own_trackers:hanging is still sending" in said
+
+
+@pytest.mark.slow("starts processes")
+def test_without_a_handler_of_logs_a_failure_is_a_warning(run, own, tmp_path):
+    """From Python, a tracker that fails is not silent; errors do not reach the run."""
+    code = f"import troth; troth.run({TINY | {'track': 'own_trackers:raising'}!r}, out="
+    for options, said in (([], 1), (["-W", "error"], 0)):
+        place = tmp_path / str(said)
+        script = tmp_path / "mine.py"
+        script.write_text(f"{code}{str(place)!r})\n")
+        ran = subprocess.run([sys.executable, *options, script], capture_output=True)
+        text = ran.stderr.decode()
+        assert ran.returncode == 0 and (place / "summary.json").exists(), text
+        found = text.count("own_trackers:raising does not track")
+        assert found == said and ("mine.py:1: Notice" in text) == bool(said)
+
+
+def test_what_handles_logs_hears_of_failures(monkeypatch):
+    log = logging.getLogger("troth.track.alone")
+    log.propagate = False
+    monkeypatch.setattr(track, "_log", log)
+    assert not track._heard()
+    log.addHandler(logging.NullHandler())
+    assert not track._heard()
+    log.addHandler(logging.StreamHandler())
+    assert track._heard()
 
 
 @pytest.mark.slow("starts a process")

@@ -291,6 +291,10 @@ def steal(messages, hostile):
     return type(messages)(*(field[~hostile] for field in messages))
 
 
+def slice(messages):
+    return messages.update.mean(dim=0)[:5]
+
+
 def boast(messages, note):
     note(cohort=messages.client)
     return messages.update.mean(0)
@@ -300,8 +304,9 @@ def boast(messages, note):
 @pytest.mark.parametrize(
     ("section", "name", "words"),
     [
-        ("aggregator", "nothing", r"gives NoneType where the model has 2 numbers"),
-        ("aggregator", "short", r"gives \[1\] where the model has 2 numbers"),
+        ("aggregator", "nothing", r"gives NoneType in a trial with updates of shape"),
+        ("aggregator", "short", r"gives \[1\] in a trial with updates of shape"),
+        ("aggregator", "slice", r"gives \[5\] .* one vector as long as an update"),
         ("aggregator", "forgets", r"returned a Tensor; it must return a pair"),
         ("aggregator", "remembers_nothing", r"returned a tuple; it must return a pair"),
         ("aggregator", "boast", "a rule notes 'cohort'"),

@@ -23,7 +23,8 @@ def client(tmp_path, monkeypatch):
 
 def test_values_read_back_are_ours(client, grid, expected, tmp_path):
     for _ in range(2):  # the second time replaces the first
-        track.track([grid[0].path.parent], Part("mlflow"))
+        sent = track.track([grid[0].path.parent], Part("mlflow"))
+    assert sent.places == (f"{client.tracking_uri}, experiment 'troth'",)
     group = client.get_experiment_by_name("troth").experiment_id
     found = {one.info.run_name: one for one in client.search_runs([group])}
     assert {*found} == {"many", "many/seed=0", "many/seed=1"}

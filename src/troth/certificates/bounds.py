@@ -1,4 +1,6 @@
-"""Bounds on probabilities from counts of votes, and the radii that they prove.
+"""Bounds on class probabilities from counts of votes, and radii from these bounds.
+
+A vote is the predicted class of one noisy copy of an input.
 
 References: cohen2019certified, alfarra2022certified, clopper1934use.
 """
@@ -17,13 +19,16 @@ Law = Literal["normal", "uniform"]
 def lower(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
     """Compute the one-sided lower bound of Clopper and Pearson on a probability.
 
-    The bound exceeds the true probability of a success with probability at most α. It
-    is 0 without a success.
+    With probability at most α, the bound is wrong: it exceeds the true probability of
+    a success. If there are no successes, the bound is 0.
 
     Args:
-        count: successes.
-        n: independent trials.
-        alpha: probability α that the bound is wrong.
+        count: number of successes.
+        n: number of independent trials.
+        alpha: largest probability α that the bound is wrong.
+
+    Returns:
+        The bound, in the shape to which the arguments broadcast.
 
     >>> lower(100, 100, 0.001).round(4)
     np.float64(0.9333)
@@ -34,20 +39,28 @@ def lower(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
 
 
 def upper(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
-    """Compute the one-sided upper bound: 1 minus the lower bound on failures."""
+    """Compute the one-sided upper bound of Clopper and Pearson on a probability.
+
+    It is 1 minus the lower bound on the probability of a failure.
+    """
     return 1.0 - lower(np.asarray(n) - np.asarray(count), n, alpha)
 
 
 def radius(p: ArrayLike, sigma: float, law: Law) -> np.ndarray:
-    """Compute the radius that a lower bound on the top class's probability proves.
+    """Compute the radius that a lower bound p on the top class's probability proves.
 
-    Eq. 2 and Corollary 1 with p_B = 1 − p_A: ½σ(Φ⁻¹(p_A) − Φ⁻¹(p_B)) = σΦ⁻¹(p) in the
-    ℓ2 norm for normal noise; σ(p_A − p_B) = σ(2p − 1) in the ℓ1 norm for uniform noise.
+    For normal noise, the radius is σΦ⁻¹(p) in the ℓ2 norm, where Φ is the standard
+    normal distribution function (Eq. 2 of Alfarra et al., 2022). For uniform noise, it
+    is σ(2p − 1) in the ℓ1 norm (their Corollary 1). Both assume the worst case, in
+    which the second class has probability 1 − p.
 
     Args:
-        p: lower bounds; at ½ and below the radius is 0.
+        p: lower bounds. If p ≤ ½, the radius is 0.
         sigma: size σ of the noise.
         law: distribution of the noise.
+
+    Returns:
+        The radii, in the shape of `p`.
 
     >>> radius(0.975, 0.5, "normal").round(3), radius(0.75, 0.5, "uniform")
     (np.float64(0.98), np.float64(0.25))
@@ -58,5 +71,5 @@ def radius(p: ArrayLike, sigma: float, law: Law) -> np.ndarray:
 
 
 def down(value: float, digits: int = 3) -> str:
-    """Format a radius, rounded down, so that it is not above what was proven."""
+    """Format a radius, rounded down, because a larger radius would not be proven."""
     return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR))

@@ -23,7 +23,7 @@ from troth.certificates.smoothing import Smoothing
 from troth.lookup import nearest
 from troth.types import Refusal
 
-_TOGETHER = 16  # inputs that a GPU samples together, so that it does not wait
+_TOGETHER = 16  # inputs that a GPU classifies together, so that it is never idle
 
 
 def certify(
@@ -36,23 +36,25 @@ def certify(
     watch: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Certificates:
-    """Certify the predictions of a smoothed classifier (CERTIFY of Cohen et al.).
+    """Certify the predictions of a smoothed classifier.
 
-    n0 samples choose the class. n others bound its probability from below (one-sided,
-    by Clopper and Pearson), p_B = 1 − p_A, and the radius is that of Eq. 2 (`pixel`) or
-    Corollary 1 (deformations). Where the bound does not exceed ½ the classifier
+    The smoothed classifier predicts the class that `classify` gives most often to noisy
+    copies of an input. The algorithm is CERTIFY of Cohen et al. (2019). The most
+    frequent class of n0 noisy samples is chosen. From n further samples, the bound of
+    Clopper and Pearson gives a lower bound on the probability of this class. If the
+    bound is above ½, it proves a radius (`bounds.radius`). Otherwise the classifier
     abstains.
 
     Args:
         classify: inputs [b, …] in float32 → scores [b, classes]. The scores of an input
-            must depend on that input alone; a module must be in `eval` mode.
-        x: [m, …] inputs of `classify`; images are [m, channels, height, width]. They
-            are moved to the device of a module; a function gets them on their own.
-        ids: [m] numbers from which the noise of each input is drawn, so that its
-            certificate does not depend on the other inputs; None: 0 … m − 1.
-        parameters: parameters of the classifier, for their hash in the record; None:
-            those of `classify` if it is a module, else none.
-        compile: whether to compile noise and classifier as one function; None: if
+            must not depend on the other inputs. A module must be in `eval` mode.
+        x: [m, …] inputs of `classify`; images are [m, channels, height, width]. If
+            `classify` is a module, they are moved to its device.
+        ids: [m] one integer per input, which seeds its noise; None: 0 … m − 1. The
+            certificate of an input does not depend on the other inputs.
+        parameters: parameters of the classifier, whose hash is recorded; None: those
+            of `classify` if it is a module, otherwise no hash.
+        compile: whether to compile noise and classifier as one function; None: only if
             `classify` is a module on a CUDA device.
         watch: function that is called after every input with the number of inputs done
             and the number of all inputs.
@@ -62,12 +64,13 @@ def certify(
         One certificate per input, and the record of all settings.
 
     Guarantee: for each input, with probability at least 1 − α over the noise, the
-    smoothed classifier gives the same label to all inputs nearer than `radius` (for a
-    deformation: to the input deformed by all parameters nearer to 0).
+    smoothed classifier gives the same label to all inputs nearer than `radius`. For a
+    deformation, it gives the same label to the input under all deformations whose
+    parameters have a norm below `radius`.
 
-    Departs: the authors' network adds noise of .01 to all inputs, also when it is
-    certified; here it adds none. If the bound is exactly ½, the classifier abstains.
-    Noise and inputs are rounded to a lattice, so that the guarantee holds in
+    Departs: the network of Alfarra et al. (2022) adds noise of .01 to all inputs, also
+    when it is certified; here it adds none. If the bound is exactly ½, the classifier
+    abstains. Noise and inputs are rounded to a lattice, so the guarantee holds in
     floating-point arithmetic.
 
     Raises:
@@ -106,7 +109,7 @@ def certify(
 
 
 def record(tiles: Tiles, parameters: str) -> dict[str, Any]:
-    """Return everything that certificates depend on, by name."""
+    """Return everything that certificates depend on: settings, device and hash."""
     where = {"device": tiles.device.type, "compiled": tiles.compiled}
     return tiles.smoothing.record() | where | {"parameters": parameters}
 
@@ -119,9 +122,9 @@ def each(
     Args:
         tiles: the classifier under noise.
         x: inputs.
-        numbers: [m] numbers from which the noise of each input is drawn.
-        together: inputs that are sampled at once, which changes no certificate; 0:
-            enough to keep the device busy.
+        numbers: [m] one integer per input, which seeds its noise.
+        together: number of inputs whose samples are classified at once; 0: enough to
+            keep the device busy. It does not change the certificates.
     """
     waits = tiles.smoothing.adaptive and tiles.device.type != "cpu"
     together = together or (_TOGETHER if waits else 1)
@@ -131,7 +134,7 @@ def each(
 
 
 def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certificate]:
-    """Sample some inputs until the question of each is settled."""
+    """Certify some inputs; sample each until its question is answered."""
     s, chosen = tiles.smoothing, _chosen(tiles, x, numbers)
 
     def draw(on: np.ndarray, first: int, last: int) -> np.ndarray:
@@ -150,7 +153,10 @@ def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certif
 
 
 def _chosen(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> np.ndarray:
-    """Return the class with most of n0 votes; with equal votes, the lowest class."""
+    """Return the class with the most of n0 votes for each input, [m].
+
+    If several classes have the most votes, the lowest of them is returned.
+    """
     size, n0 = tiles.sizes[CHOOSING], tiles.smoothing.n0
     found = []
     for one, number in zip(x, numbers, strict=True):
@@ -178,7 +184,7 @@ def _counted(
 
 
 def _known(settings: dict[str, Any]) -> dict[str, Any]:
-    """Check the names of settings; turn a sequence of radii into a tuple."""
+    """Return the settings with radii as a tuple; raise Refusal if a name is unknown."""
     names = [f.name for f in fields(Smoothing)]
     for key in settings:
         if key not in names:
@@ -198,7 +204,11 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def inputs(x: Tensor | np.ndarray, smoothing: Smoothing) -> Tensor:
-    """Convert inputs to float32; refuse those that cannot be transformed."""
+    """Convert inputs to float32.
+
+    Raise Refusal if they are not finite, not images for a deformation, or too large for
+    exact sums with noise.
+    """
     given, transform = torch.as_tensor(x), smoothing.transform
     if given.dim() < 2 or given.is_complex() or 0 in given.shape[1:]:
         raise Refusal(

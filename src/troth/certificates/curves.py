@@ -19,30 +19,32 @@ _POINTS = 101
 
 
 class Curves(NamedTuple):
-    """Certified accuracy at every radius, one row per client, and statistics of it."""
+    """Certified accuracy at every radius, and other statistics, for every client."""
 
     radii: np.ndarray  # [r]
     clients: np.ndarray  # [n] ids
     examples: np.ndarray  # [n] number of each client's examples
-    accuracy: np.ndarray  # [n, r] share of examples right and certified at a radius
-    acr: np.ndarray  # [n] mean over all examples of radius·1[right]: area under a curve
-    acr_right: np.ndarray  # [n] mean radius of right examples; NaN if none is right
+    accuracy: np.ndarray  # [n, r] share of examples correct and certified at a radius
+    acr: (
+        np.ndarray
+    )  # [n] mean over examples of the radius, 0 if wrong: area under curve
+    acr_right: np.ndarray  # [n] mean radius of correct examples; NaN if there is none
     abstained: np.ndarray  # [n] share of examples on which the classifier abstains
-    used: np.ndarray  # [n] mean samples of an example
+    used: np.ndarray  # [n] mean number of noisy samples per example
     acr_noise: np.ndarray  # [n] variance of `acr` due to the choice of examples
 
     @property
     def noise(self) -> np.ndarray:
-        """Variance of `accuracy` due to the choice of examples, [n, r]."""
+        """Variance of `accuracy` due to the random choice of examples, [n, r]."""
         right = self.accuracy * self.examples[:, None]
         return noise(right, right, self.examples)
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return lower and upper ends [n, r] of 95 % intervals of certified accuracy.
+        """Return lower and upper ends, [n, r] each, of intervals of certified accuracy.
 
-        Each is the Clopper–Pearson interval for one client and one radius. It is about
-        certified accuracy on the distribution from which the client's test examples are
-        drawn.
+        Each is a 95 % Clopper–Pearson interval for one client and one radius. It covers
+        the certified accuracy on the distribution from which the client's test examples
+        are drawn.
         """
         m = self.examples[:, None]
         right = np.rint(self.accuracy * m)
@@ -50,14 +52,14 @@ class Curves(NamedTuple):
         return low, bounds.upper(right, m, ALPHA / 2)
 
     def summary(self) -> dict[str, Any]:
-        """Return mean, spread and limits over clients, and the curves of each client.
+        """Return statistics over clients, and the curves of each client.
 
-        `std` is the standard deviation over clients. `spread` subtracts the part of it
-        that is due to having few test examples. Both measure unfairness.
+        `std` is the standard deviation over clients. `spread` is an estimate of it
+        without the variance that is due to few test examples. Both measure unfairness.
 
-        `acr` is the area under the curves (the paper's figure 5), `acr_right` the mean
-        radius of correctly classified examples (its section 4.4). The paper calls both
-        the average certified radius.
+        Alfarra et al. (2022) have two definitions of the average certified radius:
+        `acr` is the area under the curves (their Figure 5), and `acr_right` is the mean
+        radius of correctly classified examples (their Section 4.4).
         """
         a, right = self.accuracy, self.acr_right[~np.isnan(self.acr_right)]
         low, high = self.interval()
@@ -89,16 +91,16 @@ class Curves(NamedTuple):
 
 
 def paired(every: Mapping[str, Curves]) -> list[dict[str, Any]]:
-    """Compare, for each pair of models, how much the clients differ.
+    """Compare how much clients differ under each pair of models.
 
     Args:
         every: the curves of each model, at the same radii.
 
     Returns:
-        One dictionary per pair with the same clients. It has the names of the two
-        `models`, and two differences of variances over clients (first model minus
-        second, with a 95 % interval): that of certified accuracy at each radius
-        (`accuracy`), and that of the average certified radius (`acr`).
+        One dictionary per pair of models that have the same clients. `models` are the
+        names of the pair. The other values are differences of variances over clients,
+        first model minus second, with 95 % intervals. `accuracy` is about the certified
+        accuracy at each radius, and `acr` about the average certified radius.
     """
     found = []
     for (one, a), (two, b) in combinations(every.items(), 2):
@@ -118,7 +120,16 @@ def curves(
     used: np.ndarray,
     radii: ArrayLike,
 ) -> Curves:
-    """Compute curves from the certificates of m examples, given as arrays [m]."""
+    """Compute the curves of every client from the certificates of m examples.
+
+    Args:
+        client: [m] client of each example.
+        y: [m] true classes.
+        label: [m] certified classes; −1 if the classifier abstains.
+        radius: [m] certified radii.
+        used: [m] numbers of noisy samples.
+        radii: radii at which certified accuracy is computed.
+    """
     ids, wanted = np.unique(client), np.asarray(radii, dtype=np.float64)
     right = label == y
     held = certified(label, radius, wanted) & right[:, None]
@@ -147,7 +158,10 @@ def curves(
 
 
 def grid(s: Smoothing) -> np.ndarray:
-    """Return radii for a curve: the requested ones, or 101 up to the largest."""
+    """Return the radii of a curve: the requested ones, or 101 evenly spaced ones.
+
+    The evenly spaced ones end at the largest radius that n samples can prove.
+    """
     if s.asked.radii:
         return np.array(s.asked.radii)
     most = bounds.lower(s.n, s.n, s.alpha)

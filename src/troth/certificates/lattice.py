@@ -1,4 +1,6 @@
-"""Noise on a lattice, so that sums of inputs and noise are exact.
+"""Noise on a lattice, that is, multiples of a number h.
+
+Inputs are rounded to the same lattice, so the sums of inputs and noise are exact.
 
 References: voracek2023sound.
 """
@@ -11,11 +13,11 @@ from torch import Tensor
 from troth import seeding
 from troth.certificates.bounds import Law
 
-_FINE = 15  # binary digits of σ that noise has
-_WIDEST = 2.0**51  # steps up to which sums with noise are exact in float64
+_FINE = 15  # σ/h is at least 2 to this power, and less than twice that
+_WIDEST = 2.0**51  # up to this multiple of h, sums with noise are exact in float64
 ERROR = 2.0**-34
-"""Bound on the total variation distance between the law of one computed noise number
-and that of a normal (or uniform) number rounded to the lattice."""
+"""Bound on the total variation distance between two distributions: that of a computed
+number, and that of an exact normal (or uniform) number rounded to the lattice."""
 
 
 def step(sigma: float) -> float:
@@ -41,14 +43,15 @@ def nearest(x: Tensor, sigma: float) -> Tensor:
 def noise(keys: Tensor, count: int, sigma: float, law: Law) -> Tensor:
     """Draw noise on the lattice: [..., count] in float64.
 
-    Each number is made of 64 random bits: a sign, and the tail probability of the
-    absolute value, which the inverse distribution function maps to a number of steps.
+    Each number is made of 64 random bits. One bit is the sign. The others are a tail
+    probability, which the inverse distribution function maps to an absolute value. The
+    absolute value is rounded to a multiple of h.
 
     Args:
-        keys: one key per sample, [...].
-        count: numbers per key.
-        sigma: standard deviation σ, or half the width of the uniform law.
-        law: N(0, σ²), or uniform on (−σ, σ); each is rounded to the lattice.
+        keys: random keys, one per sample, [...].
+        count: number of noise values per key.
+        sigma: σ: the standard deviation, or half the width of the uniform distribution.
+        law: "normal": N(0, σ²). "uniform": uniform on (−σ, σ).
     """
     random, h = seeding.bits(_precise(keys), count), step(sigma)
     tail = ((random & 0x7FFFFFFFFFFFFFFF).double() + 0.5) * 2.0**-64  # from 0 to ½
@@ -58,5 +61,5 @@ def noise(keys: Tensor, count: int, sigma: float, law: Law) -> Tensor:
 
 
 def _precise(values: Tensor) -> Tensor:
-    """Move values from a device without float64 to the CPU."""
+    """Move values to the CPU if their device has no float64."""
     return values.cpu() if values.device.type == "mps" else values

@@ -15,7 +15,7 @@ NAME = CERTIFICATES
 
 
 class Row(NamedTuple):
-    """A certificate of one example, by one model of one client."""
+    """The certificate of one example under one model of one client."""
 
     model: str  # personal, shared or local
     client: int
@@ -27,19 +27,21 @@ class Row(NamedTuple):
 
 _HEAD = (*Row._fields[:4], *Certificate._fields)
 _KINDS: tuple[Any, ...] = (int, float, float, int, int, "True".__eq__)
-"""Function that reads each field of a certificate from text."""
+"""For each field of a certificate, the function that converts its text to a value."""
 
 
 class Ledger:
-    """Read the certificates with some settings from a file, and append more.
+    """Read the certificates with given settings from a file, and append more.
 
-    Rows with other settings are kept. If the process was killed while it wrote a line,
-    the incomplete line is removed, and its certificate is computed again. A file that
-    cannot be written, has other columns or is in use is refused.
+    Rows with other settings stay in the file. If the process was killed while it wrote
+    a line, the incomplete line is removed, and its certificate is computed again.
 
     Args:
         folder: folder of the file, which is made if it does not exist.
-        settings: settings of the certificates: columns and their values.
+        settings: settings of the certificates, as a dictionary from column to value.
+
+    Raises:
+        Refusal: the file cannot be written, has other columns or is in use.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -81,7 +83,13 @@ class Ledger:
         ]
 
     def add(self, row: Row, device: str, compiled: bool) -> None:
-        """Append a certificate and flush, so that it is kept if the process dies."""
+        """Append a certificate and flush, so that it survives the end of the process.
+
+        Args:
+            row: the certificate, its example and its model.
+            device: type of the device that computed it.
+            compiled: whether the classifier was compiled.
+        """
         settings = self._settings.values()
         self._write((*row[:4], *row.certificate, *settings, device, compiled, row[5]))
         self.rows.append(row)
@@ -93,7 +101,10 @@ class Ledger:
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file; remove it if it has no certificates."""
+        """Close the file, and remove it if it has no certificates.
+
+        The folder is removed too if this object made it and no file is left.
+        """
         self._file.flush()
         os.fsync(self._file.fileno())
         if self._empty and not self.rows:

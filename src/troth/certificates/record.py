@@ -21,19 +21,19 @@ class Certificate(NamedTuple):
     radius: float  # all inputs nearer than this get the same label
     p_lower: float  # lower bound on the probability of the class under noise
     votes: int  # votes for the class
-    used: int  # samples that the bound is computed from
-    settled: bool  # whether the question of adaptive sampling is answered
+    used: int  # number of samples from which the bound is computed
+    settled: bool  # whether adaptive sampling answered its question; True if fixed
 
 
 class Certificates(NamedTuple):
     """Certificates of some inputs, one value per input, and their settings.
 
-    For each input separately, with probability at least 1 − α over the noise: the
-    smoothed classifier predicts `label` for all inputs (or parameters of a deformation)
-    nearer than `radius`.
+    The guarantee holds for each input separately, with probability at least 1 − α over
+    the noise: the smoothed classifier predicts `label` for all inputs nearer than
+    `radius`. For a deformation, the distance is the norm of its parameters.
     """
 
-    label: np.ndarray  # [m] int64; −1 abstains
+    label: np.ndarray  # [m] int64; −1: the classifier abstains
     radius: np.ndarray  # [m]
     p_lower: np.ndarray  # [m]
     votes: np.ndarray  # [m] int64
@@ -42,16 +42,24 @@ class Certificates(NamedTuple):
     record: dict[str, Any]  # transform, sigma, n0, n, alpha, seed, precision …
 
     def certified(self, radii: ArrayLike) -> np.ndarray:
-        """Return whether each input is certified at each radius: [m, radii]."""
+        """Return whether each input is certified at each radius: bool [m, radii]."""
         return certified(self.label, self.radius, radii)
 
     def accuracy(self, y: ArrayLike, radii: ArrayLike) -> np.ndarray:
-        """Return the share that is correct and certified at each radius: [radii]."""
+        """Return the share of inputs both correct and certified at each radius.
+
+        Args:
+            y: [m] true classes.
+            radii: radii at which inputs must be certified.
+
+        Returns:
+            Certified accuracy, [radii].
+        """
         right = self.label == np.asarray(y)
         return np.asarray((self.certified(radii) & right[:, None]).mean(axis=0))
 
     def check(self, parameters: Parameters) -> None:
-        """Refuse parameters whose hash differs from that of the certified ones."""
+        """Raise Refusal if parameters differ from the certified ones, by their hash."""
         matching(self.record["parameters"], fingerprint(parameters), "this model")
 
 
@@ -65,17 +73,25 @@ def collect(found: list[Certificate], record: dict[str, Any]) -> Certificates:
 
 
 def certified(label: np.ndarray, radius: np.ndarray, radii: ArrayLike) -> np.ndarray:
-    """Return whether each input is certified at each radius: [m, radii].
+    """Return whether each input is certified at each radius: bool [m, radii].
 
-    At radius 0, all inputs with a proven class are certified. An input for which the
-    classifier abstains is certified at no radius.
+    At radius 0, an input is certified if the classifier does not abstain. If it
+    abstains, the input is certified at no radius.
+
+    Args:
+        label: [m] certified classes; −1: the classifier abstains.
+        radius: [m] certified radii.
+        radii: radii at which inputs may be certified.
     """
     wanted = np.asarray(radii, dtype=np.float64)
     return np.asarray((radius[:, None] >= wanted) & (label[:, None] >= 0))
 
 
 def fingerprint(parameters: Parameters) -> str:
-    """Compute the SHA-256 of parameters and buffers: names, types, shapes, values."""
+    """Compute the SHA-256 of names, types, shapes and values of parameters and buffers.
+
+    The result is a hexadecimal string.
+    """
     if isinstance(parameters, Tensor):
         parameters = {"": parameters}
     named = parameters.state_dict() if isinstance(parameters, nn.Module) else parameters
@@ -88,7 +104,13 @@ def fingerprint(parameters: Parameters) -> str:
 
 
 def matching(recorded: str, found: str, whose: str) -> None:
-    """Refuse a hash that differs from the recorded one."""
+    """Raise Refusal if a hash differs from the recorded one.
+
+    Args:
+        recorded: hash of the certified parameters; "" if it was not recorded.
+        found: hash of the present parameters.
+        whose: name of their model, for the error message.
+    """
     if not recorded:
         raise Refusal(
             "these certificates do not record the hash of the model's parameters; "

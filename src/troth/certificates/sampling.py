@@ -1,9 +1,9 @@
-"""Votes of a classifier on noisy copies of one input.
+"""Votes of a classifier: the classes that it predicts for noisy copies of one input.
 
-A tile is a fixed number of samples of one input that are classified together. The noise
-of a sample is a function of (seed, input, sample), and all tiles have the same shape.
-So the votes do not depend on the number of inputs certified at once, or on
-interruptions.
+A sample is one noisy copy. A tile is a fixed number of samples of one input that are
+classified together. The noise of a sample is a function of the seed, the input's number
+and the sample's number, and all tiles have the same shape. So the votes do not depend
+on how many inputs are certified at once, or on interruptions.
 """
 
 from collections.abc import Callable
@@ -21,22 +21,22 @@ Classify = Callable[[Tensor], Tensor]
 """Inputs [b, …] in float32 → scores [b, classes]."""
 
 Votes = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""An input, its key, and indices of samples [b] → the class of each sample, [b]."""
+"""An input, its random key, and indices of samples [b] → class of each sample, [b]."""
 
 CHOOSING, BOUNDING = "certify choosing", "certify bounding"
-"""Purposes of samples, with separate noise: the class must not depend on the votes that
-are counted."""
+"""Purposes of samples: to choose the class, and to bound its probability. Their noise
+is independent, because the bound is valid only if the class was chosen before."""
 
 
 class Tiles:
-    """A classifier under noise.
+    """A classifier whose inputs get noise, and which classifies them tile by tile.
 
     Args:
         classify: inputs [b, …] → scores [b, classes].
         smoothing: settings of noise and samples.
         device: device on which inputs are classified.
-        compile_: whether to compile noise and classifier as one function; None: if the
-            classifier is a module on a CUDA device and a compiler works.
+        compile_: whether to compile noise and classifier as one function; None: only
+            if the classifier is a module on a CUDA device and can be compiled.
     """
 
     def __init__(
@@ -58,13 +58,20 @@ class Tiles:
             CHOOSING: min(smoothing.tile, smoothing.n0),
             BOUNDING: min(smoothing.tile, smoothing.n),
         }
-        """Number of samples of a tile, by purpose."""
+        """Number of samples in a tile, by purpose."""
 
     def votes(self, x: Tensor, number: int, purpose: str, tile: int) -> Tensor:
-        """Return the class of each sample of a tile, [size]; −1 for NaN scores."""
+        """Return the class of each sample of a tile, [size]; −1 if a score is NaN.
+
+        Args:
+            x: one input.
+            number: integer that seeds the noise of this input.
+            purpose: `CHOOSING` or `BOUNDING`.
+            tile: number of the tile; the first is 0.
+        """
         size = self.sizes[purpose]
         key = seeding.key(self.smoothing.seed, purpose, 0, number)
-        # filled on the device: a copy would wait until the GPU has no work left
+        # made on the device: a copy from the CPU would wait for all work of the GPU
         there = torch.full((), int(key), device=self.device)
         samples = torch.arange(tile * size, (tile + 1) * size, device=self.device)
         with torch.no_grad(), precision.products("float32", self.device):
@@ -102,7 +109,7 @@ def _votes(classify: Classify, s: Smoothing, kind: str) -> Votes:
 
 
 def _expect_scores(scores: Tensor, b: int) -> None:
-    """Refuse outputs that are not scores [b, classes]."""
+    """Raise Refusal if outputs are not floating-point scores [b, classes]."""
     if not isinstance(scores, Tensor):
         raise Refusal(
             f"classify returned a {type(scores).__name__}; it must return a tensor of "

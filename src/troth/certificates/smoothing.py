@@ -25,44 +25,46 @@ Transform = Literal["pixel", "rotation", "translation", "affine"]
 Units = Literal["normalised", "pixels"]
 Precision = Literal["float32", "bfloat16"]
 Perturb = Callable[[Tensor, Tensor], Tensor]
-"""One input and keys [b] → the input changed in b ways, [b, …]."""
+"""One input and b random keys → b noisy copies of the input, [b, …]."""
 
 _WIDE = 3.0  # largest radius requested by default, in units of σ
-_MANY = 10  # radii requested by default
-_ROUNDING = 1e-12  # of probabilities
+_MANY = 10  # number of radii requested by default
+_ROUNDING = 1e-12  # rounding error of probabilities
 _READING = ("interpolation", "padding", "frame")  # how a deformation reads pixels
-_NUMBERS = {"rotation": 1, "translation": 2, "affine": 6}  # parameters
+_NUMBERS = {"rotation": 1, "translation": 2, "affine": 6}  # number of parameters
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """The noise, its amount, and the failure probability.
+    """The noise, the number of noisy samples, and the failure probability.
 
     Args:
-        transform: noise. `pixel`: N(0, σ²), added to every number of the input; the
-            radius is an ℓ2 norm (Eq. 2). The others resample an image with random
-            parameters, and the radius is a norm of parameters (Corollary 1).
-            `rotation`: an angle, uniform on (−σ, σ). `translation`: two shifts,
-            N(0, σ²). `affine`: six parameters, N(0, σ²).
-        sigma: size σ of the noise: on the scale of the inputs, in radians for
-            `rotation`, in `units` for `translation`.
-        n0: samples that choose the class.
-        n: samples that bound its probability; the most that `adaptive` draws.
-        alpha: probability, at most, that a certificate is wrong.
+        transform: kind of noise. `pixel` adds N(0, σ²) to every number of the input,
+            and the radius is an ℓ2 norm. The other kinds deform an image with random
+            parameters, and the radius is a norm of the parameters. `rotation`: an
+            angle, uniform on (−σ, σ). `translation`: two shifts, N(0, σ²). `affine`:
+            six parameters, N(0, σ²).
+        sigma: size σ of the noise. Its unit is that of the inputs for `pixel`, radians
+            for `rotation`, and `units` for `translation`.
+        n0: number of samples from which the class is chosen.
+        n: number of samples from which the class's probability is bounded; with
+            `adaptive`, the largest number.
+        alpha: largest allowed probability α that a certificate is wrong.
         seed: seed of all noise.
-        samples: `fixed` draws n samples. `adaptive` stops as soon as its question,
-            `radii` or `tolerance`, is answered.
-        radii: question of `adaptive`: which of these radii are proven? None: ten radii,
-            evenly over [0, 3σ] (over [0, σ] for rotation), unless `tolerance` is set.
-        tolerance: question of `adaptive`: what is the radius, up to this share of the
-            radius that n samples would prove? 0: not asked.
+        samples: `fixed` draws n samples. `adaptive` draws samples until they answer one
+            of two questions: `radii` or `tolerance`.
+        radii: with `adaptive`: stop when it is decided which of these radii are
+            certified. None: if `tolerance` is 0, ten radii evenly over [0, 3σ] ([0, σ]
+            for rotation).
+        tolerance: with `adaptive`: stop when the certified radius is within this
+            relative error of the radius that n samples would give. 0: not used.
         precision: precision of the classifier.
         interpolation: method to read a value between pixels.
-        padding: filling outside the image.
+        padding: values outside the image.
         frame: position of the coordinates −1 and 1 (`troth.data.deformations.affine`).
-        units: unit of σ and the radius of a translation: half images
-            (`normalised`), as in the paper, or pixels.
-        tile: samples of one input that are classified together.
+        units: unit of σ and of the radius of a translation. `normalised`: half of the
+            image's width or height, as in Alfarra et al. (2022). `pixels`: pixels.
+        tile: number of samples of one input that are classified together.
     """
 
     transform: Transform = "pixel"
@@ -96,12 +98,12 @@ class Smoothing:
 
     @property
     def adaptive(self) -> bool:
-        """Whether sampling may stop before n samples."""
+        """Whether sampling may stop before n samples are drawn."""
         return self.samples == "adaptive"
 
     @property
     def asked(self) -> stopping.Question:
-        """Question of adaptive sampling; fixed sampling has none."""
+        """Question of adaptive sampling; an empty one for fixed sampling."""
         if not self.adaptive:
             return stopping.Question()
         if self.radii is None and not self.tolerance:
@@ -120,34 +122,43 @@ class Smoothing:
         return names[self.transform]
 
     def numbers(self, x: Tensor) -> int:
-        """Return how many random numbers change one input x."""
+        """Return the number of random numbers in the noise of one input x."""
         return x.numel() if self.transform == "pixel" else _NUMBERS[self.transform]
 
     def bound(self, p: np.ndarray, numbers: int) -> np.ndarray:
-        """Return bounds on probabilities under exact noise, from those of the samples.
+        """Return lower bounds on probabilities under exact noise.
 
-        Subtract what the computed noise may differ from rounded exact noise.
+        Computed noise differs slightly from exact noise, so an error is subtracted.
+
+        Args:
+            p: lower bounds on probabilities under computed noise.
+            numbers: number of random numbers in the noise of one input.
         """
         return np.maximum(p - numbers * lattice.ERROR, 0.0)
 
     def radius(self, p: np.ndarray, numbers: int) -> np.ndarray:
-        """Return the radii that bounds p from samples prove.
+        """Return the radii that lower bounds on probabilities prove.
 
-        Subtract how far rounding to the lattice may move two inputs apart, h√d.
+        Rounding d numbers to a lattice with spacing h moves two inputs by up to h√d
+        towards or away from each other, so h√d is subtracted.
+
+        Args:
+            p: lower bounds on probabilities under computed noise.
+            numbers: d, the number of random numbers in the noise of one input.
         """
         real = bounds.radius(self.bound(p, numbers), self.sigma, self.law)
         apart = lattice.step(self.sigma) * math.sqrt(numbers)
         return np.asarray(np.maximum(real - apart, 0.0))
 
     def needed(self, numbers: int) -> tuple[float, ...]:
-        """Return bounds p that prove the radii of the question."""
+        """Return the least bounds on probabilities that prove the requested radii."""
         apart = lattice.step(self.sigma) * math.sqrt(numbers)
         far = (np.array(self.asked.radii) + apart) / self.sigma
         real = special.ndtr(far) if self.law == "normal" else (1 + far) / 2
         return tuple((real + numbers * lattice.ERROR + _ROUNDING).tolist())
 
     def record(self) -> dict[str, Any]:
-        """Return all settings by name; those that the transform does not use are ""."""
+        """Return all settings by name; a setting without effect on the noise is ""."""
         found = asdict(self) | {"question": self.asked.words()}
         found["lattice"] = lattice.step(self.sigma)
         del found["radii"], found["tolerance"]
@@ -174,10 +185,11 @@ class Smoothing:
 
 
 def _noisy(x: Tensor, keys: Tensor, sigma: float) -> Tensor:
-    """Add noise to every number; images come out channels-last, without a copy.
+    """Add noise to every number of an input, once per key.
 
-    Input and noise are rounded to one lattice, and their sum is exact in float64. The
-    conversion to float32 is a function of the sum, as the classifier is.
+    Noisy images have the channels-last memory format. Input and noise are rounded to
+    the same lattice, and their sum is exact in float64. The guarantee allows the
+    rounding to float32 after that, because it is a function of the sum alone.
     """
     drawn = lattice.noise(keys, x.numel(), sigma, "normal")
     near = lattice.nearest(x, sigma)
@@ -196,22 +208,28 @@ def _deformed(
     draw: Callable[[Tensor], Tensor],
     frame: Frame | None,
 ) -> Tensor:
-    """Resample the image once per key."""
+    """Deform the image once per key, with random parameters."""
     parameters = draw(keys)
     if frame is not None:
         down, along = pixels_per_unit(x.shape[-2], x.shape[-1], frame)
-        u, v = parameters.unbind(1)  # at least .5: an axis may have a single pixel
+        u, v = parameters.unbind(1)
+        # the divisors are at least .5, in case an axis has a single pixel
         parameters = torch.stack([u / max(down, 0.5), v / max(along, 0.5)], dim=1)
     out = deform(x.expand(len(keys), *x.shape), parameters.to(x))
     return out.contiguous(memory_format=torch.channels_last)
 
 
 def _check(s: Smoothing) -> None:
-    """Refuse settings with which nothing can be proven."""
+    """Raise Refusal if settings are out of range or contradict each other."""
     if not 0 < s.sigma < math.inf:
         raise Refusal(
             f"sigma = {s.sigma} must be a finite number above 0: certificates need "
             "noise"
+        )
+    if s.transform == "rotation" and s.sigma > math.pi:
+        raise Refusal(
+            f"sigma = {s.sigma:g} of a rotation is in radians, and more than a half "
+            f"turn, π; for {s.sigma:g} degrees, give {math.radians(s.sigma):.3g}"
         )
     if not 0 < s.alpha < 1:
         raise Refusal(
@@ -232,11 +250,11 @@ def _check(s: Smoothing) -> None:
         raise Refusal(f"radii = {list(s.radii)} must be finite numbers of at least 0")
     if s.radii is not None and (s.tolerance or not s.radii):
         raise Refusal(
-            "adaptive samples answer one question: give at least one of radii, or a "
-            "tolerance, but not both"
+            "adaptive samples need either at least one of radii, or a tolerance above "
+            "0; give one of the two"
         )
     if not s.adaptive and (s.radii is not None or s.tolerance):
         raise Refusal(
-            "radii and tolerance are questions for adaptive samples; fixed samples "
-            "answer them for all radii: leave them out, or set samples = 'adaptive'"
+            "radii and tolerance have no effect with fixed samples; leave them out, or "
+            "set samples = 'adaptive'"
         )

@@ -1,4 +1,8 @@
-"""Tests of a probability with several checks, by exact error probabilities.
+"""Sequential tests of a probability: several checks, with exact error probabilities.
+
+A sample gives a vote with an unknown probability. Samples are drawn in batches. After
+each batch, a check tests the hypothesis that this probability is p or less, and rejects
+it if there are enough votes. The checks share the error probability α.
 
 References: lan1983discrete.
 """
@@ -9,22 +13,24 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-_OUTSIDE = 1e-7  # share of α for sums that are left out; it counts as spent
-_SAFE = 1 - 1e-6  # for rounding errors
+_OUTSIDE = 1e-7  # share of α for improbable sums, which are ignored
+_SAFE = 1 - 1e-6  # factor on error probabilities that allows for rounding errors
 
 
 def least(p: float, n: np.ndarray, spent: np.ndarray) -> np.ndarray:
-    """Return the least votes with which each check rejects a probability of p or less.
+    """Return the least number of votes with which each check rejects p.
 
-    A dynamic program over the checks computes the distribution of the votes of those
-    samples that no earlier check rejected. At each check, the threshold is the smallest
-    with which all rejections so far have probability `spent` at most, if every sample
-    votes with probability p. With a smaller probability they are rarer.
+    To reject p means to conclude that the probability of a vote is above p. The
+    thresholds are computed for samples that vote with probability exactly p. A dynamic
+    program computes, for each check, the probability of every number of votes without
+    an earlier rejection. The threshold is the smallest with which this and all earlier
+    checks together reject with probability at most `spent`. If the probability of a
+    vote is below p, rejections are rarer.
 
     Args:
-        p: the probability, between 0 and 1.
-        n: [k] samples drawn by each check, ascending.
-        spent: [k] bounds on the probability that this or an earlier check rejects.
+        p: the tested probability, between 0 and 1.
+        n: [k] total number of samples drawn before each check, ascending.
+        spent: [k] largest probability that this or an earlier check rejects.
 
     Returns:
         [k] thresholds; n + 1 if no number of votes is enough.
@@ -43,7 +49,7 @@ def least(p: float, n: np.ndarray, spent: np.ndarray) -> np.ndarray:
         if last < m:
             total += float(special.bdtrc(last, m, p))
         mass, low = np.convolve(mass, _binomial(first, last, m, p)), low + first
-        above = np.cumsum(mass[::-1])[::-1]  # probability of so many votes or more
+        above = np.cumsum(mass[::-1])[::-1]  # probability of at least low, low + 1 …
         keep = int((total + above > whole).sum())
         found.append(low + keep)
         total += float(above[keep : keep + 1].sum())
@@ -57,7 +63,7 @@ def least(p: float, n: np.ndarray, spent: np.ndarray) -> np.ndarray:
 
 
 def _binomial(first: int, last: int, m: int, p: float) -> np.ndarray:
-    """Return the probabilities of first … last votes of m samples."""
+    """Return the probabilities of first, first + 1, …, last votes in m samples."""
     j = np.arange(first, last + 1)
     chances = j * math.log(p) + (m - j) * math.log1p(-p)
     return np.asarray(np.exp(_log_choose(m)[first : last + 1] + chances))

@@ -1,4 +1,8 @@
-"""How much clients differ, apart from the chance of their test examples."""
+"""Estimate how much clients differ in the mean of a score, such as certified accuracy.
+
+Each client's mean is known only from a few test examples. The variance that this causes
+is estimated and subtracted.
+"""
 
 from typing import NamedTuple
 
@@ -6,27 +10,28 @@ import numpy as np
 from scipy import stats
 
 ALPHA = 0.05
-"""Probability that an interval misses the truth."""
+"""Probability that an interval does not contain the true value."""
 
 
 class Difference(NamedTuple):
-    """Difference of two models' variances over clients, with an interval for it."""
+    """Difference of two models' variances over clients, with a 95 % interval."""
 
     value: np.ndarray  # [...]
-    low: np.ndarray
-    high: np.ndarray
+    low: np.ndarray  # [...] lower end of the interval
+    high: np.ndarray  # [...] upper end
 
 
 def noise(total: np.ndarray, squares: np.ndarray, examples: np.ndarray) -> np.ndarray:
-    """Estimate the variance of clients' means that is due to few examples, [n, …].
+    """Estimate the variance of each client's mean score, [n, …].
 
-    The variance of a mean of m scores is their variance / m. The estimate from the same
-    m scores, unbiased, is (Σs² − (Σs)²/m) / (m(m − 1)).
+    A client has one score s for each of its m examples. The variance of their mean is
+    the variance of a score divided by m. An unbiased estimate from the m scores is
+    (Σs² − (Σs)²/m) / (m(m − 1)).
 
     Args:
-        total: [n, …] sum of each client's scores.
-        squares: [n, …] sum of their squares.
-        examples: [n] number of examples m; with one, the result is NaN.
+        total: [n, …] sum Σs of each client's scores.
+        squares: [n, …] sum Σs² of each client's squared scores.
+        examples: [n] number of examples m; if it is 1, the result is NaN.
     """
     m = np.asarray(examples, np.float64).reshape(-1, *[1] * (np.ndim(total) - 1))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -36,12 +41,13 @@ def noise(total: np.ndarray, squares: np.ndarray, examples: np.ndarray) -> np.nd
 def spread(mean: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Estimate the standard deviation over clients of their true means, [...].
 
-    The variance of observed means is that of the true means plus the mean `noise`,
-    which is subtracted; the result is 0 if it is larger. NaN for a single client.
+    The expected variance of observed means is the variance of the true means plus the
+    mean of `noise`. So the mean of `noise` is subtracted from the observed variance. A
+    negative difference is replaced by 0. For a single client, the result is NaN.
 
     Args:
-        mean: [n, …] means of each client's test examples.
-        noise: [n, …] variance of each mean: `noise`.
+        mean: [n, …] observed mean of each client.
+        noise: [n, …] variance of each observed mean (see the function `noise`).
 
     >>> spread(np.array([0.8, 0.9]), np.array([0.001, 0.003])).round(4)
     np.float64(0.0548)
@@ -55,19 +61,20 @@ def spread(mean: np.ndarray, noise: np.ndarray) -> np.ndarray:
 def difference(
     one: np.ndarray, one_noise: np.ndarray, two: np.ndarray, two_noise: np.ndarray
 ) -> Difference:
-    """Estimate how much the variance over clients is larger for one of two models.
+    """Estimate the variance over clients under one model minus that under another.
 
-    The variances are those of `spread`, before the square root. Both models are those
-    of the same clients, and the interval is paired: it is that of Student's t from the
-    jackknife over clients. If both variances are equal, it excludes 0 with probability
-    5 % at most. With few clients and very different variances it is too narrow: with 10
-    clients and a ratio of 9 it covers the difference with probability .89.
+    The variances are the squares of `spread`, before negative values are replaced by 0.
+    Both models have the same clients, and the interval is paired: a Student's t
+    interval from the jackknife over clients. If both true variances are equal, the
+    interval excludes 0 with probability at most 5 %. With few clients and very
+    different variances, it is too narrow: with 10 clients and a ratio of 9, it covers
+    the true difference with probability .89.
 
     Args:
-        one: [n, …] means of each client under the first model.
-        one_noise: [n, …] their `noise`.
-        two: [n, …] means of the same clients under the second model.
-        two_noise: [n, …] their `noise`.
+        one: [n, …] mean of each client under the first model.
+        one_noise: [n, …] variance of each of these means, from `noise`.
+        two: [n, …] mean of the same clients under the second model.
+        two_noise: [n, …] variance of each of these means.
 
     Returns:
         The difference and its interval, [...]; NaN for fewer than 3 clients.

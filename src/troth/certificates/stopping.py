@@ -1,6 +1,7 @@
 """Decide when votes are checked, and when there are enough of them.
 
-The proofs are in docs/explanation/derivations/certify.md.
+A check computes a lower bound on the class's probability from the votes so far. The
+proofs are in docs/explanation/derivations/certify.md.
 """
 
 import math
@@ -13,24 +14,27 @@ from scipy import special
 
 from troth.certificates import bounds, spending
 
-_GROWTH = 1.1  # ratio of the numbers of samples of two consecutive checks
-_LAST = 0.35  # share of α that the last check gets; the others share the rest evenly
-_POINTS = 1000  # probabilities that are tested, evenly over Φ⁻¹(p)
-_DOUBT = 0.1  # how likely a radius may be that is given up; no part of the guarantee
+_GROWTH = 1.1  # ratio of the numbers of samples at two consecutive checks
+_LAST = 0.35  # share of α for the last check; the other checks share the rest evenly
+_POINTS = 1000  # number of tested probabilities p, evenly spaced in Φ⁻¹(p)
+_DOUBT = 0.1  # a radius less likely than this to be proven is given up
 Radius = Callable[[np.ndarray], np.ndarray]
 """Lower bounds on probabilities → the radii that they prove."""
 
 
 class Plan(NamedTuple):
-    """Checks of the votes. The probability that any of them fails is at most α."""
+    """Checks of the votes. All their bounds hold with probability at least 1 − α."""
 
-    n: np.ndarray  # [k] samples drawn by each check, ascending
+    n: np.ndarray  # [k] total number of samples before each check, ascending
     alpha: float
-    p: np.ndarray  # [g] probabilities that are tested, ascending; none: one check
-    least: np.ndarray  # [k, g] votes with which a check proves more than each p
+    p: np.ndarray  # [g] tested probabilities, ascending; empty for a single check
+    least: np.ndarray  # [k, g] votes with which a check proves a probability above p
 
     def lower(self, votes: np.ndarray, k: int) -> np.ndarray:
-        """Return the lower bounds that a check proves; 0 proves nothing."""
+        """Return the lower bounds on probabilities from the votes at check k.
+
+        A bound of 0 proves nothing.
+        """
         if not len(self.p):
             return bounds.lower(votes, self.n[k], self.alpha)
         proven = np.searchsorted(self.least[k], votes, side="right")
@@ -43,16 +47,16 @@ def plan(
 ) -> Plan:
     """Plan a single check, or several at numbers of samples that grow geometrically.
 
-    Several checks test a grid of probabilities. Each is tested by all checks together
-    at level α (`spending.least`), so sampling may stop after any check for any reason.
-    Checks are at multiples of a tile, and the last is at n. A single check uses the
-    bound of Clopper and Pearson.
+    A single check uses the bound of Clopper and Pearson. Several checks test a grid of
+    probabilities. All checks of one probability together have level α
+    (`spending.least`), so sampling may stop after any check for any reason. Checks are
+    made at multiples of a tile, and the last one at n.
 
     Args:
         n: Largest number of samples.
         alpha: Largest probability that any bound is wrong.
         tile: Number of samples that are drawn together.
-        adaptive: Whether to plan several checks, if n is more than a tile.
+        adaptive: Whether to plan several checks. If n ≤ `tile`, there is only one.
         asked: Probabilities to add to the grid.
     """
     if not adaptive or n <= tile:
@@ -68,18 +72,18 @@ def plan(
     p = np.unique([q for q in (*even, *asked) if 0.5 <= q <= most])
     each = [spending.least(q, np.array(at), alpha * share) for q in p.tolist()]
     least = np.array(each, np.int64).reshape(len(p), len(at)).T
-    # a larger p never needs fewer votes, so that a check proves all p up to one
+    # Thresholds must not fall as p grows: a check that proves p proves all smaller ones
     return Plan(np.array(at), alpha, p, np.maximum.accumulate(least, axis=1))
 
 
 class Question(NamedTuple):
     """What samples must decide: which radii are proven, or how large the radius is.
 
-    If both fields are empty, all samples are drawn.
+    If neither field is set, all samples are drawn.
     """
 
-    radii: tuple[float, ...] = ()  # each is to be proven, or given up
-    tolerance: float = 0.0  # of the radius that all samples would prove
+    radii: tuple[float, ...] = ()  # each must be proven, or given up as improbable
+    tolerance: float = 0.0  # relative to the radius that all samples would prove
 
     @property
     def open(self) -> bool:
@@ -87,9 +91,11 @@ class Question(NamedTuple):
         return bool(self.radii or self.tolerance)
 
     def settled(self, proven: np.ndarray, reach: np.ndarray) -> np.ndarray:
-        """Return for each input whether further samples would hardly change the answer.
+        """Return for each input whether the question is answered.
 
-        No radius beyond `reach` will likely be proven.
+        Args:
+            proven: radii that are proven by the samples so far.
+            reach: largest radii that all samples will likely prove.
         """
         if self.radii:
             grid = np.maximum(self.radii, np.nextafter(0, 1))  # 0: it does not abstain
@@ -100,19 +106,19 @@ class Question(NamedTuple):
         return np.zeros(len(proven), dtype=bool)
 
     def words(self) -> str:
-        """Return the question for the record; "" if all samples are drawn."""
+        """Return the question as text for the record; "" if all samples are drawn."""
         if self.radii:
             return ";".join(map(str, self.radii))
         return f"within {self.tolerance}" if self.tolerance else ""
 
 
 class Bounded(NamedTuple):
-    """Lower bounds on probabilities, and the samples that they took."""
+    """Lower bounds on the probabilities of m inputs, and the numbers of samples."""
 
-    p: np.ndarray  # [m]
+    p: np.ndarray  # [m] bounds
     votes: np.ndarray  # [m] int64
-    used: np.ndarray  # [m] int64 samples
-    settled: np.ndarray  # [m] bool
+    used: np.ndarray  # [m] int64 number of samples
+    settled: np.ndarray  # [m] bool, whether the question is answered
 
 
 def bound(
@@ -122,11 +128,13 @@ def bound(
     question: Question,
     radius: Radius,
 ) -> Bounded:
-    """Compute lower bounds of m probabilities, drawing samples until each is decided.
+    """Compute lower bounds on the class probabilities of m inputs.
+
+    Samples of an input are drawn until they answer the question, or all are drawn.
 
     Args:
-        draw: Function from (indices of inputs, first sample, last sample + 1) to their
-        votes.
+        draw: Function from (indices of inputs, first sample, last sample + 1) to the
+            numbers of votes in these samples.
         m: Number of inputs.
         plan: The checks.
         question: What the samples must decide.
@@ -140,7 +148,7 @@ def bound(
             break
         votes[on] += draw(on, before, n)
         used[on], before = n, n
-        # with probability 1 − α no check fails, so the largest bound holds
+        # with probability 1 − α, all bounds hold, so the largest one holds
         p[on] = np.maximum(p[on], plan.lower(votes[on], k))
         far = radius(reach(votes[on], k, plan))
         settled[on] = question.settled(radius(p[on]), far)
@@ -148,12 +156,18 @@ def bound(
 
 
 def reach(count: np.ndarray, k: int, plan: Plan) -> np.ndarray:
-    """Return the largest bound that the last check will likely prove, after check k.
+    """Predict, after check k, the largest bound that the last check will likely prove.
 
-    Given the votes of n of N samples, the share of votes of all N is approximately
-    Beta-distributed, as if it came from n·N/(N − n) samples. The reach is the bound
-    that its upper quantile would prove. If this is too low (with probability about
-    `_DOUBT`), a provable radius is given up, and no certificate becomes wrong.
+    After n of N samples, the share of votes among all N samples is unknown. Its
+    distribution is approximated by a Beta distribution with the variance of
+    n·N/(N − n) samples. The result is the bound from its upper quantile. With
+    probability about `_DOUBT`, this is too low. Then a provable radius is given up, but
+    no certificate becomes wrong.
+
+    Args:
+        count: [m] votes so far.
+        k: number of the check.
+        plan: the checks.
     """
     n, whole = plan.n[k], plan.n[-1]
     worth = whole / (whole - n) if n < whole else 1.0

@@ -1,5 +1,5 @@
-"""The command line, the only package that prints.
+"""The command line `troth`, the only package that prints.
 
-`app` starts the command line. `commands/` has one file per command. `tables` lays out
+`app` starts the command line. `commands/` has one file per command. `tables` formats
 results, and `progress` shows progress.
 """

@@ -13,14 +13,14 @@ from typer import Option as Flag
 from typer.core import TyperGroup
 
 from troth.cli import commands
-from troth.cli.commands._words import STOPPED, Warnings, complain, heed, stopped
+from troth.cli.commands._words import OWN, STOPPED, Warnings, complain, heed, stopped
 
 DOCS = "Documentation: https://troth.example/docs"
 """Shown below the help of every command."""
 
 
 class Commands(TyperGroup):
-    """The group of all commands. Bad input prints one line and gives exit code 2."""
+    """The group of all commands. Bad input prints one line, and the exit code is 2."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and exit."""
@@ -35,15 +35,23 @@ class Commands(TyperGroup):
 
 
 def _explain(error: Exception) -> int:
-    """Print one line about bad input; raise any other error again."""
+    """Print one line about bad input or an error in a user's function.
+
+    Return the exit code. Raise any other error again.
+    """
     if hasattr(error, "format_message"):  # a usage error found by typer
         path = getattr(getattr(error, "ctx", None), "command_path", "troth")
         return complain(f"{error.format_message().rstrip('.')}; see: {path} --help")
     from troth.types import Refusal
 
-    if not isinstance(error, Refusal):
+    if isinstance(error, Refusal):
+        return complain(str(error))
+    from troth import lookup
+
+    if not (own := lookup.own_error(error)):
         raise error
-    return complain(str(error))
+    print(f"troth: {own}", file=sys.stderr)
+    return OWN
 
 
 app = typer.Typer(
@@ -95,7 +103,7 @@ def main() -> None:
     """Run `troth`: the entry point of the installed command."""
     warnings.formatwarning = _as_line
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: reopen it as the null device
+        if getattr(sys, name) is None:  # closed; open the null device in its place
             way = "r" if name == "stdin" else "w"
             stream = open(os.devnull, way, encoding="utf-8")  # noqa: SIM115
             setattr(sys, name, stream)

@@ -17,14 +17,14 @@ from troth.progress import watching
 from troth.runs import train
 from troth.runs.compare import heading, number, short
 
-_EVERY, _EVALUATED = 5.0, 1.0  # seconds between lines; the same with an evaluation
-_MARKS, _APART = 20, 0.5  # time stamps that give the rate; seconds between them
-_REPLACED = 0.2  # seconds between two states of an output in a notebook
-_KEPT = 8  # bars that stay on the screen
+_EVERY, _EVALUATED = 5.0, 1.0  # seconds between lines without and with an evaluation
+_MARKS, _APART = 20, 0.5  # number of time stamps for the rate; seconds between them
+_REPLACED = 0.2  # seconds between two updates of an output in a notebook
+_KEPT = 8  # largest number of bars on the screen
 
 
 def duration(seconds: float) -> str:
-    """Write a duration as `5 s`, `3 min 20 s` or `2 h 10 min`."""
+    """Return a duration as text, such as `5 s`, `3 min 20 s` or `2 h 10 min`."""
     minutes, rest = divmod(math.ceil(seconds), 60)
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60} min"
@@ -32,9 +32,10 @@ def duration(seconds: float) -> str:
 
 
 def amount(done: int, total: int) -> str:
-    """Write how much is done: `3/20` for counts, `3.1 of 9.9 MB` for bytes.
+    """Return as text how much is done: `3/20` for counts, `3.1 of 9.9 MB` for bytes.
 
-    Numbers from 2000 on are taken as bytes. If neither number is known, return "".
+    Numbers of 2000 or more are taken for bytes. If `total` is 0, it is unknown, and a
+    count gives "".
     """
     if max(done, total) < 2000:
         return f"{done}/{total}" if total else ""
@@ -45,10 +46,14 @@ def amount(done: int, total: int) -> str:
 
 
 class _Shown:
-    """Progress as bars on a terminal or in a notebook, or as lines in a log.
+    """Progress as bars on a terminal or in a notebook, otherwise as lines.
 
-    Subclasses print `intro` at the first progress. `quiet` shows nothing.
+    Args:
+        intro: text that subclasses print at the first progress.
+        quiet: whether to show nothing.
     """
+
+    _soon = _EVERY  # least seconds between lines about work of unknown length
 
     def __init__(self, intro: str, quiet: bool) -> None:
         self.last: Any = None
@@ -71,7 +76,7 @@ class _Shown:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Stop the bars. If there was any progress, they stay on the screen."""
+        """Stop the bars. If there was any progress, they remain on the screen."""
         if self._bars:
             self._wait("")
             self._bars.live.transient = not self._tasks
@@ -85,7 +90,13 @@ class _Shown:
     def heard(self, what: str, done: int, total: int) -> None:
         """Show the progress of other work, such as a download.
 
-        `what` names the work. An empty `what` means that the work is over.
+        In a log, work of unknown length that begins within `_soon` seconds after
+        another line is not printed.
+
+        Args:
+            what: name of the work; "": the work has ended.
+            done: amount of work that is done.
+            total: amount of all work; 0: unknown.
         """
         now, over, far = time.monotonic(), total and done >= total, amount(done, total)
         fresh, self._what = what != self._what, what
@@ -95,7 +106,12 @@ class _Shown:
             assert self._pulse is not None
             known: dict[str, Any] = {"total": total} if total else {}
             self._bars.update(self._pulse, completed=done, count=far, **known)
-        elif what and (fresh or over or now - self._printed >= _EVERY):
+        elif what and (
+            (fresh and total)
+            or over
+            or now - max(self._printed, self._started)
+            >= (self._soon if fresh else _EVERY)
+        ):
             passed = int(now - self._started)
             clock = f", {duration(passed)}" if passed else ""
             self._print(f"{what}: {far}" if far else f"{what}{clock}")
@@ -116,7 +132,7 @@ class _Shown:
             self._wait("working")
 
     def _wait(self, word: str) -> None:
-        """Show a pulsing bar with this word below the others; "" removes the bar."""
+        """Show a pulsing bar with a word below all other bars; "" removes it."""
         assert self._bars is not None
         if self._pulse is not None:
             self._bars.remove_task(self._pulse)
@@ -126,7 +142,15 @@ class _Shown:
 
 
 class Watcher(_Shown):
-    """Progress of training, round by round; `name` replaces a missing label."""
+    """Progress of training, round by round.
+
+    Args:
+        name: label of a run that has no label.
+        intro: text that is printed at the first progress.
+        quiet: whether to show nothing.
+    """
+
+    _soon = 2.0
 
     def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
         super().__init__(intro, quiet)
@@ -138,12 +162,12 @@ class Watcher(_Shown):
         )
 
     def __call__(self, p: train.Progress) -> None:
-        """Show a round. Before the first round, print how much disk state takes."""
+        """Show a round; before the first round, show the disk space of client state."""
         if p.state is not None:
             most, file = filesize.decimal(p.state.bytes), p.state.file
             self._print(f"Client state is stored on disk: up to {most} in {file}")
             return
-        last, self.last = self.last, p
+        last, self.last, self._what = self.last, p, ""
         if last is None:
             self._print(self._intro)
         fresh = last is None or last.label != p.label or last.done >= p.done
@@ -169,14 +193,14 @@ class Watcher(_Shown):
             self._printed = now
 
     def _pace(self, p: train.Progress) -> str:
-        """Write the speed of the run and the time left, and that of the whole grid."""
+        """Return the speed of the run, its time left, and that of the whole grid."""
         parts = self._speed(p), self._left(p)
         return ", ".join(part for part in parts if part)
 
     def _left(self, p: train.Progress) -> str:
-        """Write `2 min 5 s left in all`; "" for a single run.
+        """Return a text such as `2 min 5 s left in all`; "" for a single run.
 
-        All runs, with their set-up, are assumed to take as long as those before.
+        The remaining runs are assumed to take as long, on average, as those before.
         """
         now, done = time.monotonic(), p.run - 1 + p.done / p.total
         began, before = self._first = self._first or (self._started, p.run - 1)
@@ -186,7 +210,10 @@ class Watcher(_Shown):
         return f"{duration(rest)} left in all"
 
     def _speed(self, p: train.Progress) -> str:
-        """Write `31 rounds/s, 5 s left` from the latest rounds; "" for a single one."""
+        """Return a text such as `31 rounds/s, 5 s left`, from the latest rounds.
+
+        After the first round it is "", and after the last round the duration.
+        """
         now, (when, before) = time.monotonic(), self._marks[0]
         if p.done == before or now <= when:
             return ""
@@ -203,7 +230,7 @@ class Watcher(_Shown):
 class ProgressBar(Watcher):
     """Show the progress of `troth.run` or `troth.resume`.
 
-    In a notebook and on a terminal there is one bar per run. Elsewhere lines are
+    In a notebook and on a terminal, there is one bar per run. Otherwise, lines are
     printed to stderr.
 
     Args:
@@ -229,17 +256,23 @@ class ProgressBar(Watcher):
 
 
 class Counter(_Shown):
-    """Progress of work that is counted in pieces; `what` names the pieces."""
+    """Progress of work that consists of pieces, such as certificates.
+
+    Args:
+        what: plural of the pieces' name.
+        intro: text that is printed at the first progress.
+        quiet: whether to show nothing.
+    """
 
     def __init__(self, what: str, intro: str, quiet: bool = False) -> None:
         super().__init__(intro, quiet)
         self._counted = what
 
     def __call__(self, p: Any) -> None:
-        """Show finished work.
+        """Show progress.
 
-        `p.done` of `p.total` pieces are finished. `p.made` of these were made by this
-        command, from `p.used` samples.
+        `p.done` of `p.total` pieces are finished. This command made `p.made` of them,
+        from `p.used` samples. The others existed before.
         """
         first, self.last = self.last is None, p
         if first:
@@ -256,10 +289,10 @@ class Counter(_Shown):
 
 
 class _Pace(ProgressColumn):
-    """The pace of a bar; for work of unknown length, the time since it began."""
+    """The speed beside a bar; for work of unknown length, the time since it began."""
 
     def render(self, task: Task) -> Text:
-        """Write the column of a bar."""
+        """Return the text of this column for a bar."""
         waiting = task.total is None and not task.fields["pace"]
         return Text(
             duration(int(task.elapsed or 0)) if waiting else task.fields["pace"]
@@ -267,12 +300,12 @@ class _Pace(ProgressColumn):
 
 
 class _Output(Progress):
-    """Bars in a notebook: an output that is replaced by its next state.
+    """Bars in a notebook, as an output that is replaced at every update.
 
     No widgets are needed, so this works in every notebook program.
     """
 
-    _shown, _next = None, -math.inf  # the output; when to replace it
+    _shown, _next = None, -math.inf  # the output; time of the next replacement
 
     def start(self) -> None:
         from IPython.display import display

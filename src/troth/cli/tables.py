@@ -1,4 +1,4 @@
-"""Lay out the results of runs: tables and sentences for people, JSON for programs."""
+"""Print the results of runs: tables and sentences for people, JSON for programs."""
 
 import inspect
 import json
@@ -25,8 +25,8 @@ from troth.runs.load import Run, judged
 if TYPE_CHECKING:
     from troth.api import Cost
 
-_MOST = 20  # runs, and pairs of methods, to print
-_WRAPPED = 100  # characters of a line of a list in a pipe or a file
+_MOST = 20  # largest number of runs, and of pairs of methods, to print
+_WRAPPED = 100  # characters in a line of a wrapped table in a pipe or a file
 _COLUMNS = {
     "mean": ("personal", "mean"),
     "std": ("personal", "std"),
@@ -39,9 +39,9 @@ _COLUMNS = {
 def console(stderr: bool = True, wrap: bool = False) -> Console:
     """Make a console, on stderr by default.
 
-    A terminal wraps lines at its width. In a pipe or a file, lines are not wrapped, so
-    that programs can read tables. If `wrap`, they are wrapped there too, at `COLUMNS`
-    or 100 characters.
+    On a terminal, lines are wrapped at its width. In a pipe or a file, lines are not
+    wrapped, because programs may read the tables. If `wrap`, they are wrapped there
+    too, at 100 characters or the environment variable `COLUMNS`.
     """
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
@@ -51,9 +51,9 @@ def console(stderr: bool = True, wrap: bool = False) -> Console:
     return made
 
 
-def say(text: str) -> None:
-    """Print a line to stderr without wrapping, so that paths can be copied."""
-    console().print(text, soft_wrap=True)
+def say(text: str, stderr: bool = True) -> None:
+    """Print a line, by default to stderr; not wrapped, so that paths can be copied."""
+    console(stderr).print(text, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -68,15 +68,15 @@ def show(
     as_json: bool,
     quiet: bool = False,
 ) -> None:
-    """Print a table and lines and, if `as_json`, the JSON object `told`.
+    """Print results to stdout: a table and lines or, if `as_json`, an object `told`.
 
-    With both `as_json` and `quiet`, only the JSON object is printed.
+    With `as_json`, the table and the lines are printed to stderr, unless `quiet`.
     """
     if not (as_json and quiet):
         if made is not None:
-            console().print(made)
+            console(stderr=as_json).print(made)
         for line in lines:
-            say(line)
+            say(line, stderr=as_json)
     if as_json:
         print_json(told)
 
@@ -88,10 +88,15 @@ def table(
     texts: int = 1,
     whole: int = 0,
 ) -> Group:
-    """Lay out a table under its title.
+    """Return a table with its title.
 
-    The first `texts` columns hold text and are aligned to the left. The others hold
-    numbers. The first `whole` columns are never wrapped.
+    Args:
+        title: the title.
+        columns: names of the columns.
+        rows: texts of the cells.
+        texts: number of columns on the left that have text, and are aligned left. The
+            others have numbers.
+        whole: number of columns on the left that are never wrapped.
     """
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for i, name in enumerate(columns):
@@ -110,7 +115,7 @@ def width(shown: Group) -> int:
 
 
 def indented(text: str) -> Padding:
-    """Indent a text and all its lines."""
+    """Indent all lines of a text."""
     return Padding(Text(text), (0, 0, 0, 2), expand=False)
 
 
@@ -121,7 +126,7 @@ def benign(run: Run) -> int:
 
 
 def _judged(run: Run) -> str:
-    """Describe the clients that a table averages over: all, some, or benign ones."""
+    """Return a description of the clients over which a table averages."""
     some, every = benign(run), run.summary["clients"]
     good = int(judged(run.clients).sum())
     aside = ", without newcomers" if "newcomer" in run.clients else ""
@@ -132,7 +137,7 @@ def _judged(run: Run) -> str:
 
 
 def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
-    """Lay out one row per run."""
+    """Return a table with one row per run."""
     counts = {(benign(run), run.summary["clients"]) for run in runs}
     aimed = any("attack_success_mean" in run.summary["shared"] for run in runs)
     success = {"attack success": "personal", "on shared": "shared"} if aimed else {}
@@ -158,7 +163,11 @@ def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
 
 
 def _tests(several: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
-    """Map the columns of further test sets to their names and kinds of model."""
+    """Return column → name and kind of model, for additional test sets.
+
+    Args:
+        several: for each run, a dictionary whose keys are the names of its test sets.
+    """
     names = dict.fromkeys(name for tests in several for name in tests)
     return {
         column: (name, kind)
@@ -168,7 +177,7 @@ def _tests(several: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
 
 
 def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
-    """Lay out one row per group of runs that differ only in the seed."""
+    """Return a table with one row per group of runs that differ only in the seed."""
     rows = []
     every = dict.fromkeys(key for group in groups for key in group["numbers"])
     parts = (key.split(".") for key in every if key.startswith("tests."))
@@ -187,7 +196,7 @@ def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
 
 
 def paired(pair: Mapping[str, Any]) -> str:
-    """Write a comparison of two methods in one line."""
+    """Return a comparison of two methods as one line."""
     keys, p = ("mean_difference", "low", "high"), pair["p_holm"]
     mean, low, high = (signed(pair[key], pair["metric"]) for key in keys)
     chance = "p < 0.001" if p is not None and p < 0.001 else f"p = {number(p)}"
@@ -198,7 +207,7 @@ def paired(pair: Mapping[str, Any]) -> str:
 
 
 def _above_pairs(pairs: Sequence[Mapping[str, Any]]) -> str:
-    """Write the line above the comparisons of methods."""
+    """Return the line above the comparisons of methods."""
     many = {pair["seeds"] for pair in pairs}
     seeds = f"{max(many)} seeds" if max(many) > 1 else "one seed"
     corrected = (
@@ -211,7 +220,7 @@ def _above_pairs(pairs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def words(runs: Sequence[Run], labels: Sequence[str]) -> str:
-    """Explain the results of the quickstart in sentences."""
+    """Return sentences that explain the results of the quickstart."""
     first, head = runs[0].summary["shared"], heading(runs[0].summary)
     mean, worst = first[f"{head}_mean"], first[f"{head}_worst10"]
     text = (
@@ -242,49 +251,54 @@ def outcome(
     labels: Sequence[str],
     compared: Sequence[Mapping[str, Any]],
     in_words: bool,
+    stderr: bool = False,
 ) -> None:
     """Print the tables and comparisons of finished runs."""
-    _means(runs, labels)
-    say(times(runs))
-    _comparisons(compared)
+    _means(runs, labels, stderr)
+    say(times(runs), stderr)
+    _comparisons(compared, stderr)
     for run, label in zip(runs, labels, strict=True):
         if "newcomers" in run.summary:
-            say(newcomers(run, short(label)))
+            say(newcomers(run, short(label)), stderr)
         if run.summary.get("stayed"):
-            say(stayed(run, short(label)))
+            say(stayed(run, short(label)), stderr)
     if in_words:
-        say(f"\n{words(runs, labels)}")
+        say(f"\n{words(runs, labels)}", stderr)
 
 
-def _means(runs: Sequence[Run], labels: Sequence[str]) -> None:
+def _means(runs: Sequence[Run], labels: Sequence[str], stderr: bool) -> None:
     """Print the runs or, of a large grid, the pivot alone; and the best method."""
     pooled = grid.methods(runs, labels)
     cells = grid.pivot(pooled)
     if len(runs) <= _MOST or cells is None:
-        console().print(results(runs, labels))
+        full = [compare.full(*pair) for pair in zip(runs, labels, strict=True)]
+        console(stderr).print(results(runs, full))
     if cells is not None:
         head = f"Mean {pooled[0].metric} over benign clients, on test data"
-        console().print(table(head, cells.heads, cells.rows, cells.sides))
+        console(stderr).print(table(head, cells.heads, cells.rows, cells.sides))
     for line in grid.choice(pooled):
-        say(line)
+        say(line, stderr)
 
 
-def _comparisons(compared: Sequence[Mapping[str, Any]]) -> None:
+def _comparisons(compared: Sequence[Mapping[str, Any]], stderr: bool) -> None:
     """Print the means over seeds, the pairs of methods, and what they do not show."""
     if groups := [each for each in compared if each["kind"] == "seeds"]:
-        console().print(seeds(groups))
+        console(stderr).print(seeds(groups))
     if pairs := [each for each in compared if each["kind"] == "paired"]:
-        say(_above_pairs(pairs))
+        say(_above_pairs(pairs), stderr)
     for pair in pairs[:_MOST]:
-        say(f"  {paired(pair)}")
+        say(f"  {paired(pair)}", stderr)
     if len(pairs) > _MOST:
-        say(f"  … and {len(pairs) - _MOST} more; --json prints all")
+        say(f"  … and {len(pairs) - _MOST} more; --json prints all", stderr)
     if unclear := compare.caution(compared):
-        say(f"{unclear}.")
+        say(f"{unclear}.", stderr)
 
 
 def times(runs: Sequence[Run]) -> str:
-    """Return a sentence with the time of set-up (reading data, measuring plans)."""
+    """Return a sentence with the time of set-up and of training.
+
+    Set-up consists of reading data and measuring the fastest way to train.
+    """
     setup = sum(run.summary.get("setup_seconds", 0.0) for run in runs)
     training = sum(run.summary["seconds"] for run in runs)
     whole = " of all runs" if len(runs) > 1 else ""
@@ -310,7 +324,7 @@ def stayed(run: Run, label: str) -> str:
     )
 
 
-def onward(runs: Sequence[Run], root: Path) -> None:
+def onward(runs: Sequence[Run], root: Path, stderr: bool = False) -> None:
     """Print where the files of the runs are, and which commands read them."""
     each = "" if runs[0].path == root else ", one folder per run"
     last, whole = (shlex.quote(str(path)) for path in (runs[-1].path, root))
@@ -319,7 +333,8 @@ def onward(runs: Sequence[Run], root: Path) -> None:
         f"\nFiles: {root}{each}: clients.csv, rounds.jsonl, summary.json, models\n"
         f"Next:  troth report {whole}\n"
         f"       troth predict {last} --client {client} --data FILE.npz\n"
-        f"       troth cite {whole}"
+        f"       troth cite {whole}",
+        stderr,
     )
 
 
@@ -350,9 +365,12 @@ def costs(runs: "Sequence[Cost]", name: str, as_json: bool) -> None:
     ]
     title = "Cost (nothing was trained or written)"
     columns = ["run", "rounds", "client-steps", "memory", "disk"]
-    console().print(table(title, columns, rows))
+    console(stderr=False).print(table(title, columns, rows))
     for where in sorted({c.experiment.engine.state_dir for c in runs if c.disk}):
-        say(f"Client state is stored on disk in {where or 'the folder of the run'}.")
+        say(
+            f"Client state is stored on disk in {where or 'the folder of the run'}.",
+            stderr=False,
+        )
 
 
 def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
@@ -376,7 +394,7 @@ def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
 
 
 def _method(about: lookup.About) -> dict[str, Any]:
-    """Describe a method, with its options by name and its papers by BibTeX key."""
+    """Return a method as a dictionary, with the BibTeX keys of its papers."""
     options = {}
     for name, default in about.options.items():
         required = default is inspect.Parameter.empty

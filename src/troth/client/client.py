@@ -1,4 +1,4 @@
-"""Combine a solver and a personalizer, which see the same batches, into a client."""
+"""Combine a solver and a personalizer into a client; both train on the same batches."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,17 +43,21 @@ def combined(
     budgets: tuple[Budget, Budget],
     augments: tuple[Augment, Augment] = (as_it_is, as_it_is),
 ) -> Client:
-    """Train w by a solver, and v next to it on the same batches (Ditto, E.1).
+    """Train the shared model by a solver and the personal model on the same batches.
 
-    In every step the solver first moves its copy w_k of the shared model. The personal
-    step then sees both the shared model that the round began with and the moved w_k
+    This is the joint training of Ditto (Appendix E.1). In every step, the solver first
+    moves its copy w_k of the shared model. The personalizer's step then receives the
+    shared model that the round began with, and w_k before and after the solver's step
     (Algorithm 1, line 5, of FMTL: Li et al. 2020).
 
     Args:
         solver: Solver of the shared model.
         personal: Functions of the personalizer.
-        budgets: Lengths of a round's training: the solver's, then the personalizer's.
-        augments: Augments of the batches: the solver's, then the personalizer's.
+        budgets: Number of steps in a round: of the solver, then of the personalizer.
+        augments: Augmentation of the batches: of the solver, then of the personalizer.
+
+    Returns:
+        The client. Its state is the pair of the solver's and the personalizer's state.
     """
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
@@ -95,19 +99,19 @@ def combined(
 
 
 def seen_through(client: Client, augments: tuple[Augment, Augment]) -> Client:
-    """Apply augments to the batches of a client that has no solver.
+    """Return a client without a solver whose batches are augmented.
 
     Args:
-        client: Client whose batches are augmented.
-        augments: Augment of the batches in rounds, then the augment of the batches of
-            the phase after the last round.
+        client: Client to change.
+        augments: Augmentation of the batches in the rounds, then of the batches in the
+            training after the last round.
     """
     finish = _through(client.finish, augments[1]) if client.finish else None
     return client._replace(local=_through(client.local, augments[0]), finish=finish)
 
 
 def _through(phase: Phase, augment: Augment) -> Phase:
-    """Apply an augment to the batches of a phase."""
+    """Return the phase with augmented batches."""
 
     def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
         return phase.step(broadcast, carry, augment(batch), valid)
@@ -134,16 +138,18 @@ def _of_own(phase: Phase, augment: Augment) -> Phase:
 
 
 def compose(parts: Sequence[Part], scale: float) -> Augment:
-    """Chain augments into one function that augments a batch.
+    """Chain augmentations into one function that augments a batch.
 
-    The random numbers of an augment depend on (seed, round, client, step, position in
-    the list, example) alone. So they do not depend on how many clients are computed
-    together.
+    The random numbers of an augmentation depend only on seed, round, client, step,
+    example and the position in the list. So they do not depend on how many clients are
+    computed together. The function raises Refusal if an augmentation changes the shape
+    of the batch.
 
     Args:
-        parts: Augments with their options, in the order in which they are applied. An
-            empty list returns batches unchanged.
-        scale: Divisor that maps x to between 0 and 1, such as 255 for bytes.
+        parts: Augmentations with their options, in the order in which they are applied.
+            With an empty list, batches stay unchanged.
+        scale: Number that x is divided by to lie between 0 and 1, such as 255 for
+            bytes.
     """
     if not parts:
         return as_it_is
@@ -169,7 +175,10 @@ def compose(parts: Sequence[Part], scale: float) -> Augment:
 
 
 def tried(augment: Augment, batch: Batch) -> Batch:
-    """Augment a batch twice, refuse an augment whose results differ, and return one."""
+    """Return the augmented batch.
+
+    Raise Refusal if a second call with the same batch gives another result.
+    """
     augmented, again = augment(batch), augment(batch)
     if not torch.allclose(augmented.x, again.x, rtol=0, atol=0, equal_nan=True):
         raise Refusal(
@@ -183,9 +192,9 @@ def descent(part: Part, lr: float, weight_decay: float, tail: int = 0) -> Descen
     """Return the steps of an optimizer with a learning rate and weight decay.
 
     weight_decay·v is added to the gradient. The last `tail` numbers of v are running
-    statistics of batch normalization, which the optimizer does not see. The gradient
-    holds the change to subtract from them, which is applied in full whatever the
-    learning rate.
+    statistics of batch normalization, which the optimizer does not change. The
+    corresponding entries of the gradient are subtracted from them, without the learning
+    rate.
     """
     optimizer: Optimizer = _made("optimizer", part)
 
@@ -204,7 +213,7 @@ def descent(part: Part, lr: float, weight_decay: float, tail: int = 0) -> Descen
 
 
 def _off_tail(regularizer: Regularizer, task: Task) -> Regularizer:
-    """Set the regularizer's gradient to 0 on running statistics."""
+    """Return the regularizer with its gradient set to 0 on running statistics."""
 
     def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         return numerics.off_tail(regularizer.grad(v, w, batch), task.tail)
@@ -213,18 +222,18 @@ def _off_tail(regularizer: Regularizer, task: Task) -> Regularizer:
 
 
 def adversarial(part: Part, task: Task, scale: float) -> Adversarial:
-    """Return the maker of worst-case inputs that `[adversarial]` names.
+    """Return the method of section `[adversarial]`, which makes adversarial inputs.
 
-    `scale` divides x so that it lies between 0 and 1.
+    x/`scale` lies between 0 and 1.
     """
     made: Adversarial = _made("adversarial", part, task=task, scale=scale)
     return made
 
 
 def _made(kind: str, part: Part, **available: Any) -> Any:
-    """Call a member with its options, and return the result.
+    """Call the method that an experiment names with its options; return the result.
 
-    The member also receives the values of `available` that its parameters name.
+    The method also receives those values of `available` that its parameters name.
     """
     return lookup.call(lookup.find(kind, part.name), part.options, **available)
 
@@ -232,20 +241,20 @@ def _made(kind: str, part: Part, **available: Any) -> Any:
 def maker(
     e: Experiment,
     scale: float = 1.0,  # value of x that is scaled to 1
-    share: float = 1.0,  # share of all clients that is in a cohort
+    share: float = 1.0,  # size of a cohort, divided by the number of clients
     masks: Masks | None = None,  # turns names of layers into masks of parameters
-    groups: Groups | None = None,  # of the training examples; None: no data loaded
+    groups: Groups | None = None,  # of the training examples; None: no data are loaded
 ) -> Callable[[Task], Client]:
     """Return the function that makes this experiment's client for a task.
 
-    Every personalizer receives those of these arguments that its parameters name:
-    `task`, `descent` (its own optimizer and learning rate), `regularizer`,
-    `adversarial` (the maker of worst-case inputs), `budget` (the length of its training
-    in a round if `[personalizer]` sets one, else None) and `groups`. A personalizer
-    that makes the client's update itself can also name `solving` (the optimizer and
-    learning rate of `[train]`), `work` (the length of a client's training in a round),
-    `share`, `masks` and `batch` (the number of examples in a batch; 0 means all
-    examples of a client).
+    A personalizer gets the following arguments, if it has a parameter of that name:
+    `task`, `descent` (optimizer and learning rate of the personal model),
+    `regularizer`, `adversarial` (the method that makes adversarial inputs), `budget`
+    (the number of steps or epochs that `[personalizer]` sets, or None) and `groups`. A
+    personalizer that makes the client's update itself can also have the parameters
+    `solving` (optimizer and learning rate of `[train]`), `work` (the number of steps or
+    epochs of a round, by `[train]`), `share`, `masks` and `batch` (the number of
+    examples in a batch; 0 means all examples of a client).
     """
     t, p = e.train, e.personalizer
     lr = t.lr if p.lr is None else p.lr
@@ -279,7 +288,7 @@ def maker(
                 f"personalizer.count = '{p.count}' is about training after the last "
                 f"round, and '{p.name}' trains in the rounds; leave count out"
             )
-        if not isinstance(personal, Personal):  # a personalizer without a solver
+        if not isinstance(personal, Personal):  # it makes the update itself
             _alone(e, personal)
             return seen_through(personal, (seen, own_view))
         solver = _made("solver", e.solver, task=task, descent=shared)
@@ -289,7 +298,7 @@ def maker(
 
 
 def _alone(e: Experiment, client: Client) -> None:
-    """Refuse settings that a personalizer which makes the update itself ignores."""
+    """Raise Refusal for settings that would have no effect without a solver."""
     if e.personalizer.augment is not None and client.finish is None:
         raise Refusal(
             f"personalizer '{e.personalizer.name}' trains one model on the batches of "

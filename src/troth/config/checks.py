@@ -1,4 +1,7 @@
-"""Checks of settings: out of range, without effect, or mutually exclusive."""
+"""Checks of settings, which raise Refusal.
+
+A setting may be out of range, without effect, or exclude another setting.
+"""
 
 import math
 from dataclasses import fields
@@ -8,7 +11,16 @@ from troth.types import Refusal
 
 
 def in_range(owner: Any, section: str, interval: str, *keys: str) -> None:
-    """Refuse numbers outside an interval such as "[0, 1)"; NaN is always outside."""
+    """Raise Refusal if a number is outside an interval such as "[0, 1)".
+
+    NaN is always outside, and None is allowed.
+
+    Args:
+        owner: the object with the numbers as attributes.
+        section: section of the experiment, for the error message.
+        interval: the interval.
+        *keys: names of the attributes.
+    """
     low, high = interval[1:-1].split(", ")
     for key in keys:
         value = getattr(owner, key)
@@ -28,7 +40,14 @@ def in_range(owner: Any, section: str, interval: str, *keys: str) -> None:
 
 
 def idle(owner: Any, section: str, missing: str, *keys: str) -> None:
-    """Refuse keys that are set but have no effect without the missing setting."""
+    """Raise Refusal if a key is set that has no effect without another setting.
+
+    Args:
+        owner: the object with the keys as attributes.
+        section: section of the experiment, for the error message.
+        missing: the other setting, which is missing, and how to set it.
+        *keys: names of the attributes.
+    """
     for f in fields(owner):
         value = getattr(owner, f.name)
         if f.name in keys and value and value != f.default:
@@ -39,7 +58,7 @@ def idle(owner: Any, section: str, missing: str, *keys: str) -> None:
 
 
 def alone(section: str, **values: Any) -> None:
-    """Refuse keys that are set together although at most one of them may be set."""
+    """Raise Refusal if more than one of these keys is set, that is, not None."""
     given = [key for key, value in values.items() if value is not None]
     if len(given) > 1:
         both = " and ".join(f"{section}.{key} = {values[key]}" for key in given)
@@ -50,15 +69,22 @@ def alone(section: str, **values: Any) -> None:
 
 
 def expect(fits: bool, option: str, value: object, must: str) -> None:
-    """Refuse an option whose value does not fit, and say what it must be."""
+    """Raise Refusal unless an option's value fits.
+
+    Args:
+        fits: whether the value fits.
+        option: name of the option.
+        value: its value.
+        must: what the value must be, for the error message.
+    """
     if not fits:
         raise Refusal(f"{option} = {value} must be {must}")
 
 
 def coupled(option: str, value: float | Literal["auto"]) -> float:
-    """Return the number in an option; refuse "auto".
+    """Return the value of an option; raise Refusal if it is "auto".
 
-    With the personalizer `coupled`, "auto" was replaced by a number before.
+    With the personalizer `coupled`, "auto" is replaced by a number before this call.
     """
     if value == "auto":
         remedy = "is known only with personalizer 'coupled'; set it to a number"

@@ -1,4 +1,4 @@
-"""The section of a real federation: its sites, their data, and the end of a round."""
+"""The section `[deployment]` of a real federation, whose clients are called sites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class Deployment:
-    """Names of the sites, format of their data, and when a round closes.
+    """Names of the sites, format of their data, and when a round ends.
 
     Attributes:
         sites: Names of the sites; the first is client 0.
@@ -24,11 +24,12 @@ class Deployment:
         features: Names of the features, in order: `age`, or `sex=f` for a category.
         label: Column of the sites' tables to predict.
         labels: Names of the classes, in order.
-        quorum: Number of replies that close a round; 0: replies of all clients in the
-            cohort.
-        deadline: Seconds after which a round closes without the missing replies.
+        quorum: Number of replies after which a round ends; 0: when all sites of the
+            round have replied.
+        deadline: Seconds after which a round ends without the missing replies.
         least: Fewest replies for a step; with fewer, the shared model is unchanged.
-        most_examples: Cap on the number of examples that a site may claim to have.
+        most_examples: Largest number of examples that counts for a site; a larger
+            reported number is replaced by it.
     """
 
     sites: list[str] = field(default_factory=list)

@@ -1,6 +1,7 @@
-"""Changes to an experiment's tables: `--set`, `[grid]`, and differences between two.
+"""Changes to an experiment: by `--set`, by `[grid]`, and differences between two.
 
-All functions work on plain dicts, before `troth.config.reader` checks them.
+An experiment is a plain dict of tables here, before `troth.config.reader` checks it. An
+axis is a key of the grid with its list of values.
 """
 
 import copy
@@ -19,7 +20,7 @@ from troth.types import Refusal
 MOST = 10_000
 """Largest number of runs in one grid."""
 
-_LONGEST = 100  # characters of a label
+_LONGEST = 100  # largest number of characters in a label
 _EITHER = {"steps": "epochs", "epochs": "steps"}  # exclude each other; 0 means not set
 
 
@@ -27,10 +28,13 @@ def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
     """Copy `tree` and apply every assignment `section.key=value`, in order.
 
     A value is read as TOML (`0.1`, `true`, `[1, 2]`, `"text"`), or as a text if it is
-    not valid TOML. An assignment `section=name` replaces a whole section. Keys that an
-    assignment makes meaningless are removed, unless they are assigned too (see
-    `_make_room`). An assignment replaces an axis of the grid with the same key, and is
-    refused if an axis replaces the section that it changes.
+    not valid TOML. An assignment `section=name` replaces a whole section. Keys that
+    have no meaning after an assignment are removed, unless they are assigned too (see
+    `_make_room`). If the grid has an axis with the assigned key, the axis is removed.
+
+    Raises:
+        Refusal: an assignment is not of this form, or changes a section that an axis of
+            the grid replaces as a whole.
     """
     changes = []
     for assignment in assignments:
@@ -46,10 +50,11 @@ def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
 
 
 def _without_lost(tree: dict[str, Any], changes: list["Change"]) -> dict[str, Any]:
-    """Copy `tree`, so that its grid and the changes set no key twice.
+    """Copy `tree` without what the changes replace, so that no key is set twice.
 
-    A change replaces an axis with the same key, and a changed axis replaces the value
-    outside the grid. A change below an axis that replaces its whole section is refused.
+    A change of a key removes the axis with this key. A change of an axis removes the
+    value outside the grid. Raise Refusal for a change inside a section that an axis
+    replaces as a whole.
     """
     tree = copy.deepcopy(tree)
     for path, value in changes:
@@ -85,14 +90,14 @@ def _table(value: Any) -> dict[str, Any]:
 
 
 def _at(tree: Any, path: list[str]) -> Any:
-    """Return the value at a path; None: there is none."""
+    """Return the value at a path, or None if there is none."""
     for part in path:
         tree = tree.get(part) if isinstance(tree, dict) else None
     return tree
 
 
 def _remove(table: dict[str, Any], path: list[str]) -> None:
-    """Remove the value at a path and tables left empty; keys may be dotted."""
+    """Remove the value at a path, and then empty tables; keys may be dotted."""
     for name, value in [*table.items()]:
         here = _path(name)
         if here == path:
@@ -120,10 +125,16 @@ def _changed(tree: dict[str, Any], changes: list[Change]) -> dict[str, Any]:
 def _make_room(
     tree: dict[str, Any], path: list[str], value: Any, changed: list[list[str]]
 ) -> None:
-    """Remove keys that conflict with a new value, unless they are set as well.
+    """Remove keys that conflict with a new value, unless they are in `changed`.
 
-    A new `name` of a method removes those options that only the old method has. A new
+    A new `name` of a method removes the options that only the old method has. A new
     value of `steps` in `train` or `personalizer` removes `epochs`, and the reverse.
+
+    Args:
+        tree: the experiment, which is changed in place.
+        path: path of the new value.
+        value: the new value.
+        changed: paths of all changed keys.
     """
     *above, key = path
     table: Any = tree
@@ -147,12 +158,12 @@ def _options(kind: str, name: Any) -> set[str]:
         return set()
     try:
         return {*lookup.options(lookup.find(kind, name))}
-    except Refusal:  # "none", or a name that is refused later
+    except Refusal:  # "none", or a name that raises Refusal later
         return set()
 
 
 def assign(tree: dict[str, Any], path: list[str], value: Any) -> None:
-    """Set one value in place; a section that was a bare name becomes a table."""
+    """Set one value in place; a section that was only a name becomes a table."""
     for i, part in enumerate(path[:-1]):
         inner = tree.setdefault(part, {})
         if isinstance(inner, str):
@@ -168,7 +179,7 @@ def assign(tree: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def _path(dotted: str) -> list[str]:
-    """Split a dotted key into its parts, quoted or not; return [] if it is invalid."""
+    """Split a dotted key into its parts, which may be quoted; [] if it is invalid."""
     try:
         tree: Any = {} if {"\n", "="} & {*dotted} else tomllib.loads(f"{dotted} = 0")
     except (ValueError, RecursionError):
@@ -190,15 +201,18 @@ def _value(text: str) -> Any:
 
 
 def expand(tree: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return every combination of a `[grid]`, the last key varying fastest.
+    """Return one experiment per combination of the values of `[grid]`.
 
-    Each key of the grid holds a list. A key is dotted ("personalizer.lam"), a whole
-    section ("personalizer") or plain ("seed"). Whole sections are set before single
-    keys.
+    Each key of the grid has a list of values. A key is dotted ("personalizer.lam"), a
+    whole section ("personalizer") or plain ("seed"). Whole sections are set before
+    single keys. In the order of the runs, the last key varies fastest.
 
     Returns:
         For each run, its changes (dotted key → value) and its experiment without the
-        grid. An experiment without a grid gives one run without changes.
+        grid. If there is no grid, there is one run without changes.
+
+    Raises:
+        Refusal: the grid is not valid, or has more than `MOST` combinations.
     """
     base = {k: v for k, v in tree.items() if k != "grid"}
     grid = tree.get("grid", {})
@@ -239,7 +253,7 @@ Axes = dict[str, tuple[list[str], list[Any]]]
 
 
 def _axes(grid: dict[str, Any]) -> Axes:
-    """Return a dictionary of dotted key → its path and its values, checked."""
+    """Return dotted key → path and values; raise Refusal if they are not valid."""
     axes: Axes = {}
     for path, values in _leaves(grid, []):
         dotted = ".".join(path)
@@ -261,9 +275,13 @@ def _axes(grid: dict[str, Any]) -> Axes:
 
 
 def _leaves(table: dict[str, Any], above: list[str]) -> Iterator[tuple[list[str], Any]]:
-    """Yield the path and the list of every key of a grid.
+    """Yield the path and the values of every key of a grid.
 
-    `"a.b" = […]` and `a.b = […]` have the same path.
+    The keys `"a.b" = […]` and `a.b = […]` have the same path.
+
+    Args:
+        table: the grid, or a table in it.
+        above: path of the table.
     """
     for name, value in table.items():
         path = _path(name)
@@ -285,10 +303,10 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def label(changed: dict[str, Any]) -> str:
-    """Return a short label for a run of a grid, fit for a folder: "lam=0.1,seed=2".
+    """Return a short label for a run of a grid, such as "lam=0.1,seed=2".
 
-    Different changes get different labels. If characters had to be replaced or cut off,
-    six digits of a hash are added.
+    It can be the name of a folder. If characters must be replaced or cut off for that,
+    six digits of a hash are added, because different changes need different labels.
     """
     short = {key: _short(key) for key in changed}
     names = list(short.values())
@@ -303,7 +321,7 @@ def label(changed: dict[str, Any]) -> str:
 
 
 def _short(dotted: str) -> str:
-    """Return the last part of a key, or the section if that part is `name`."""
+    """Return the last part of a dotted key, or the section if this part is `name`."""
     *above, last = dotted.split(".")
     return above[-1] if above and last == "name" else last
 
@@ -327,8 +345,8 @@ def differences(
 ) -> dict[str, tuple[Any, Any]]:
     """Return dotted key → both values, for all keys in which two experiments differ.
 
-    The experiments are resolved ones. A key that only one of them has is `None` in the
-    other. `[resolved]`, which a run writes about itself, is not compared.
+    The experiments have all defaults filled in. If only one of them has a key, the
+    other value is None. `[resolved]`, which a run writes about itself, is not compared.
     """
     a, b = dict(_flat(one, "")), dict(_flat(other, ""))
     pairs = ((k, a.get(k), b.get(k)) for k in {**a, **b})  # NaN equals NaN here

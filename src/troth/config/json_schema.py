@@ -1,7 +1,8 @@
-"""JSON Schema of the experiment file, for editors, made from the schema and members.
+"""JSON Schema of the experiment file, for editors.
 
-Nothing is listed by hand. Sections and keys are the fields of `Experiment`. Members and
-their options come from `lookup`. Descriptions come from the docstrings of both.
+It is made from code. Sections and keys are the fields of `Experiment`. Members (named
+methods, such as the aggregator `median`) and their options come from `lookup`.
+Descriptions come from the docstrings of both.
 """
 
 import inspect
@@ -16,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from troth import lookup
-from troth.config import reader
+from troth.config import partitioners, reader
 from troth.config.schema import Experiment, Part
 
 Schema = dict[str, Any]
@@ -28,8 +29,8 @@ _OWN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"  # package.module:function
 def json_schema() -> Schema:
     """Return the JSON Schema (draft 7) of an experiment file.
 
-    A section that names a member may be the bare name or a table with the member's
-    options. Earlier names of renamed keys are marked as deprecated.
+    A section for a member (a named method) may be only its name, or a table with its
+    name and options. Earlier names of renamed keys are marked as deprecated.
 
     Returns:
         The schema, a plain dict that `json.dumps` can write.
@@ -55,7 +56,10 @@ def json_schema() -> Schema:
 
 @lru_cache(maxsize=512)
 def descriptions(thing: Any) -> dict[str, str]:
-    """Return a docstring's description of each argument or attribute, on one line."""
+    """Return name → description of each argument or attribute in a docstring.
+
+    Line breaks are replaced by spaces.
+    """
     text = inspect.getdoc(thing) or ""
     section = re.search(r"\n(?:Args|Attributes):\n(.*?)(?=\n\S|\Z)", text, re.S)
     if section is None:
@@ -102,7 +106,7 @@ def _key(field: Field[Any], hint: Any, said: str, definitions: Schema) -> Schema
 
 
 def _about(schema: Schema, said: str, default: Any = MISSING) -> Schema:
-    """Add a description, and a default if JSON can hold it."""
+    """Add a description to a schema, and a default if JSON can represent it."""
     if said:
         schema["description"] = said
     empty = (MISSING, inspect.Parameter.empty, None)
@@ -113,16 +117,16 @@ def _about(schema: Schema, said: str, default: Any = MISSING) -> Schema:
 
 
 def _reference(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
-    """Return a reference to the members of a kind, which are described only once."""
+    """Return a reference to the schema of a kind's members, which occurs only once."""
     key = f"{reader.kind_of(field)} of {part.__name__}"
     if key not in definitions:
-        definitions[key] = {}  # stops the recursion: members may name members
+        definitions[key] = {}  # ends the recursion: options may name other members
         definitions[key] = _member(field, part, definitions)
     return {"$ref": f"#/definitions/{key}"}
 
 
 def _member(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
-    """Return the schema of a named member: its bare name, or a table."""
+    """Return the schema of a section for a member: only its name, or a table."""
     kind, common = reader.kind_of(field), _properties(part, definitions)
     default = reader.default_part(field)
     functions = {name: lookup.find(kind, name) for name in lookup.names(kind)}
@@ -149,6 +153,9 @@ def _member(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
     if kind in reader.MAY_BE_NONE:
         bare.append("none")
         tables.append(_table({"name": {"const": "none"}, **common}, ["name"]))
+    if kind == "partition":
+        bare += [k for k, one in partitioners.EQUIVALENTS.items() if not one.needed]
+        tables += [_partitioner(k, one) for k, one in partitioners.EQUIVALENTS.items()]
     own = {"name": {"type": "string", "pattern": _OWN}}
     tables.append({**_table(own, ["name"]), "additionalProperties": True})
     names: Schema = {"anyOf": [{"enum": sorted(bare)}, {"pattern": _OWN}]}
@@ -156,6 +163,21 @@ def _member(field: Field[Any], part: type[Part], definitions: Schema) -> Schema:
         "description": f"One of: {', '.join(functions)}.",
         "anyOf": [{"type": "string", **names}, *tables],
     }
+
+
+def _partitioner(name: str, same: partitioners.Equivalent) -> Schema:
+    """Return the schema of a partitioner of flwr-datasets."""
+    said = f"Partitioner of flwr-datasets: Troth's partition '{same.name}'."
+    keys: dict[str, Schema] = {
+        "name": {"const": name, "description": said},
+        **{key: {"description": f"{same.name}.{v}"} for key, v in same.keys.items()},
+        **{
+            key: {"const": value, "description": "No other value is available."}
+            for key, value in same.same.items()
+        },
+    }
+    table = _table(keys, ["name", *same.needed])
+    return table | {"additionalProperties": True, "title": name, "description": said}
 
 
 def _table(properties: dict[str, Schema], required: list[str]) -> Schema:
@@ -190,7 +212,7 @@ def _type(hint: Any) -> Schema:
 
 
 def _grid(properties: dict[str, Schema], definitions: Schema) -> Schema:
-    """Return the schema of `[grid]`: keys of the file, each with a list of values."""
+    """Return the schema of `[grid]`, in which every key has a list of values."""
     axes = {key: one for key, one in properties.items() if key != "resolved"}
     for section, schema in properties.items():
         for reference in schema.get("allOf", []):

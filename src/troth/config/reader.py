@@ -1,8 +1,9 @@
-"""The experiment file: TOML ⇄ typed objects; an unknown key is an error.
+"""Convert the tables of an experiment file to typed objects, and back.
 
-A section of the file is a field of `Experiment`. A section that names a member is a
-`Part`: a name and the member's options. Some parts have further keys, which are fields
-of a subclass. `from_dict` checks everything that can be checked without data. It fills
+A section of the file is a field of `Experiment`. A member is a named method, such as
+the aggregator `median`. A section for a member is a `Part`: its name and its options.
+Some sections have further keys, which are fields of a subclass of `Part`. `from_dict`
+checks everything that can be checked without data; an unknown key is an error. It fills
 in every default, so a run records a complete experiment.
 """
 
@@ -10,48 +11,53 @@ import hashlib
 import json
 import re
 import typing
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
-from troth import lookup
+from troth import lookup, progress
 from troth.config.grid import differences as differences
 from troth.config.grid import expand as expand
 from troth.config.grid import label as label
 from troth.config.grid import override as override
+from troth.config.partitioners import translated
 from troth.config.schema import Adversary, Experiment, Part
 from troth.config.toml import dumps as dumps
 from troth.config.toml import parse as parse
 from troth.config.toml import read as read
-from troth.types import Refusal
+from troth.types import Refusal, Renamed
 
 _ASIDE = ("resolved", "engine", "checkpoint", "output", "track", "deployment", "name")
-"""Sections without influence on the numbers of a run."""
-MAY_BE_NONE = ("corruption", "attack")  # there, "none" is allowed and is not a member
+"""Sections and keys that do not influence the results of a run."""
+MAY_BE_NONE = ("corruption", "attack")  # sections in which "none" means no member
 RENAMED = {
     ("model", "normalise"): "normalize",
     ("features", "centre"): "center",
     ("aggregator", "neighbours"): "neighbors",
 }
-"""(section, earlier name of a key) → its name today."""
+"""(section, earlier name of a key) → its present name."""
 ADDED: dict[tuple[str, str], dict[str, Any]] = {
     ("data", "classes"): {"classes": 0},
     ("model", "mean"): {"mean": []},
     ("model", "std"): {"std": []},
-    ("partition", "size"): {"size": 0},
+    ("partition", "assign"): {"name": "classes", "assign": "number"},
+    ("partition", "remainder"): {"remainder": "drop"},
+    ("partition", "size"): {"name": "classes", "size": 0},
     ("personalizer", "count"): {"count": "batches"},
     ("personalizer", "select"): {"keep": "last"},
 }
-"""(section, key added since 0.1.0) → values of the section with which the results are
-those of 0.1.0. Such a section is hashed without the key; any other is a new setting."""
+"""(section, key added since version 0.1.0) → values with which the section gives the
+results of 0.1.0. If a section has these values, its key is left out of the hash."""
 
 
 def from_dict(tree: dict[str, Any]) -> Experiment:
-    """Return the experiment that a file's tables describe, complete and checked.
+    """Return an experiment from the tables of a file, complete and checked.
 
     Args:
-        tree: the sections. A section that is missing or `None` has its defaults.
+        tree: the sections. A section that is missing or None has its defaults.
+
+    Raises:
+        Refusal: a key is unknown or a value is not valid.
     """
     tree = _plain(lookup.typed("the experiment", tree, dict))
     if "grid" in tree:
@@ -70,7 +76,7 @@ def from_dict(tree: dict[str, Any]) -> Experiment:
 
 
 def _section(cls: Any, where: str, value: Any) -> Any:
-    """Read a table as an object of the class `cls`."""
+    """Convert a table to an object of the class `cls`; `where` names the section."""
     table = lookup.typed(where, value, dict)
     allowed = [f.name for f in fields(cls)]
     for key in table:
@@ -86,7 +92,14 @@ def _section(cls: Any, where: str, value: Any) -> Any:
 def _values(
     wanted: Iterable[Field[Any]], cls: Any, where: str, table: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return field → value, for the fields that a table gives and for all parts."""
+    """Return field → value, for the fields that a table sets, and for all parts.
+
+    Args:
+        wanted: fields to read.
+        cls: class of the fields.
+        where: section, for error messages.
+        table: the table.
+    """
     hints = lookup.hints(cls)
     values: dict[str, Any] = {}
     for f in wanted:
@@ -131,13 +144,13 @@ def default(f: Field[Any]) -> Any:
 
 
 def default_part(f: Field[Any]) -> dict[str, Any]:
-    """Return the default part of a field as a table; empty if it has none."""
+    """Return the default of a field as a table, or an empty one if it is no part."""
     part = default(f)
     return {"name": part.name, **part.options} if isinstance(part, Part) else {}
 
 
 def _table(where: str, value: Any) -> dict[str, Any]:
-    """Read a section that may be written as a bare name."""
+    """Return a section as a table; it may be written as only a name."""
     value = lookup.typed(where, value, str | dict)
     return {"name": value} if isinstance(value, str) else dict(value)
 
@@ -145,7 +158,15 @@ def _table(where: str, value: Any) -> dict[str, Any]:
 def _part(
     kind: str, where: str, value: Any, cls: type[Part], default: dict[str, Any]
 ) -> Part:
-    """Read a named member: all its options, and the further keys of its section."""
+    """Convert a section for a member to a part: name, all options, further keys.
+
+    Args:
+        kind: kind of the member.
+        where: section, for error messages.
+        value: the section.
+        cls: class of the part, whose fields are the further keys.
+        default: values of a section without a name.
+    """
     table = _table(where, value)
     if "name" not in table:
         table = {**default, **table}
@@ -156,6 +177,8 @@ def _part(
         )
     name = lookup.typed(f"{where}.name", table.pop("name"), str)
     table = _todays(kind, table)
+    if kind == "partition":
+        name, table = translated(name, table)
     own = [f for f in fields(cls) if f.name not in ("name", "options")]
     common = _values(own, cls, where, table)
     keys = [f.name for f in own]
@@ -164,17 +187,15 @@ def _part(
 
 
 def _todays(kind: str, table: dict[str, Any]) -> dict[str, Any]:
-    """Replace earlier names of keys in a section by today's, with a warning."""
+    """Replace earlier names of keys in a section by present ones, with a warning."""
     for (section, old), new in RENAMED.items():
         if kind == section and old in table:
             if new in table:
                 raise Refusal(
                     f"[{kind}] has {old} and {new}, which mean the same; remove {old}"
                 )
-            warnings.warn(
-                f"{kind}.{old} is now {kind}.{new}; write the new name",
-                FutureWarning,
-                stacklevel=2,
+            progress.warn(
+                f"{kind}.{old} is now {kind}.{new}; write the new name", Renamed
             )
             table = {new if key == old else key: v for key, v in table.items()}
     return table
@@ -183,7 +204,14 @@ def _todays(kind: str, table: dict[str, Any]) -> dict[str, Any]:
 def _options(
     kind: str, name: str, given: dict[str, Any], common: list[str]
 ) -> dict[str, Any]:
-    """Return a member's options, complete and typed; defaults are checked too."""
+    """Return all options of a member with checked values, including defaults.
+
+    Args:
+        kind: kind of the member.
+        name: its name.
+        given: options that are set.
+        common: further keys of the section, for error messages.
+    """
     if kind in MAY_BE_NONE and name == "none":
         for key in given:
             raise Refusal(
@@ -211,7 +239,7 @@ def _options(
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
-    """Convert an experiment to plain tables, in a fixed order, for `from_dict`."""
+    """Convert an experiment to plain tables, in a fixed order; reverses `from_dict`."""
     tree: dict[str, Any] = _plain(experiment)
     for section in ("track", "resolved"):
         if not tree[section]:
@@ -220,7 +248,10 @@ def to_dict(experiment: Experiment) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Copy without `None` values; TOML has none, and they mean "left out"."""
+    """Convert to plain tables and lists, without None, which TOML cannot represent.
+
+    A key that is None means the same as a missing key.
+    """
     if is_dataclass(value):
         own = {f.name: getattr(value, f.name) for f in fields(value)}
         value = own | own.pop("options") if isinstance(value, Part) else own
@@ -232,11 +263,11 @@ def _plain(value: Any) -> Any:
 
 
 def fingerprint(experiment: Experiment, data: str = "") -> str:
-    """Return twelve hex digits of a hash of all that decides a run's numbers.
+    """Return twelve hex digits of a hash of all settings that influence results.
 
     The name, the engine, checkpoints, outputs, trackers and the deployment are not
-    hashed. Runs of earlier versions keep their fingerprints: renamed keys are hashed by
-    their earlier names (`RENAMED`), and added keys only if they change results
+    hashed. Runs of earlier versions keep their fingerprints: renamed keys are hashed
+    with their earlier names (`RENAMED`), and added keys only if they change results
     (`ADDED`).
 
     Args:
@@ -256,7 +287,7 @@ def fingerprint(experiment: Experiment, data: str = "") -> str:
 
 
 def parts(owner: Any) -> Iterator[tuple[str, Part]]:
-    """Yield (kind, part) of every member that an experiment names, in order."""
+    """Yield kind and part of every member in an experiment, in the order of fields."""
     for f in fields(owner):
         value = getattr(owner, f.name)
         for item in value if isinstance(value, list) else [value]:
@@ -271,8 +302,8 @@ def parts(owner: Any) -> Iterator[tuple[str, Part]]:
 def citations(experiment: Experiment) -> list[str]:
     """Return the BibTeX entries of all members that an experiment uses, each once.
 
-    A regularizer or a maker of adversarial inputs counts as used only if the
-    personalizer asks for it.
+    A regularizer, or a method that makes adversarial inputs, counts only if the
+    personalizer uses it.
     """
     personalizer = lookup.find("personalizer", experiment.personalizer.name)
     idle = {"regularizer", "adversarial"} - lookup.asks(personalizer)

@@ -1,6 +1,6 @@
-"""The sections of an experiment as typed values; each refuses values out of range.
+"""The sections of an experiment as classes, which raise Refusal for invalid values.
 
-`troth.config.reader` reads the sections and checks the types of their values.
+`troth.config.reader` makes them from tables, and checks the types of their values.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from troth.types import Refusal
 
 
 def rounded_up(share: float, n: int) -> int:
-    """Round a share of n clients up, and ignore floating-point error in the share."""
+    """Return a share of n clients, rounded up, without floating-point errors."""
     return max(math.ceil(share * n - 1e-9), 0)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A named member of a kind, with its options."""
+    """A member of a kind (such as the aggregator `median`), with its options."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -32,19 +32,19 @@ class PartitionPart(Part):
     """How examples are divided among clients, and into training and test.
 
     Attributes:
-        split: Shares of training, validation and test data; "given": the parts that are
-            marked in the data.
-        valid: Share of the training data set aside for validation, with split =
+        split: Shares of training, validation and test data; "given": the split that the
+            data contain.
+        valid: Share of the training data that is used for validation, with split =
             "given".
         min_examples: Fewest examples of a client; clients with fewer are left out.
         split_by: Unit that is never divided between training, validation and test: an
             example, or all examples of an owner.
         leakage: Treatment of test examples that also occur in training: allow, record
             or refuse.
-        conflicting: Second test set, of the conflicting examples (group 1): "none",
+        conflicting: Additional test set of conflicting examples (group 1): "none",
             "copied" from the test data, or "held_out" of all data.
-        correlation: Least share of aligned examples (group 0) that "held_out" leaves in
-            all other data.
+        correlation: With "held_out": least share of aligned examples (group 0) in the
+            data that remain.
     """
 
     split: list[float] | Literal["given"] = field(
@@ -84,11 +84,11 @@ class ModelPart(Part):
 
     Attributes:
         normalize: Scaling of inputs: "unit" divides by the data's scale, "pixel"
-            standardizes each feature, "fixed" divides by the scale and then takes
+            standardizes each feature, "fixed" divides by the scale and then computes
             (x − mean)/std, and "none" changes nothing.
         mean: With normalize = "fixed": number to subtract, or one number per channel.
         std: With normalize = "fixed": number to divide by, or one number per channel.
-        weights: File of initial weights: .safetensors, .pt or .pth; "": none.
+        weights: File of initial weights: .safetensors, .pt or .pth; "": random weights.
         weights_skip: Name patterns of parameters that are not read from `weights`.
         freeze: Name patterns of parameters that are neither trained nor sent.
     """
@@ -117,11 +117,12 @@ class ModelPart(Part):
 
 @dataclass(frozen=True)
 class CorruptionPart(Part):
-    """What malicious clients do to their data, to how much of it and how often.
+    """How malicious clients change their training data.
 
     Attributes:
-        share: Share of a malicious client's training examples to corrupt, rounded up.
-        redraw: Whether the clean data are corrupted anew in every round.
+        share: Share of a malicious client's training examples that is corrupted,
+            rounded up.
+        redraw: Whether the clean data are corrupted again in every round.
     """
 
     share: float = 1.0
@@ -136,7 +137,8 @@ class AttackPart(Part):
     """What malicious clients send, and how strong the attack is.
 
     Attributes:
-        strength: Factor on the attack; 0: the clients' honest updates, 1: the attack.
+        strength: Factor on the attack: with 0, malicious clients send their honest
+            updates; with 1, those of the attack.
     """
 
     strength: float = 1.0
@@ -152,12 +154,11 @@ class PersonalizerPart(Part):
     Attributes:
         lr: Learning rate of the personal model; if not set, that of `[train]`.
         steps: Training steps of the personal model in a round; not together with
-            epochs. If a personalizer trains after the last round, it takes this number
-            of steps then.
+            epochs. Personalizers that train after the last round take these steps then.
         epochs: Epochs of the personal model, in place of steps. If neither is set,
             training is as long as in `[train]`, or 50 epochs after the last round.
-        count: Number of steps of `epochs` after the last round. "batches": all batches
-            of each epoch. "examples": max(⌊epochs · n / batch⌋, epochs) for n examples.
+        count: Number of steps in epochs after the last round: "batches", one per batch,
+            or "examples", max(⌊epochs · n / batch⌋, epochs) in all for n examples.
         optimizer: Optimizer of the personal model; if not set, that of `[train]`.
         augment: Random changes of the training inputs; if not set, those of `[train]`;
             []: none.
@@ -189,17 +190,17 @@ class Train:
         cohort: Number of clients sampled in a round; 0: all.
         sampling: Sampler that draws the clients of a round, without replacement.
         steps: Training steps of a client in a round; not together with epochs.
-        epochs: Epochs of a client in a round; 1 if steps is not set either.
+        epochs: Epochs of a client in a round; 1 if neither steps nor epochs is set.
         batch: Examples in a batch; 0: all examples of the client.
         drop_last: Whether the last, shorter batch of an epoch is left out.
         lr: Learning rate of the clients.
         optimizer: Optimizer of the clients.
         weight_decay: Multiple of the parameters that is added to every gradient.
         schedule: Schedule of the learning rate over the rounds.
-        loss: Loss of one example; "auto": chosen by the model or the type of labels.
+        loss: Loss of one example; "auto": that of the model, or by the type of labels.
         augment: Random changes of the training inputs, applied one after another.
-        statistics: Aggregation of batch norm's running statistics; "auto": like the
-            updates.
+        statistics: Aggregation of the running statistics of batch normalization;
+            "auto": by the aggregator of the updates.
         precision: Number format; "tf32" and "bfloat16" are faster on a GPU.
     """
 
@@ -234,10 +235,11 @@ class Evaluate:
 
     Attributes:
         every: Rounds between evaluations; 0: about twenty evaluations in the run.
-        clients: Number of clients evaluated, a fixed sample; 0: all.
+        clients: Number of clients to evaluate, a fixed random sample; 0: all.
         newcomers: Share of the clients, rounded up, that join after the last round.
-        newcomer_rounds: Rounds a newcomer trains; 0: as many as the average client.
-        newcomer_examples: Examples a newcomer trains on; 0: all its training examples.
+        newcomer_rounds: Number of rounds that a newcomer trains; 0: the mean number of
+            rounds in which a client was sampled.
+        newcomer_examples: Number of training examples that a newcomer uses; 0: all.
     """
 
     every: int = 0
@@ -260,20 +262,20 @@ class Availability:
     """Which clients are present, reply, and finish in time; 0 turns a key off.
 
     Attributes:
-        drop: Probability that a client in the cohort does not reply.
-        drop_spread: Standard deviation of this probability between clients.
-        join: Share of the clients, rounded up, that join in a later round.
-        leave: Share of the clients, rounded up, that leave for good.
-        period: Length in rounds of each client's cycle of being present and absent.
-        on: Consecutive rounds of each period in which a client is present.
+        drop: Probability that a sampled client does not reply in a round.
+        drop_spread: Standard deviation of `drop` between clients.
+        join: Share of the clients, rounded up, that join after the first round.
+        leave: Share of the clients, rounded up, that leave and do not return.
+        period: Length, in rounds, of each client's cycle of presence and absence.
+        on: Number of consecutive rounds of each period in which a client is present.
         schedule: CSV file (client, first, last) of the rounds in which clients are
             present.
-        deadline: Time limit of a round; 1: the time that the median client needs; 0: no
-            limit.
+        deadline: Time limit of a round, in multiples of the time that the median client
+            needs; 0: no limit.
         speed_spread: Standard deviation of ln(speed) between clients.
-        speed_noise: Standard deviation of ln(speed) of one client between rounds.
-        partial: Treatment of an update that the deadline cuts short: "count" sends it,
-            and "drop" discards it.
+        speed_noise: Standard deviation of ln(speed) between the rounds of a client.
+        partial: Treatment of the update of a client whose training the deadline stops:
+            "count" sends it, and "drop" discards it.
     """
 
     drop: float = 0.0
@@ -313,7 +315,7 @@ class Availability:
 
 @dataclass(frozen=True)
 class Adversary:
-    """Which clients are malicious: set at most one of a share, a number and a list.
+    """Which clients are malicious: set `fraction`, `count` or `clients`, or none.
 
     Attributes:
         fraction: Share of the clients that are malicious, rounded up.
@@ -366,13 +368,13 @@ class Engine:
     """How the computation is run; it does not change the results.
 
     Attributes:
-        how: Way to train several clients at once; "auto": the fastest measured.
+        how: Way to train many clients; "auto": the fastest one by measurement.
         chunk: Number of clients trained together; 0: chosen by measurement.
         workers: Number of threads that train clients; 0: chosen by measurement.
         threads: Number of threads of one torch operation; 0: the idle cores.
-        store: Where clients' state is stored; "auto": the first of device, host and
-            disk with enough room.
-        state_dir: Folder for client state on disk; "": inside the folder of the run.
+        store: Where the state of clients is stored; "auto": the first of device, host
+            and disk with enough space.
+        state_dir: Folder for the state of clients on disk; "": in the run's folder.
         device: Device: auto (the fastest), cpu, cuda, cuda:N or mps.
     """
 
@@ -430,14 +432,14 @@ def _part(name: str, **options: Any) -> Any:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A complete experiment; `reader.from_dict` makes one with every value checked.
+    """A complete experiment; `reader.from_dict` makes one from tables.
 
     Attributes:
         seed: Seed of all randomness.
         name: Name of the run in progress messages and tables.
         data: Where the examples come from.
         partition: How examples are divided among clients, and into training and test.
-        features: How the inputs of a table are filled in and standardized.
+        features: How missing values of a table are filled, and inputs standardized.
         model: The model that is trained.
         train: How the shared model is trained.
         evaluate: When models are evaluated, and on which clients.
@@ -457,7 +459,7 @@ class Experiment:
         output: What a run writes to its folder in addition to the tables.
         track: Trackers that show the run while it trains, such as TensorBoard.
         deployment: Sites of a real federation.
-        resolved: Values that a run recorded about itself; ignored when read.
+        resolved: Values that a run recorded about itself; they are ignored on reading.
     """
 
     seed: int = 0

@@ -1,6 +1,7 @@
 """A new experiment file with an explanation of every key, made from the schema.
 
-Keys that are set are written as they are. The others are comments with the default.
+Keys that are set are written with their values. All other keys are comments with their
+defaults. A member is a named method of a kind, such as the aggregator `median`.
 """
 
 import inspect
@@ -32,11 +33,10 @@ _NEEDED: dict[str, Any] = {
     "every": 30,
     "target": "target.npy",
 }
-"""Values for options without a default. The option `path` is not listed: its value is
-made of the kind and name of its member."""
+"""Values for options without a default, except `path`."""
 
 _PATHS = {"table": "data.parquet", "image_folder": "images", "leaf": "leaf"}
-"""Member → its option `path`, if it is not "kind.member"."""
+"""Member → value of its option `path`. For members not listed, it is "kind.member"."""
 
 _HEAD = """\
 # An experiment of Troth. Train it with:  troth run FILE
@@ -55,9 +55,9 @@ def template(names: dict[str, str], settings: list[str], full: bool = False) -> 
     """Return the text of an experiment file in which every key is explained.
 
     Args:
-        names: section → the member to start with, such as {"model": "mlp"}.
+        names: section → name of its member, such as {"model": "mlp"}.
         settings: further keys in the form of `--set`, such as "train.rounds=20".
-        full: whether to write all sections, or only those that most experiments set.
+        full: whether to write all sections; otherwise only the common ones.
     """
     tree = {**_START, **{kind: _chosen(kind, name) for kind, name in names.items()}}
     if names.get("attack", "none") != "none":
@@ -72,7 +72,7 @@ def template(names: dict[str, str], settings: list[str], full: bool = False) -> 
 
 
 def _chosen(kind: str, name: str) -> dict[str, Any]:
-    """Return a member's table, with a value for every option without a default."""
+    """Return a section for a member, with values of all options without a default."""
     if name == "none" and kind in reader.MAY_BE_NONE:
         return {"name": name}
     known = lookup.options(lookup.find(kind, name)).values()
@@ -82,7 +82,7 @@ def _chosen(kind: str, name: str) -> dict[str, Any]:
 
 
 def _section(field: Field[Any], given: Any) -> Iterator[str]:
-    """Yield the lines of one section, or of one plain key."""
+    """Yield the lines of one section, or of one key outside sections."""
     said = descriptions(Experiment)[field.name]
     default = reader.default(field)
     if not is_dataclass(default) and not isinstance(default, list):
@@ -99,7 +99,7 @@ def _section(field: Field[Any], given: Any) -> Iterator[str]:
 
 
 def _several(field: Field[Any], given: str | list[Any]) -> Iterator[str]:
-    """Yield the lines of a section that may occur several times, or never."""
+    """Yield the lines of a section that may occur any number of times."""
     chosen = [given] if isinstance(given, str) else given
     tables = [{"name": one} if isinstance(one, str) else one for one in chosen]
     names = lookup.names(reader.kind_of(field))
@@ -137,7 +137,17 @@ def _keys(section: Any, given: dict[str, Any]) -> Iterator[str]:
 def _line(
     key: str, given: dict[str, Any], default: Any, said: str, hint: Any = None
 ) -> str:
-    """Return a key with its description, commented out if the key is not set."""
+    """Return the lines of a key with its description.
+
+    If the key is not set, the line is a comment.
+
+    Args:
+        key: name of the key.
+        given: keys that are set.
+        default: default of the key.
+        said: description of the key.
+        hint: type of the key, whose choices are added to the description.
+    """
     value = given.get(key, default)
     text = f"{key} = {toml.inline(value)}" if value is not None else f"{key} ="
     text = text if key in given else f"#{text}"

@@ -1,6 +1,6 @@
-"""TOML text ⇄ plain dicts: a reader with clear error messages, and a writer.
+"""Read TOML with clear error messages, and write it.
 
-Python's library reads TOML but does not write it. `dumps` writes it such that
+Python's `tomllib` reads TOML but does not write it. `dumps` writes TOML such that
 `tomllib.loads(dumps(tree)) == tree`.
 """
 
@@ -17,7 +17,7 @@ from troth.types import Refusal
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """Read the tables of a TOML file."""
+    """Read the tables of a TOML file; raise Refusal if it cannot be read."""
     path = Path(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -47,7 +47,12 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def parse(text: str, where: str) -> dict[str, Any]:
-    """Read the tables of a TOML text; `where` names the text in a refusal."""
+    """Read the tables of a TOML text; raise Refusal if it is not valid.
+
+    Args:
+        text: the text.
+        where: name of the text, for the error message.
+    """
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -75,12 +80,18 @@ def _place(message: str, text: str) -> tuple[str, str]:
 
 
 def dumps(tree: dict[str, Any]) -> str:
-    """Write a dict as TOML text; `None` values of tables are left out."""
+    """Return a dict as TOML text, without keys whose value is None."""
     return "\n".join(_lines(tree, "", "")).removeprefix("\n") + "\n" if tree else ""
 
 
 def _lines(table: dict[str, Any], path: str, header: str) -> Iterator[str]:
-    """Yield the lines of a table: its own values first, then its nested tables."""
+    """Yield the lines of a table: first its values, then its nested tables.
+
+    Args:
+        table: the table.
+        path: dotted name of the table, "" at the top.
+        header: line with the name in brackets, "" at the top.
+    """
     given = {k: v for k, v in table.items() if v is not None}
     nested = {k: v for k, v in given.items() if isinstance(v, dict) or _tables(v)}
     own = [f"{key(k)} = {inline(v)}" for k, v in given.items() if k not in nested]
@@ -105,14 +116,14 @@ def _tables(value: Any) -> bool:
 
 
 def key(name: Any) -> str:
-    """Write a key, in quotes unless it consists of A-Z, a-z, 0-9, - and _ only."""
+    """Return a key as TOML, in quotes unless it has only A-Z, a-z, 0-9, - and _."""
     if not isinstance(name, str):
         raise Refusal(f"the key {name!r} cannot be written as TOML: a key is a text")
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
 
 
 def inline(value: Any) -> str:
-    """Write a value on one line."""
+    """Return a value as TOML on one line; raise Refusal if TOML has no such type."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -136,12 +147,15 @@ def inline(value: Any) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text is valid Unicode; a shell may pass on arbitrary bytes."""
+    """Return whether a text is valid Unicode, which arguments of a shell may not be."""
     return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _text(value: str) -> str:
-    """Quote a string with the escapes of JSON; TOML forbids one more character, DEL."""
+    """Return a string in quotes, with the escapes of JSON and one for DEL.
+
+    JSON allows the character DEL in strings, and TOML does not.
+    """
     if not is_unicode(value):
         raise Refusal(f"the text {value!r} cannot be written: it is not valid Unicode")
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -16,17 +16,17 @@ from troth.files import cache
 from troth.types import Arrays, Refusal
 
 CLIENTS = 10
-"""Number of clients among which data without owners are divided for display."""
+"""Number of clients in the picture of a data set whose examples have no owners."""
 
 
 class Entry(NamedTuple):
-    """What is known of a data set without reading it."""
+    """What is known about a data set without reading it."""
 
-    about: lookup.About
+    about: lookup.About  # description
     kind: Literal["files", "made", "yours"]  # published, generated, or the user's
-    source: Source | None
-    place: Path | None  # the folder that holds it
-    size: int  # bytes of its files in that folder
+    source: Source | None  # publisher's files; None if there are none
+    place: Path | None  # folder with the files; None if they are not on this machine
+    size: int  # bytes of the files in this folder
     looked: list[Path]  # folders that were searched
 
 
@@ -50,7 +50,10 @@ def entries(data_dir: str | None = None) -> list[Entry]:
 
 
 def taken(source: Source, place: Path) -> int:
-    """Count the bytes on disk of a data set's own folder, or else of its files."""
+    """Return the size in bytes of a data set's files.
+
+    If the folder has the data set's name, all files in it count.
+    """
     own = place.name == source.folder
     paths = (
         p for file in (["**/*"] if own else source.files) for p in place.glob(file)
@@ -59,24 +62,27 @@ def taken(source: Source, place: Path) -> int:
 
 
 def files(source: Source, place: Path) -> list[tuple[str, int]]:
-    """List the required files, with patterns expanded, and their sizes in bytes."""
+    """Return the required files and their sizes in bytes; patterns are expanded."""
     paths = [path for file in source.files for path in _files.there(place, file)]
     return [(str(path.relative_to(place)), path.stat().st_size) for path in paths]
 
 
 def check(source: Source, place: Path) -> dict[str, str]:
-    """Check every file that has a published digest; return file → error, or "".
+    """Compare files with their published digests.
 
-    Files without a published digest cannot be checked and are left out.
+    Returns:
+        File → error, or "" if the file is right. Files without a published digest are
+        left out.
     """
     return {file: _files.wrong(source, place, file) for file in source.digests}
 
 
 def get(name: str, data_dir: str | None = None) -> Path:
-    """Download a data set into `data_dir`, or else into the user's cache.
+    """Download a data set, and return its folder.
 
-    Damaged files are downloaded again. Without `data_dir`, a data set that is complete
-    in any folder is not downloaded.
+    The folder is in `data_dir`, or if that is None, in the user's cache. Damaged files
+    are downloaded again. If `data_dir` is None and a complete data set is in any of the
+    usual folders, nothing is downloaded.
     """
     _, _, source, place, *_ = entry(name, data_dir)
     if source is None:
@@ -88,11 +94,11 @@ def get(name: str, data_dir: str | None = None) -> Path:
 
 
 class Dealt(NamedTuple):
-    """A data set, and which client holds which examples."""
+    """A data set that is divided among clients."""
 
-    name: str
+    name: str  # name of the data set
     arrays: Arrays
-    clients: list[np.ndarray]  # the rows of each client
+    clients: list[np.ndarray]  # rows of the data set that each client has
     partition: str  # name of the partition
 
 
@@ -102,17 +108,18 @@ def deal(
     experiment: str | Path | None = None,
     data_dir: str | None = None,
 ) -> Dealt:
-    """Load a data set and partition it among clients, for display.
+    """Load a data set and divide it among clients, for display.
 
-    Without an experiment, and unless a setting names a partition, each owner is a
-    client. Data without owners are divided equally among ten clients.
+    The partition is that of the experiment or of a setting. If there is none, each
+    owner of examples is a client. If examples have no owners, they are divided equally
+    among ten clients.
 
     Args:
-        name: Name of the data set; `None` is the data set of the experiment.
+        name: Name of the data set; None: that of the experiment.
         settings: Changes such as "data.path=mine.npz".
-        experiment: File whose data set and partition are used; of a grid, the first
-            run.
-        data_dir: Folder that is searched first for data sets.
+        experiment: File with the data set and the partition; None: there is none. If it
+            has a grid, the first run is used.
+        data_dir: Folder to search first for data.
     """
     own = {"data": {"name": name}} if experiment is None else reader.read(experiment)
     tree = reader.override(own, list(settings))
@@ -123,7 +130,7 @@ def deal(
             "or give another experiment"
         )
     load = lookup.find("data", e.data.name)
-    whole = lookup.companion(load, "dealt") is not None  # needs clients to exist
+    whole = lookup.companion(load, "dealt") is not None  # the data depend on clients
     if experiment is not None or "partition" in tree or whole:
         arrays, shards, _ = supply.deal(e, data_dir)
         held = [np.concatenate(parts) for parts in zip(*shards[:3], strict=True)]

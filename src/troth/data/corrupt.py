@@ -1,7 +1,8 @@
-"""What malicious clients do to their training data, and the goal of the corruption.
+"""Corrupt the training data of malicious clients.
 
-A corruption receives the chosen clean examples of one client. Its result is checked,
-because a corruption may be a user's own function.
+A corruption is a function that replaces clean examples of one malicious client. Its
+result is checked, because it may be a user's own function. The function `aim` in its
+module, if there is one, defines the goal by which the corruption's success is measured.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,34 +21,35 @@ from troth.types import Aim, Arrays, Exact, Options, Refusal
 
 
 class Corruption(NamedTuple):
-    """What malicious clients do to their training data."""
+    """A corruption with its settings."""
 
     corrupt: Callable[..., tuple[Tensor, Tensor]]  # x, y, key, seat, seats → x, y
-    classes: int  # 0: regression
+    classes: int  # number of classes; 0: regression
     name: str = "corrupt"
-    share: float = 1.0  # share of the client's examples, rounded up
-    redraw: bool = False  # True: again in every round; False: once
-    seats: Mapping[int, int] = MappingProxyType({})  # malicious client → its index
+    share: float = 1.0  # share of a client's examples to corrupt, rounded up
+    redraw: bool = False  # True: corrupt again in every round; False: once
+    seats: Mapping[int, int] = MappingProxyType({})  # malicious client → seat
+    # seat: index of a client among the malicious clients, whose number is `seats`
 
 
 class Poisoned(NamedTuple):
-    """The examples that one malicious client has corrupted."""
+    """The corrupted examples of one malicious client."""
 
-    chosen: Tensor  # [k] indices of the examples that are replaced
-    x: Tensor | None  # [k', …] new inputs; None: unchanged
-    y: Tensor  # [k', …] new labels, possibly soft
+    chosen: Tensor  # [k] indices of the examples to replace
+    x: Tensor | None  # [k', …] new inputs; None: inputs do not change
+    y: Tensor  # [k', …] new labels, which may be soft
 
 
 def corruption(
     part: CorruptionPart, arrays: Arrays, hostile: np.ndarray | None = None
 ) -> Corruption | None:
-    """Return the corruption that the experiment names, or `None`.
+    """Return the corruption of an experiment, or None if its name is "none".
 
     Args:
         part: the experiment's section `corruption`.
         arrays: the data set.
         hostile: [n] mask of the malicious clients, for corruptions that divide
-            something among them. `None`: each malicious client counts as the only one.
+            something among them. None: each is treated as the only malicious client.
     """
     if part.name == "none":
         return None
@@ -72,7 +74,10 @@ def _pair(
     arrays: Arrays,
     given: dict[str, Any],
 ) -> tuple[Tensor, Tensor]:
-    """Call a function of a corruption's module, which must return two tensors."""
+    """Call a function of a corruption's module with its options.
+
+    Raise Refusal if it does not return two tensors.
+    """
     about = {"classes": arrays.classes, "scale": arrays.scale}
     made = lookup.call(function, options, **about, **given)
     kinds = [isinstance(v, Tensor) for v in made] if isinstance(made, tuple) else []
@@ -86,18 +91,18 @@ def _pair(
 
 
 def aims(part: CorruptionPart) -> Callable[..., Any] | None:
-    """Return the function `aim` of a corruption's module, if it has one."""
+    """Return the function `aim` in the module of a corruption, or None."""
     if part.name == "none":
         return None
     return lookup.companion(lookup.find("corruption", part.name), "aim")
 
 
 def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:
-    """Return the goal of a corruption, if its module has a function `aim`.
+    """Return the goal of a corruption, or None if its module has no function `aim`.
 
-    The function `aim` takes x, y, and by name `classes`, `scale` and options of the
-    corruption. It returns the inputs that are shown to the model and the wanted labels,
-    as `types.Aim` describes.
+    The function `aim` takes x, y and those of `classes`, `scale` and the corruption's
+    options that its parameters name. It returns the inputs that are shown to the model
+    and the wanted labels, as described in `types.Aim`.
     """
     function, who = aims(part), f"the aim of corruption '{part.name}'"
     if function is None:
@@ -127,7 +132,10 @@ def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:
 
 
 def tensors(arrays: Arrays, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return inputs and labels as tensors; bytes stay bytes, others become `dtype`."""
+    """Return inputs and targets as tensors.
+
+    Bytes stay bytes, labels are int64, and all other numbers become `dtype`.
+    """
     x = torch.from_numpy(np.ascontiguousarray(arrays.x))
     y = torch.from_numpy(np.ascontiguousarray(arrays.y))
     x = x if x.dtype == torch.uint8 else x.to(dtype)
@@ -137,11 +145,18 @@ def tensors(arrays: Arrays, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 def poison(
     how: Corruption, x: Tensor, y: Tensor, *, seed: int, round_: int, client: int
 ) -> Poisoned:
-    """Corrupt the clean examples x and y of one client, for a round.
+    """Corrupt the clean examples x and y of one client, for one round.
 
-    The seed, the round and the client determine the random numbers. The round is 0 if
-    the data are corrupted only once. With `redraw`, if inputs change, all examples of
-    the client are returned, because other examples are chosen in the next round.
+    If `how.redraw` is true and inputs change, all examples of the client are returned,
+    because other examples are chosen in the next round.
+
+    Args:
+        how: the corruption.
+        x: inputs of the client.
+        y: targets of the client.
+        seed: seed of all random numbers.
+        round_: number of the round; 0 if the data are corrupted only once.
+        client: number of the client.
     """
     who, m = torch.tensor(client), len(y)
     chosen = torch.arange(m)
@@ -174,7 +189,7 @@ def poison(
 def _check(
     how: Corruption, pair: tuple[Tensor, Tensor], given: Tensor, before: Tensor
 ) -> None:
-    """Refuse corrupted data on which no client could train."""
+    """Raise Refusal if corrupted data have another format than the clean data."""
     x, y = pair
     shares = how.classes > 0 and before.dim() == 1 and labels.soft(y)
     shape = (how.classes,) if shares else before.shape[1:]

@@ -1,38 +1,38 @@
-"""Kinds of targets y: one label, several labels of 0 and 1, soft labels, or numbers.
+"""Functions for all kinds of targets y.
 
-Soft labels give the probability of each class: one row of `classes` numbers per
-example. They occur only in training data. If any client has soft labels, the labels of
-all other clients become rows with a single 1.
+An example has one label, several labels of 0 and 1, a soft label, or a number. A soft
+label is a row with the probability of each class. Soft labels occur only in training
+data. If any client has them, plain labels become soft labels too: rows with a single 1.
 """
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-_CLOSE = 1e-5  # tolerance of the sum of an example's soft labels
+_CLOSE = 1e-5  # largest difference of 1 and the sum of a soft label
 
 
 def soft(y: Tensor) -> bool:
-    """Return whether y holds soft labels: rows of fractions."""
+    """Return whether y are soft labels: rows of fractional numbers."""
     return y.dim() == 2 and y.is_floating_point()
 
 
 def shares(y: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
-    """Return rows [m, classes] of probabilities; a plain label becomes a single 1."""
+    """Return labels as soft labels [m, classes]; a plain label becomes a single 1."""
     return (y if soft(y) else one_hot(y, classes)).to(dtype)
 
 
 def likely(y: Tensor) -> Tensor:
-    """Return the most probable class [m] of soft labels; keep other targets."""
+    """Return the most probable class [m] of soft labels; return other y unchanged."""
     return y.argmax(dim=1) if soft(y) else y
 
 
 def right(outputs: Tensor, y: Tensor) -> Tensor:
     """Return whether each example is classified correctly, [m] of 0 and 1.
 
-    If an example may have several labels, return the share of correct ones. As in
-    `scores`, a single output is a margin, which predicts class 1 if it is above 0.
-    Outputs that are not finite are wrong.
+    If an example may have several labels, the result is the share of correct ones. A
+    single output is a margin, which predicts class 1 if it is above 0. If an output is
+    not finite, the example is wrong.
 
     Args:
         outputs: [m, k] outputs of a classifier.
@@ -48,7 +48,7 @@ def right(outputs: Tensor, y: Tensor) -> Tensor:
 
 
 def wrong(p: Tensor) -> str:
-    """Say why rows are not probabilities; return "" if they are."""
+    """Return a text that says why rows are not probabilities; "" if they are."""
     bad = ~(p.isfinite() & (p >= 0)).all(dim=1)
     why = "holds a share that is negative, NaN or infinite"
     if not bool(bad.any()):

@@ -1,6 +1,7 @@
-"""Leaks between training and test: shared examples, copies, owners and missing classes.
+"""Find leaks from training to test data: shared examples, copies and owners.
 
-Nothing is changed here. Leaks are counted, recorded or refused.
+Test classes without training data are found too. Nothing is changed: leaks are counted,
+and raise Refusal if the user wants this.
 """
 
 import hashlib
@@ -16,17 +17,22 @@ _PARTS = ("training", "validation", "test")
 def examine(
     arrays: Arrays, shards: Shards, wish: Literal["allow", "record", "refuse"]
 ) -> dict[str, Any]:
-    """Refuse classes that nobody trains on, and check for leaks from training to test.
+    """Check for classes without training data, and for leaks from training to test.
 
     Args:
         arrays: the data set.
-        shards: the rows of each part of each client.
-        wish: "allow" skips the search for copies, and "refuse" refuses any leak.
+        shards: the rows of each client for training, validation and test.
+        wish: "allow": do not search for copies. "record": count leaks. "refuse": raise
+            Refusal if there are any.
 
     Returns:
-        Facts. `leaked` is the number of examples that one client trains or validates on
-        and another client tests on. `duplicates` (missing for "allow") is the number of
-        test examples that have a copy, with equal x and y, in training or validation.
+        Two facts. `leaked` is the number of examples that one client uses for training
+        or validation, and another for test. `duplicates` (missing with "allow") is the
+        number of test examples that have a copy, with equal x and y, in training or
+        validation data.
+
+    Raises:
+        Refusal: A class is in test data only, or with "refuse" there are leaks.
     """
     check_classes(arrays, shards)
     learnt, tested = np.zeros((2, len(arrays.y)), bool)
@@ -50,7 +56,7 @@ def examine(
 
 
 def check_classes(arrays: Arrays, shards: Shards) -> None:
-    """Refuse a class that some client is tested on and no client trains on."""
+    """Raise Refusal if a class is in test data, but in no client's training data."""
     if not arrays.classes:
         return
     parts = np.concatenate(shards.train), np.unique(np.concatenate(shards.test))
@@ -76,7 +82,13 @@ def check_classes(arrays: Arrays, shards: Shards) -> None:
 
 
 def copies(arrays: Arrays, learnt: np.ndarray, tested: np.ndarray) -> np.ndarray:
-    """Return the test rows that have a copy, in x and y, among the rows trained on."""
+    """Return the test rows whose x and y are equal to those of another training row.
+
+    Args:
+        arrays: the data set.
+        learnt: [m] mask of rows for training or validation.
+        tested: [m] mask of rows for test.
+    """
     key, rows = keys(arrays), np.flatnonzero(tested)
     known = np.sort(key[learnt])
     first = np.searchsorted(known, key[rows], "left")
@@ -103,17 +115,18 @@ def owners(
     number: np.ndarray,
     given: bool,
 ) -> np.ndarray:
-    """Return the owner of each slot, if no owner is divided between parts.
-
-    Refuse data in which an owner belongs to two clients, or to two of the given parts.
-    If the parts are still to be drawn, refuse a client with fewer than two owners.
+    """Return the owner of each slot, which is one example of one client.
 
     Args:
         arrays: the data set.
-        row: as in `split.Held`.
-        client: as in `split.Held`.
-        number: as in `split.Held`.
-        given: whether the marks of the data decide the parts.
+        row: [slots] row of the data set (see `split.Held`).
+        client: [slots] index of the client.
+        number: [n] number of each client, for error messages.
+        given: whether the data's own split is used.
+
+    Raises:
+        Refusal: An owner belongs to two clients, or to two parts of the data's split.
+            If the split is drawn: a client has fewer than two owners.
     """
     asked = "partition.split_by = 'owner' needs"
     if arrays.owner is None:
@@ -151,7 +164,7 @@ def owners(
 
 
 def _divided(owner: np.ndarray, by: np.ndarray) -> tuple[int, int, int] | None:
-    """Return the first owner with two values of `by`, and both values, or `None`."""
+    """Return the first owner with two values of `by`, and both values, or None."""
     order = np.lexsort((by, owner))
     owner, by = owner[order], by[order]
     cut = (owner[1:] == owner[:-1]) & (by[1:] != by[:-1])

@@ -12,14 +12,20 @@ from troth.config.schema import Experiment
 from troth.data import leakage, preprocess, sources, split
 from troth.types import Arrays, Refusal, Shards
 
-_MANY = 1000  # most class names that a run records
-_WIDE = 10_000  # most feature names that a run records
+_MANY = 1000  # largest number of class names that a run records
+_WIDE = 10_000  # largest number of feature names that a run records
 _SIZES = ("train", "valid", "test")
 _TAKEN = (*_SIZES, "shared", "client", files.OWNER, "malicious", "newcomer")
 
 
 def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
-    """Load, partition and split the data; cache the result for a grid's next run."""
+    """Load the data of an experiment, divide them among clients, and split them.
+
+    The last result is cached, because the next run of a grid may use the same data.
+
+    Returns:
+        The data set, the rows of each client, and facts to record.
+    """
     missing = preprocess.active(e.features)
     written = _written(_path(e))
     key = repr((e.data, written, e.partition, e.seed, data_dir, missing))
@@ -37,14 +43,14 @@ def _path(e: Experiment) -> str:
 
 
 def _written(path: str) -> tuple[Any, ...]:
-    """Return values that change with a file, or with any file of a folder."""
+    """Return values that change if a file, or any file of a folder, changes."""
     place = Path(path).expanduser()
     below = sorted(place.rglob("*")) if path and place.is_dir() else []
     return files.version(path), *((str(p), files.version(str(p))) for p in below)
 
 
 def _own(e: Experiment) -> bool:
-    """Return whether the data are the user's own: from a file, a function or memory."""
+    """Return whether the data are the user's: from a file, a function or memory."""
     return bool(_path(e)) or ":" in e.data.name
 
 
@@ -54,6 +60,8 @@ _DEALT: dict[str, tuple[Arrays, Shards, dict[str, Any]]] = {}
 def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
     find = lookup.find("data", e.data.name)
     arrays = lookup.call(find, e.data.options, seed=e.seed, data_dir=data_dir)
+    if ":" in e.data.name:
+        arrays = sources.returned(e.data.name, arrays)
     partition = lookup.find("partition", e.partition.name)
     lists = lookup.call(partition, e.partition.options, arrays=arrays, seed=e.seed)
     shards, facts = divided(e, arrays, lists, e.partition.min_examples)
@@ -93,7 +101,14 @@ def _owners(arrays: Arrays, shards: Shards) -> list[str]:
 def divided(
     e: Experiment, arrays: Arrays, lists: list[np.ndarray], least: int
 ) -> tuple[Shards, dict[str, Any]]:
-    """Split each client's examples; clients with fewer than `least` are left out."""
+    """Split each client's examples into training, validation and test.
+
+    Args:
+        e: the experiment.
+        arrays: the data set.
+        lists: the rows of each client.
+        least: fewest examples of a client; clients with fewer are left out.
+    """
     how = replace(e.partition, min_examples=least)
     return split.split(arrays, lists, e.seed, how, preprocess.active(e.features))
 
@@ -101,10 +116,10 @@ def divided(
 def _after(
     find: Callable[..., Any], e: Experiment, arrays: Arrays, shards: Shards
 ) -> tuple[Arrays, Shards]:
-    """Apply the data set's own function `dealt`, if it has one, to the split data.
+    """Apply the function `dealt` of the data set's module, if there is one.
 
-    If the module of a data set defines `dealt`, the function receives `arrays`,
-    `shards`, `seed` and those options of the data set that it names. It returns new
+    It changes the data after they were split. Its arguments are `arrays`, `shards`,
+    `seed` and those options of the data set that its parameters name. It returns new
     arrays and shards.
     """
     function = lookup.companion(find, "dealt")

@@ -1,4 +1,8 @@
-"""All clients' data as tensors on the device, with prepared features."""
+"""Convert all clients' data to tensors on the device, with prepared features.
+
+To prepare features means to fill in missing values and to standardize them. A slot is
+one example of one client; it has a label, and refers to a row of the inputs x.
+"""
 
 import math
 from typing import Any, NamedTuple
@@ -16,28 +20,28 @@ from troth.types import Arrays, Data, Refusal, Shards, Split, Statistics
 
 
 class Raw(NamedTuple):
-    """The clients' data before they are turned into tensors and prepared."""
+    """The clients' data before they are converted to tensors and prepared."""
 
-    arrays: Arrays
-    shards: Shards
+    arrays: Arrays  # the data set
+    shards: Shards  # its rows that each client has
     dtype: torch.dtype  # dtype of the model
     device: torch.device
     hostile: np.ndarray  # [n] whether the client is malicious
-    how: Corruption | None  # what malicious clients do to their data
+    how: Corruption | None  # corruption of malicious clients' data
     seed: int  # seed of the corruption
 
 
 def as_tensors(raw: Raw) -> Data:
     """Convert all clients' data to tensors, and corrupt the data of malicious clients.
 
-    Bytes stay bytes, and other numbers take the dtype of the model. Poisoned labels are
-    stored per slot, and poisoned inputs as further rows of x. The data of benign
-    clients are therefore never changed. If a corruption returns another number of
-    examples than were chosen, the new examples follow those that were not chosen.
+    Bytes stay bytes, and other numbers get the dtype of the model. Corrupted labels are
+    stored per slot, and corrupted inputs as additional rows of x. So the data of benign
+    clients never change. If a corruption returns more or fewer examples than it gets,
+    the new examples come after those that were not chosen.
 
-    If a corruption gives fractions in a data set of bytes, all inputs are converted to
-    the dtype of the model, and no value changes. If it gives soft labels, all training
-    labels become rows [classes].
+    If a corruption returns fractions in a data set of bytes, all inputs are converted
+    to the dtype of the model, and no value changes. If it returns soft labels, all
+    training labels become soft labels.
     """
     shards, marks = raw.shards, raw.arrays.group
     x, y = corrupt.tensors(raw.arrays, raw.dtype)
@@ -51,7 +55,7 @@ def as_tensors(raw: Raw) -> Data:
 
 
 def _placed(data: Data, device: torch.device, dtype: torch.dtype | None = None) -> Data:
-    """Move the data to a device, and convert float labels to `dtype` if it is given."""
+    """Move the data to a device, and unless `dtype` is None, convert float labels."""
 
     def moved(split: Split) -> Split:
         fractional = dtype and split.y.is_floating_point()
@@ -75,10 +79,10 @@ def _split(row: Tensor, y: Tensor, sizes: list[int]) -> Split:
 
 
 def _corrupted(data: Data, raw: Raw, how: Corruption) -> Data:
-    """Return the data with poisoned inputs as further rows.
+    """Return the data with corrupted inputs as additional rows.
 
-    A poisoned input belongs to the group of the example that it replaces. If the number
-    of examples changes, it belongs to the group of the client's first chosen example.
+    A corrupted input has the group of the example that it replaces. If the number of
+    examples changes, it has the group of the client's first chosen example.
     """
     train, x = data.train, [data.x]
     row, y = (list(torch.split(v, train.size.tolist())) for v in train[:2])
@@ -117,17 +121,17 @@ def _corrupted(data: Data, raw: Raw, how: Corruption) -> Data:
 class Redraw:
     """Corrupt the clean data again before each round in which malicious clients train.
 
-    The corrupted data are written into rows that only the malicious client uses. They
-    depend on the number of the round and not on earlier rounds, so that a resumed run
-    has the same data. Random numbers are drawn on the host, so that they do not depend
-    on the device.
+    The corrupted data are written to rows that only the malicious client uses. They
+    depend on the number of the round, but not on earlier rounds, so a resumed run has
+    the same data. Random numbers are drawn on the CPU, so they do not depend on the
+    device.
     """
 
     def __init__(self, raw: Raw, data: Data, prepared: bool = False) -> None:
         assert raw.how is not None
         x, y = corrupt.tensors(raw.arrays, raw.dtype)
         self._how, self._seed, self._data = raw.how, raw.seed, data
-        # Per client: clean inputs and labels, slots, and rows of inputs that change.
+        # client → clean inputs and labels, slots, and rows of x that change (or None)
         self._held: dict[int, tuple[Tensor, Tensor, slice, Tensor | None]] = {}
         for k in map(int, np.flatnonzero(raw.hostile)):
             own = torch.from_numpy(raw.shards.train[k].astype(np.int64))
@@ -138,7 +142,7 @@ class Redraw:
             self._held[k] = x[own], y[own], slots, None if fixed else row
 
     def __call__(self, round_: int, ids: np.ndarray) -> None:
-        """Poison the training data of the malicious clients among `ids`."""
+        """Corrupt the training data of malicious clients among `ids` for a round."""
         for k in map(int, ids):
             if k in self._held and len(self._held[k][1]):
                 self._redraw(round_, k)
@@ -169,17 +173,17 @@ class Redraw:
             )
 
 
-_NUMBERS = 1 << 21  # numbers prepared at a time: 16 MB in float64
+_NUMBERS = 1 << 21  # largest count of numbers prepared at once: 16 MB in float64
 
 
 class Prepared(NamedTuple):
-    """The statistics that prepared the inputs, and the number of imputed values."""
+    """The statistics that were used to prepare inputs, and counts of missing values."""
 
     statistics: Statistics
-    imputed: np.ndarray  # [n, ...] number of values filled in, over all examples
+    imputed: np.ndarray  # [n, ...] number of values of each client that were filled in
 
     def facts(self) -> dict[str, Any]:
-        """Return how many values were imputed, and how many features are constant."""
+        """Return the numbers of filled in values and of constant features."""
         constant = int(self.statistics.constant.sum())
         return {"imputed": int(self.imputed.sum()), "constant": constant}
 
@@ -190,12 +194,12 @@ class Prepared(NamedTuple):
 
 
 def active(part: Part) -> bool:
-    """Return whether statistics are fitted, in which case values may be missing."""
+    """Return whether features are prepared, in which case values may be missing."""
     return part.name != "none"
 
 
 def check(e: Experiment, arrays: Arrays) -> None:
-    """Refuse inputs that cannot be prepared, or would be normalized twice."""
+    """Raise Refusal if inputs cannot be prepared, or would be normalized twice."""
     if not active(e.features):
         return
     kind, name = e.model.normalize, e.features.name
@@ -224,23 +228,23 @@ def deal(
     newcomers: np.ndarray | None = None,
     fitted: Statistics | None = None,
 ) -> tuple[Data, Prepared | None, Redraw | None]:
-    """Convert the data to tensors as `as_tensors` does, and prepare the inputs.
+    """Convert the data to tensors as in `as_tensors`, and prepare the features.
 
-    Malicious clients corrupt their raw data first. Statistics are then fitted on the
-    clients' training data, and prepare all data. Fitting and preparing are done in
-    float64. If each client has its own statistics, every slot needs a separate row in
-    `x`. Otherwise, clients still share rows.
+    First, malicious clients corrupt their data. Then statistics are computed from the
+    clients' training data, and used to prepare all data, in float64. If each client has
+    its own statistics, every slot gets a separate row in `x`. Otherwise, clients with
+    the same example share its row.
 
     Args:
         part: the experiment's section `features`.
         raw: the clients' data.
-        newcomers: clients whose data are not used to fit shared statistics. If each
-            client fits its own statistics, newcomers do too.
-        fitted: statistics from an earlier fit, to be used instead of a new one.
+        newcomers: clients whose data are not used for shared statistics. If each client
+            has its own statistics, newcomers have too.
+        fitted: statistics to use; None: compute them.
 
     Returns:
-        The data, how they were prepared (`None` if nothing is fitted), and the function
-        that corrupts the data anew in each round (`None` if there is none).
+        The data; the statistics (None if features are not prepared); and the function
+        that corrupts the data again in each round (None if there is none).
     """
     redrawn = raw.how is not None and raw.how.redraw
     if not active(part):
@@ -274,10 +278,10 @@ def deal(
 def _fit(
     part: Part, data: Data, names: tuple[str, ...], newcomers: np.ndarray
 ) -> Statistics:
-    """Fit the statistics that `part` names to the clients' training data.
+    """Compute statistics from the clients' training data by the method of `part`.
 
     If the method returns one row per client, the row of a newcomer is computed from the
-    newcomer's data alone.
+    newcomer's data alone. Otherwise, data of newcomers are not used.
     """
     rows = torch.split(data.train.row, data.train.size.tolist())
     each, shape = [data.x[mine].numpy() for mine in rows], data.x.shape[1:]
@@ -292,7 +296,10 @@ def _fit(
 
 
 def _made(part: Part, train: list[np.ndarray], names: tuple[str, ...]) -> Statistics:
-    """Call the method that `part` names on training data, and check its result."""
+    """Call the method of `part` with training data.
+
+    Raise Refusal if its result does not have the right shape.
+    """
     shape = train[0].shape[1:]
     function = lookup.find("features", part.name)
     made = lookup.call(function, part.options, train=train, names=names)
@@ -307,7 +314,7 @@ def _made(part: Part, train: list[np.ndarray], names: tuple[str, ...]) -> Statis
 
 
 def _blocks(data: Data, split: Split) -> list[tuple[Tensor, Tensor]]:
-    """Return the rows and clients of a split's slots, in pieces of limited size."""
+    """Return rows and clients of the slots of a split, in pieces of limited size."""
     some = max(1, _NUMBERS // max(1, math.prod(data.x.shape[1:])))
     owner = torch.repeat_interleave(torch.arange(len(split.size)), split.size)
     return list(zip(*(torch.split(t, some) for t in (split.row, owner)), strict=True))
@@ -330,14 +337,14 @@ def _layer(statistics: Statistics, rows: Any = ...) -> layers.Features:
 
 
 def _alike(data: Data, statistics: Statistics, dtype: torch.dtype) -> Data:
-    """Prepare all rows by the same statistics."""
+    """Prepare all rows with the same statistics."""
     layer, some = _layer(statistics), max(1, _NUMBERS // max(1, statistics.mean.size))
     pieces = [layer(x).to(dtype) for x in torch.split(data.x, some)]
     return data._replace(x=torch.cat(pieces))
 
 
 def _apart(data: Data, statistics: Statistics, dtype: torch.dtype) -> Data:
-    """Copy every slot to a separate row, prepared by the statistics of its client."""
+    """Copy every slot to a separate row, prepared with the statistics of its client."""
     given = [data.train, data.valid, data.test, *data.tests.values()]
     rows: list[Tensor] = []
     splits, at = [], 0

@@ -1,7 +1,8 @@
-"""Data that a caller passes in memory: arrays, and data sets of torch.
+"""Data that a user passes in memory, such as arrays, tables and data sets of torch.
 
-The data become a member of the kind `data`, whose name contains their digest. The
-member computes the digest again at each call, because arrays may change in place.
+They become a member of the kind `data`, that is, a function that returns a data set.
+Its name contains the digest of the data. The digest is computed again at each call,
+because arrays may be changed in place.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ _FORMS = (
 
 
 def give(data: Any) -> lookup.Given:
-    """Make data in memory known as a member of the kind `data`.
+    """Register data in memory as a member of the kind `data`, and return the member.
 
     Args:
         data: One of these:
@@ -38,7 +39,7 @@ def give(data: Any) -> lookup.Given:
               `x` and `y`.
             - `troth.types.Arrays`.
             - A pandas DataFrame, or a `Dataset` or `DatasetDict` of Hugging Face. The
-              options of the data set `table` say what the columns are.
+              options of the data set `table` give the columns their roles.
             - Torch data sets with items (x, y), one per client: a list, or a dictionary
               whose keys are the owners' names. A single one is data without owners.
 
@@ -60,6 +61,32 @@ def give(data: Any) -> lookup.Given:
         return _arrays.assembled(_WHERE, content, scale, classes)
 
     return lookup.give("arrays", mark, arrays)
+
+
+def returned(name: str, made: Any) -> Arrays:
+    """Return the result of a user's function as a data set.
+
+    Args:
+        name: name of the function, for error messages.
+        made: `Arrays`, a dictionary of arrays, a pair (x, y), or torch data sets. The
+            owners may be texts.
+    """
+    if isinstance(made, Arrays):
+        owner = np.asarray(made.owner) if made.owner is not None else np.zeros(0, int)
+        if owner.dtype.kind in "iu":
+            return made
+        names, codes = np.unique(owner.astype(str), return_inverse=True)
+        return made._replace(owner=codes.astype(np.int64), owners=(*names.tolist(),))
+    pair = isinstance(made, tuple) and len(made) == 2 and not _all_datasets(made)
+    try:
+        content = _content({"x": made[0], "y": made[1]} if pair else made)
+        return _arrays.assembled(_WHERE, content)
+    except Refusal as refusal:
+        raise Refusal(
+            f"data '{name}' returns a {type(made).__name__} that cannot be used; "
+            "return troth.types.Arrays, a pair (x, y), or a dictionary of arrays x, y "
+            f"and optionally owner, group and split ({refusal})"
+        ) from None
 
 
 def _table(frame: pd.DataFrame) -> lookup.Given:
@@ -117,7 +144,7 @@ def digest_of(arrays: Arrays) -> str:
 
 
 def _content(data: Any) -> dict[str, np.ndarray]:
-    """Return the arrays of data in any of the forms, by name."""
+    """Return name → array of data in any of the forms that `give` accepts."""
     if isinstance(data, Dataset):
         return _items(data)
     if isinstance(data, list | tuple) and _all_datasets(data):
@@ -137,7 +164,7 @@ def _all_datasets(values: Any) -> bool:
 
 
 def _named(data: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Return a dictionary's arrays, those of a torch data set included."""
+    """Return the arrays of a dictionary, including those of a torch data set in it."""
     known = (*_arrays.KEYS, "dataset")
     for key in data:
         if key not in known:
@@ -187,7 +214,7 @@ def array(key: str, values: Any) -> np.ndarray:
 
 
 def _remedy(key: str, values: Any) -> str:
-    """Return the expression that makes an array of numbers or texts of `values`."""
+    """Return an expression, for the error message, that makes an array of `values`."""
     if hasattr(values, "toarray"):  # a sparse matrix
         return f"{key}.toarray()"
     kind = "'float32'" if key == "x" else "str"
@@ -219,7 +246,7 @@ def _items(data: Any) -> dict[str, np.ndarray]:
     m = _length(data)
     if m == 0:
         raise Refusal(f"data= has a {type(data).__name__} without items; leave it out")
-    columns = getattr(data, "tensors", None)  # of a TensorDataset
+    columns = getattr(data, "tensors", None)  # if it is a TensorDataset
     if columns is None:
         columns = [*zip(*(_pair(data[i], i) for i in range(m)), strict=True)]
     if len(columns) != 2:

@@ -1,6 +1,7 @@
-"""The split of each client's examples into training, validation and test.
+"""Split each client's examples into training, validation and test data.
 
-A slot is one example of one client. An example that two clients hold has two slots.
+A slot is one example of one client. If two clients have the same example, there are two
+slots.
 """
 
 from collections.abc import Sequence
@@ -23,16 +24,17 @@ def deal(
     parts: Fractions,
     seed: int,
 ) -> np.ndarray:
-    """Assign TRAIN, VALID or TEST to every slot, at random, in these fractions.
+    """Assign TRAIN, VALID or TEST to every slot at random, with given fractions.
 
-    This is systematic sampling. A client's slots are ordered by label, in random order
-    within a label. Every so-many-th slot from a random start becomes test data. Of the
-    remaining slots, validation data are chosen in the same way.
+    This is systematic sampling. A client's slots are ordered by label, and at random
+    within a label. Beginning with a random slot, slots at equal distances become test
+    data. Validation data are chosen from the remaining slots in the same way.
 
-    Sizes are exact, and every slot has the same probability. Of every label, test gets
-    its share rounded down or up. Validation and training deviate from their share by
-    less than 2. All clients are handled at once; only their random numbers are drawn
-    client by client.
+    The sizes of a client's parts are those of `sizes_of`, and every slot has the same
+    probability. For each label, the number of test slots is its exact share, rounded
+    down or up. The numbers of validation and training slots differ from their exact
+    share by less than 2. All clients are treated at once, but each has separate random
+    numbers.
 
     Args:
         label: [slots] label of each slot.
@@ -68,7 +70,7 @@ def deal(
 
 
 def pairs(client: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first slot of each (client, value) pair, and every slot's pair."""
+    """Return the first slot of each pair (client, value), and the pair of each slot."""
     _, value = np.unique(value, return_inverse=True)
     _, first, code = np.unique(
         client * (value.max(initial=0) + 1) + value,
@@ -79,10 +81,18 @@ def pairs(client: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _every(size: np.ndarray, count: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Choose `count` equally spaced places of each client, as indices of all places.
+    """Choose equally spaced places of each client.
 
-    The places of the clients follow one another. Of a client with m places, the indices
-    ⌊(i·m + begin) / count⌋ for i = 0 … count-1 are chosen.
+    Places are numbered client by client. For a client with m places, the places
+    ⌊(i·m + begin) / count⌋ with i = 0 … count-1 are chosen.
+
+    Args:
+        size: [n] number of places m of each client.
+        count: [n] number of places to choose.
+        begin: [n] random start.
+
+    Returns:
+        Indices among the places of all clients.
     """
     i = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     m, offset = np.repeat(size, count), np.repeat(np.cumsum(size) - size, count)
@@ -92,9 +102,10 @@ def _every(size: np.ndarray, count: np.ndarray, begin: np.ndarray) -> np.ndarray
 
 
 def sizes_of(m: int, parts: Fractions) -> list[int]:
-    """Compute the sizes of the parts by the method of largest remainders.
+    """Return the sizes of the parts of m examples, by the method of largest remainders.
 
-    Training comes first and test second in getting at least 1 example.
+    If their fractions are above 0, training gets at least 1 example, and test too if
+    there are 2 or more.
     """
     exact = [fraction * m / sum(parts) for fraction in parts]
     sizes = [int(value + 1e-9) for value in exact]
@@ -113,7 +124,7 @@ class Held(NamedTuple):
 
     row: np.ndarray  # [slots] int64: row of the data set
     client: np.ndarray  # [slots] int64: index of the client, 0 … n-1, ascending
-    number: np.ndarray  # [n] int64: number of the client before any was dropped
+    number: np.ndarray  # [n] int64: number of each client before some were left out
 
 
 def split(
@@ -125,23 +136,24 @@ def split(
 ) -> tuple[Shards, dict[str, Any]]:
     """Split the examples of each client into training, validation and test.
 
-    A client's split depends on the seed, its number and its examples, not on other
-    clients. The sizes are as close to the fractions as whole numbers can be. Each part
-    gets its share of every label (see `deal`), unless an example may have several
-    labels. With fractions, 2 examples are enough: one to train and one to test on.
+    A client's split depends on the seed, its number and its examples, but not on other
+    clients. The sizes are as close to the fractions as possible. Each part gets its
+    share of every label (see `deal`), unless an example may have several labels. With
+    fractions, a client needs only 2 examples: one for training and one for test.
 
     Args:
-        arrays: the data set; NaN and infinity in it are refused.
+        arrays: the data set. NaN and infinity in it raise Refusal.
         lists: the rows of each client, as a partition returns them.
         seed: the experiment's seed.
         how: the experiment's section `partition`.
-        missing: whether NaN in x is allowed, as a value to be filled in later.
+        missing: whether x may have NaN, which is filled in later.
 
     Returns:
-        The rows of each part of each client, and facts. `clients` is the number of
-        clients. `dropped` lists the numbers (as in `lists`) of clients with too few
-        examples. `repeated` counts the slots whose example another slot holds too.
-        `unused` counts the examples that no client holds.
+        The rows of each client for training, validation and test; and facts. `clients`
+        is the number of clients. `dropped` are the numbers (indices in `lists`) of
+        clients with too few examples, which are left out. `repeated` is the number of
+        slots minus the number of different examples in them. `unused` is the number of
+        examples that no client has.
     """
     _check_data(arrays, missing)
     if how.split == "given":
@@ -163,14 +175,20 @@ def split(
 
 
 def _cut(rows: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
-    """Return one array of rows per client, as views: a million of them take 0.1 GB."""
+    """Return one array of rows per client.
+
+    The arrays are views, to save memory: a million of them take 0.1 GB.
+    """
     ends = np.cumsum(size)
     starts = (ends - size).tolist()
     return [rows[i:j] for i, j in zip(starts, ends.tolist(), strict=True)]
 
 
 def _hold(m: int, lists: Sequence[np.ndarray], min_examples: int) -> Held:
-    """Return the slots of every client that is not dropped."""
+    """Return the slots of all clients with at least `min_examples` examples.
+
+    Raise Refusal if there are none, or if rows are not valid.
+    """
     size = np.fromiter(map(len, lists), np.int64, len(lists))
     if (most := int(size.max(initial=0))) < max(min_examples, 1):
         raise Refusal(
@@ -277,7 +295,7 @@ def _check_given(arrays: Arrays, valid: float) -> None:
 
 
 def _check_sizes(held: Held, train: np.ndarray, test: np.ndarray, given: bool) -> None:
-    """Refuse clients without training or test data."""
+    """Raise Refusal if a client has no training or no test data."""
     size = np.bincount(held.client, minlength=len(held.number))
     bad = np.flatnonzero((train == 0) | (test == 0))
     if not len(bad):
@@ -310,15 +328,16 @@ def set_apart(
     how: Literal["none", "copied", "held_out"],
     correlation: float,
 ) -> Shards:
-    """Make a test set of the conflicting examples, those of `group` 1.
+    """Return the shards with an additional test set of conflicting examples (group 1).
 
     Both variants are from Wang et al. 2021, Appendix A:
 
     - "copied": the conflicting examples of a client's test data are also its second
       test set (CelebA_R).
-    - "held_out": from each of a client's parts, conflicting examples are removed until
-      the share of aligned ones is at least `correlation` (1 removes all). The removed
-      examples are the client's second test set (CelebA_S).
+    - "held_out": conflicting examples are removed from a client's training, validation
+      and test data, until the share of aligned examples in each is at least
+      `correlation` (1 removes all). The removed examples are the client's second test
+      set (CelebA_S).
     """
     if how == "none":
         return shards
@@ -338,7 +357,7 @@ def set_apart(
 
 
 def _checked(group: np.ndarray | None, how: str) -> np.ndarray:
-    """Return the group of every example, and refuse groups other than 0 and 1."""
+    """Return the group of every example; raise Refusal if they are not 0 and 1."""
     asked = f"partition.conflicting = '{how}' needs"
     if group is None:
         raise Refusal(

@@ -1,4 +1,8 @@
-"""The examples of a newcomer or a site, checked against a run's data format."""
+"""Read the examples of a newcomer or a site, in the format of a run's data.
+
+A newcomer is a client that joins after training, and a site a client of a real
+federation.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,16 +19,18 @@ from troth.data.datasets._table import MISSING, TRUTH, Column, listed, number, s
 from troth.types import Arrays, Refusal
 
 Examples = str | Path | Mapping[str, Any]
-"""An .npz file, or its arrays by name: x, y, and optionally split and group."""
+"""An .npz file, or a dictionary with its arrays: x, y, optionally split and group."""
 
 
 def read(e: Experiment, data: Examples) -> Arrays:
-    """Read a newcomer's examples in the units, classes and shape of an experiment.
+    """Read examples; raise Refusal if they do not fit the data of an experiment.
 
-    Labels are the run's numbers of the classes, or their names if the run has names.
-    With two classes, −1 and 1 are also accepted. A newcomer need not have an example of
-    every class. The experiment must be a resolved one. It may be one that has not run
-    yet.
+    Labels are numbers of classes, or names if the run has names of classes. With two
+    classes, they may be −1 and 1. There need not be an example of every class.
+
+    Args:
+        e: the experiment, with recorded values in `resolved`. It need not have run.
+        data: the examples.
     """
     facts = e.resolved
     if isinstance(data, Mapping):
@@ -46,7 +52,7 @@ def read(e: Experiment, data: Examples) -> Arrays:
 
 
 def _targets(where: str, y: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
-    """Return targets of a regression, or labels that the run knows."""
+    """Return targets of a regression, or labels of the run's classes."""
     classes, several = facts["classes"], bool(facts.get("multi_label"))
     labels = list(facts.get("labels", []))
     if y.dtype.kind in "SU" and labels:
@@ -70,7 +76,10 @@ def _numbered(where: str, y: np.ndarray, labels: list[str]) -> np.ndarray:
 
 
 def fits(e: Experiment, x: np.ndarray) -> None:
-    """Refuse inputs that the models of a resolved experiment do not accept."""
+    """Raise Refusal if inputs do not fit the models of an experiment.
+
+    Its recorded values in `resolved` have the shape of an input.
+    """
     shape = tuple(e.resolved["shape"])
     if x.shape[1:] != shape:
         raise Refusal(
@@ -90,7 +99,7 @@ ENDINGS = (".csv", ".csv.gz")
 
 
 def examples(e: Experiment, path: str) -> dict[str, np.ndarray]:
-    """Return the arrays x and y of a CSV file, whose first line names the columns.
+    """Return the arrays x and y of a CSV file with names of columns in its first line.
 
     The keys `features`, `label` and `labels` of the section `deployment` describe the
     columns.
@@ -136,19 +145,19 @@ def _labels(path: str, label: str, names: list[str]) -> np.ndarray:
 def encode(
     path: Path, features: Sequence[str], options: Mapping[str, Any], *, gaps: bool
 ) -> np.ndarray:
-    """Return the inputs x [m, features] in float32, encoded by the features' names.
+    """Return the inputs x [m, features] of a table in float32, by features' names.
 
-    The feature "age" is the number in the column `age`, where true and false are 1 and
-    0. It is NaN if it is missing. The feature "sex=f" is 1 if the column `sex` holds
-    `f`, and 0 otherwise. A category that was not in the training data is therefore 0 in
-    all features of its column, as is a missing one. Other columns are ignored, and the
-    order of columns does not matter.
+    The feature "age" is the number in the column `age`, where true is 1, false is 0,
+    and a missing value is NaN. The feature "sex=f" is 1 if the value in the column
+    `sex` is `f`, and 0 otherwise. If a category is missing, or was not in the training
+    data, all features of its column are 0. Other columns are ignored, and the order of
+    columns does not matter.
 
     Args:
         path: the CSV file.
         features: names of the features, in order.
         options: options of the data set that the run was trained on.
-        gaps: whether numbers may be missing.
+        gaps: whether numbers may be missing; if not, missing numbers raise Refusal.
     """
     label = options.get("label", [])
     labels = [label] if isinstance(label, str) else label
@@ -174,7 +183,10 @@ def encode(
 
 
 def _source(path: Path, header: Counter[str], feature: str) -> tuple[str, str | None]:
-    """Return a feature's column and category (or `None`); both may contain a "="."""
+    """Return the column and the category (or None) of a feature.
+
+    Both may contain a "=". Raise Refusal if there is no such column.
+    """
     parts = feature.split("=")
     cuts = [("=".join(parts[:i]), "=".join(parts[i:])) for i in range(1, len(parts))]
     ways: list[tuple[str, str | None]] = [*cuts, (feature, None)]

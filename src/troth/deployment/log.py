@@ -1,4 +1,7 @@
-"""Record what happens at the server: one line per round, and the final files."""
+"""Record the rounds of the server: one line per round, and the final files.
+
+A card has the scores of a site's models.
+"""
 
 import math
 from collections.abc import Mapping
@@ -28,8 +31,8 @@ def noted(
     Args:
         hub: The server's state, after the round.
         asked: Clients that were selected.
-        answers: Counted replies, by client.
-        refused: Reasons of refused replies, by site name.
+        answers: Valid replies, by client.
+        refused: Reasons why other replies were rejected, by name of the site.
         served: Updates that filters and the aggregator dropped or changed.
         far: Relative distance of each site's update from the aggregate, by client.
     """
@@ -56,7 +59,7 @@ def noted(
 
 
 def spoken(hub: Hub, line: Mapping[str, Any]) -> str:
-    """Describe a round on one line, from its line of `rounds.jsonl`."""
+    """Return a description of a round for people, from its line of `rounds.jsonl`."""
     names, distance = hub.names, line["distance"]
     text = f"round {hub.round} of {hub.rounds}: {len(distance)} replies"
     text += f", {next(iter(distance))} farthest from the aggregate" if distance else ""
@@ -71,7 +74,7 @@ def spoken(hub: Hub, line: Mapping[str, Any]) -> str:
 
 
 def summarized(cards: Mapping[int, Card]) -> dict[str, Any]:
-    """Summarize the scores of all sites' personal models and of the shared model."""
+    """Return statistics of the scores of personal models and of the shared model."""
     table = _table(cards)
     size = table.pop("test")
     found: dict[str, dict[str, np.ndarray]] = {"personal": {}, "shared": {}}
@@ -86,7 +89,7 @@ def summarized(cards: Mapping[int, Card]) -> dict[str, Any]:
 def _table(cards: Mapping[int, Card]) -> dict[str, np.ndarray]:
     """Return the cards as columns, in the order of the clients.
 
-    A score that a card lacks is NaN.
+    If a card lacks a score, it is NaN.
     """
     keys = sorted({key for card in cards.values() for key in card})
     order = [cards[k] for k in sorted(cards)]

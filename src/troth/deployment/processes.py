@@ -21,7 +21,7 @@ def child(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a child process that ends with the `with` block.
 
-    On Linux the child also ends if this process is killed. Ctrl-C does not reach it.
+    On Linux, the child also ends if this process is killed. It ignores Ctrl-C.
 
     Args:
         command: Program and arguments.
@@ -51,7 +51,7 @@ def child(
 def _binding(orphaned: signal.Signals) -> Callable[[], None]:
     """Return the function that the child runs before the program.
 
-    All names are resolved here, because the child should do as little as possible
+    All names are looked up here, because the child should do as little as possible
     between fork and exec.
     """
     own = getattr(ctypes.CDLL(None), "prctl", None)  # only Linux has prctl

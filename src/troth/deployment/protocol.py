@@ -1,7 +1,7 @@
 """Check the replies of sites before a filter or the aggregator reads them.
 
-A reply may hold arbitrary bytes, so nothing in it is trusted. A reply of another form
-is refused with a reason. A vector is read only if its type and its size are right.
+A reply may consist of arbitrary bytes, so nothing in it is trusted. If it is not valid,
+Refusal is raised with a reason. A vector is read only if its type and size are right.
 """
 
 import json
@@ -16,7 +16,7 @@ from torch import Tensor
 from troth.types import Refusal
 
 RAW = "troth.raw"
-"""Format of vectors in messages: the numbers in order, little-endian, no header."""
+"""Name of the format of vectors in messages: little-endian numbers without a header."""
 
 _KINDS = {torch.float32: "float32", torch.float64: "float64"}
 _KEYS = {"round", "run", "name", "size", "loss", "card"}
@@ -27,7 +27,7 @@ Card = dict[str, float]
 
 
 class Wired(Protocol):
-    """A vector as it arrives over the network, unchecked."""
+    """A vector in the format of messages, before it is checked."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -49,7 +49,7 @@ class Expected(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A reply that may be aggregated."""
+    """A valid reply, which may be aggregated."""
 
     update: Tensor  # [d]
     extra: Tensor  # [e]
@@ -59,14 +59,17 @@ class Answer(NamedTuple):
 
 
 def pack(vector: Tensor) -> tuple[str, tuple[int, ...], str, bytes]:
-    """Return a vector in the format of messages: the four fields of `Wired`."""
+    """Convert a vector to the format of messages: the four fields of `Wired`."""
     flat = vector.detach().cpu().contiguous().numpy()
     kind = _KINDS[vector.dtype]
     return kind, (len(flat),), RAW, flat.astype(f"<f{flat.itemsize}").tobytes()
 
 
 def unpack(name: str, wired: Wired, count: int, dtype: torch.dtype) -> Tensor:
-    """Read a vector of `count` finite numbers of type `dtype`; refuse anything else."""
+    """Convert a vector from the format of messages to a tensor.
+
+    Raise Refusal unless it has `count` finite numbers of type `dtype`.
+    """
     kind = _KINDS[dtype]
     if wired.stype != RAW or wired.dtype != kind:
         raise Refusal(
@@ -90,10 +93,15 @@ def check(
     about: Mapping[str, Any],
     vectors: Mapping[str, Wired],
 ) -> Answer:
-    """Return the checked reply of the site `name`, or refuse it.
+    """Return the reply of a site; raise Refusal if it is not valid.
 
-    `about` holds the reply's scalars and texts, `vectors` its update and extra vector.
-    The text of a refusal calls the reply "it" and does not name the site.
+    The error message calls the reply "it" and does not name the site.
+
+    Args:
+        expected: What the reply must contain.
+        name: Name of the site.
+        about: Scalars and texts of the reply.
+        vectors: Its update and extra vector.
     """
     if set(about) != _KEYS:
         raise Refusal(
@@ -125,7 +133,7 @@ def check(
 
 
 def card(text: object) -> Card:
-    """Read the scores of a card from JSON text; refuse a card that cannot be read."""
+    """Read the scores of a card from JSON text; raise Refusal if that fails."""
     try:
         short = isinstance(text, str) and len(text) < _CARD
         numbers = json.loads(str(text) if short else "")

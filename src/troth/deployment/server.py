@@ -1,6 +1,6 @@
-"""The server of a real federation: the shared model, filters and aggregator; no data.
+"""The server of a real federation: shared model, filters and aggregator, but no data.
 
-Messages are processed by the same `Serving` as in a simulation.
+The same `Serving` as in a simulation processes the messages.
 """
 
 import math
@@ -33,7 +33,8 @@ class Hub:
 
         Args:
             e: The experiment, as `site.agreed` returns it.
-            run: Random token that identifies the run; sites store their states by it.
+            run: Random token that identifies the run. It is the name of the folder in
+                which a site stores its state.
         """
         self.e, self.run, self.round = e, run, 0
         self.names, self.rounds = e.deployment.sites, e.train.rounds
@@ -50,16 +51,16 @@ class Hub:
         self.serving = Serving(rules, self.engine.task.tail, e.seed, where, n)
         self.broadcast = first(self.engine, w0)
         self.scale = build.schedule(e)
-        self.scale(0)  # refuse an invalid schedule before the start
+        self.scale(0)  # raises Refusal now if the schedule is not valid
         how, cohort = e.train.sampling, e.train.cohort or n
         self.sample = sampling.named(how, e.seed, cohort, np.ones(n))
         self.identity = site.identity(e, self.engine, w0)
         self.every = e.evaluate.every or max(1, self.rounds // 20)
-        self.far = np.zeros((2, n))  # of each site: sum and number of its distances
+        self.far = np.zeros((2, n))  # sum and number of each site's distances
 
     @property
     def over(self) -> bool:
-        """True if all rounds are done."""
+        """Whether all rounds are done."""
         return self.round >= self.rounds
 
     def outgoing(self) -> Broadcast:
@@ -76,9 +77,13 @@ class Hub:
         return Expected(*shape, self.round, self.run, most, loss, card)
 
     def welcome(self, about: Mapping[str, Any]) -> int:
-        """Return the client number of a site that introduces itself by `about`.
+        """Return the client number of a site that introduces itself.
 
-        Refuse a site with another experiment, model or version, or an unknown name.
+        Raise Refusal if it has another experiment, model or version, or an unknown
+        name.
+
+        Args:
+            about: What the site sends: its name, version and facts to compare.
         """
         mine = {**self.identity, "version": troth.__version__}
         for word, value in mine.items():
@@ -99,8 +104,8 @@ class Hub:
         With fewer than `deployment.least` replies, the shared model does not change.
 
         Returns:
-            The new shared model with the updates that were dropped or changed; and the
-            relative distance of each site's update from the aggregate, by client.
+            The result with the new shared model, and the relative distance of each
+            site's update from the aggregate, by client.
         """
         before, r = self.outgoing(), self.round
         messages = _stacked(dict(sorted(answers.items())), before)
@@ -115,7 +120,10 @@ class Hub:
         return served, far
 
     def _distances(self, messages: Messages) -> dict[int, float]:
-        """Return ‖update − aggregate‖ of every site that replied, over their median."""
+        """Return the relative distance of each reply from the aggregate, by client.
+
+        It is ‖update − aggregate‖ divided by the median of these norms.
+        """
         step, head = self.serving.aggregated, len(self.broadcast.w)
         head -= self.engine.task.tail
         if step is None or not len(messages.client):
@@ -130,7 +138,7 @@ class Hub:
     def ranking(self) -> list[tuple[str, float]]:
         """Return sites and their mean relative distances from the aggregate.
 
-        The farthest site is first. A site that never replied has NaN.
+        The farthest site is first. The distance is NaN if a site never replied.
         """
         total, count = self.far
         mean = np.where(count > 0, total / np.maximum(count, 1), math.nan)
@@ -138,16 +146,21 @@ class Hub:
         return [(self.names[k], float(mean[k])) for k in order]
 
     def save(self, path: Path, **facts: Any) -> None:
-        """Write a checkpoint with everything that is needed to continue the run."""
+        """Write a checkpoint with everything that is needed to continue the run.
+
+        Args:
+            path: Folder of the run.
+            **facts: Further values to store.
+        """
         tensors = dumped(self.serving, self.broadcast)
         tensors["far"] = torch.from_numpy(self.far)
         everything = {"round": self.round, "run": self.run, **self.identity, **facts}
         files.save(path / files.CHECKPOINT, tensors, **everything)
 
     def restore(self, path: Path) -> dict[str, Any]:
-        """Continue from the checkpoint in a folder, and return the facts stored in it.
+        """Continue from the checkpoint in a folder, and return the values stored in it.
 
-        Refuse a checkpoint of another experiment.
+        Raise Refusal if it is a checkpoint of another experiment.
         """
         tensors, facts = files.load(path / files.CHECKPOINT)
         for key, value in self.identity.items():
@@ -163,10 +176,10 @@ class Hub:
 
 
 def _stacked(answers: Mapping[int, Answer], sent: Broadcast) -> Messages:
-    """Stack replies as messages with one row per site, in the order of `answers`."""
+    """Stack replies to messages with one row per site, in the order of `answers`."""
     w, extra = sent.w, sent.extra
     each = list(answers.values())
-    # w and extra are appended and removed: they give the shapes if no site replied
+    # w and extra are appended and removed, so that shapes are known without replies
     return Messages(
         torch.stack([*(a.update.to(w) for a in each), w])[:-1],
         torch.stack([*(a.extra.to(extra) for a in each), extra])[:-1],
@@ -177,7 +190,7 @@ def _stacked(answers: Mapping[int, Answer], sent: Broadcast) -> Messages:
 
 
 def _blank(e: Experiment) -> tuple[Arrays, Shards]:
-    """Return two examples of zeros.
+    """Return a data set of two examples of zeros.
 
     The server has no data, but needs example inputs to build its network.
     """

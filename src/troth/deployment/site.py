@@ -1,7 +1,7 @@
-"""One client of a real federation: an experiment, a name, and the site's own data.
+"""A site: one client of a real federation, with its data.
 
-A site uses the same `Client`, engine and random draws as a simulation of all sites. It
-is client k of n, and the other clients have no examples at this site.
+A site uses the same `Client`, engine and random numbers as a simulation of all sites.
+It is client k of n. At this site, the other clients have no examples.
 """
 
 import copy
@@ -32,15 +32,17 @@ from troth.server.server import Serving
 from troth.types import Arrays, Broadcast, Data, Messages, Refusal, Shards
 
 SIMULATED = "experiment"
-"""Value of `data` that selects the data of this client in a simulation, not a file."""
+"""Value of `data`, in place of a file, for the client's data in a simulation."""
 
 
 def agreed(e: Experiment) -> Experiment:
-    """Return the experiment with the facts that server and sites must share.
+    """Return the experiment with the facts on which server and sites must agree.
 
-    The facts, such as input shape and classes, come from `[deployment]`. Refuse an
-    experiment in which `[deployment]` lacks a required key, or that needs the data of
-    all sites in one place.
+    The facts, such as input shape and classes, come from `[deployment]`.
+
+    Raises:
+        Refusal: `[deployment]` lacks a required key, or the experiment needs the data
+            of all sites in one place, or has settings that are only for simulations.
     """
     own, draw = e.deployment, e.train.sampling
     for key, example in (("sites", '["a", "b"]'), ("shape", "[22]"), ("classes", "2")):
@@ -76,9 +78,9 @@ def agreed(e: Experiment) -> Experiment:
 
 
 def fingerprint(e: Experiment) -> str:
-    """Return a hash, 12 hex digits, of all that server and sites must agree on.
+    """Return a hash of all settings on which server and sites must agree.
 
-    The section `data` and the end of a round (quorum, deadline) are not hashed.
+    It has 12 hex digits. The section `data`, quorum and deadline are not hashed.
     """
     own = e.deployment
     facts = repr((own.sites, own.shape, own.classes, own.scale, own.several))
@@ -89,10 +91,17 @@ def fingerprint(e: Experiment) -> str:
 
 
 def own_data(e: Experiment, client: int, data: str) -> tuple[Arrays, Shards]:
-    """Read a site's examples, and split them as a simulation splits this client's.
+    """Read a site's examples, and split them as in a simulation.
 
-    `data` is an .npz or .csv file, or `experiment` for the data that the client has in
-    a simulation.
+    Args:
+        e: The experiment.
+        client: Number of the site.
+        data: An .npz or .csv file, or "experiment" for the data that the client has in
+            a simulation.
+
+    Returns:
+        The examples, and those of each client for training, validation and test. Other
+        clients have none.
     """
     n = len(e.deployment.sites)
     if data == SIMULATED:
@@ -114,7 +123,10 @@ def own_data(e: Experiment, client: int, data: str) -> tuple[Arrays, Shards]:
 
 
 def _check_simulated(e: Experiment, arrays: Arrays, n: int) -> None:
-    """Refuse facts in `[deployment]` that differ from the data of the experiment."""
+    """Raise Refusal if `[deployment]` does not fit the data of the experiment.
+
+    `n` is the number of clients of these data.
+    """
     own = e.deployment
     here = (list(arrays.x.shape[1:]), arrays.classes, arrays.scale, n)
     said = (own.shape, own.classes, own.scale, len(own.sites))
@@ -128,10 +140,16 @@ def _check_simulated(e: Experiment, arrays: Arrays, n: int) -> None:
 
 
 class Site:
-    """Client k of n, with its own data only."""
+    """Client k of n, which has only its own data."""
 
     def __init__(self, e: Experiment, name: str, data: str) -> None:
-        """Read the site's data and build its engine; refuse a name that no site has."""
+        """Read the site's data and build its engine.
+
+        Args:
+            e: The experiment, as `agreed` returns it.
+            name: Name of the site. If no site has this name, Refusal is raised.
+            data: Data of the site (see `own_data`).
+        """
         if name not in e.deployment.sites:
             known = ", ".join(e.deployment.sites)
             raise Refusal(f"no site is called '{name}'; deployment.sites are: {known}")
@@ -185,7 +203,8 @@ class Site:
     def _attacked(self, sent: Broadcast, own: Messages, round_: int) -> Messages:
         """Falsify the message of a malicious site, to test a deployment.
 
-        In place of the other sites' messages, the attack sees copies of this site's.
+        The other sites' messages are not known here. The attack gets copies of this
+        site's message in their place.
         """
         n, tail = len(self.e.deployment.sites), self.engine.task.tail
         rows = server.cut(own, tail)
@@ -211,7 +230,7 @@ class Site:
 
     @torch.no_grad()
     def model(self, w: Tensor, row: Tensor) -> Tensor:
-        """Return the model that the site predicts with, [d]."""
+        """Return the model with which the site predicts, [d]."""
         return self.engine.models(w, self.engine.settled(row, self.ids))[0]
 
     def scores(self, w: Tensor, row: Tensor) -> dict[str, float]:
@@ -229,7 +248,7 @@ class Site:
 
 
 def engine(e: Experiment, arrays: Arrays, data: Data, where: torch.device) -> Engine:
-    """Return the engine of a site or server; it trains one client at a time."""
+    """Return the engine of a site or server, which trains one client at a time."""
     shape = arrays.x.shape[1:]
     net = networks.network(e, shape, arrays.classes, arrays.x[:0], arrays.scale)
     net = net.to(where, build.precision(e))
@@ -252,12 +271,12 @@ def identity(e: Experiment, made: Engine, w0: Tensor) -> dict[str, Any]:
 
 
 def read(path: str | Path) -> Experiment:
-    """Read the experiment from a file and resolve it by `agreed`."""
+    """Read the experiment from a file, and complete it with `agreed`."""
     return agreed(reader.from_dict(reader.read(Path(path))))
 
 
 class Asked(NamedTuple):
-    """A request of the server to one site, which comes with the shared model."""
+    """What the server requests of a site, in addition to an update."""
 
     round: int
     run: str  # random token that identifies the run
@@ -270,7 +289,15 @@ def train(
 ) -> tuple[Messages, str]:
     """Train one round from the stored state, and store the new state.
 
-    Return the message to the server, and the card as JSON text if it is requested.
+    Args:
+        site: The site.
+        state: Folder for its state.
+        sent: The broadcast of the server.
+        asked: What the server requests.
+
+    Returns:
+        The message to the server, and the scores (card) as JSON text, or "" if they are
+        not requested.
     """
     keeper, row = _before(site, state, asked)
     card = written(site.scores(sent.w, row)) if asked.card else ""
@@ -281,9 +308,9 @@ def train(
 
 
 def finish(site: Site, state: Path, sent: Broadcast, asked: Asked) -> str:
-    """Make the final personal model, and write it with its scores.
+    """Train the final personal model, and write it with its scores to a file.
 
-    Return the scores as JSON text.
+    Return the scores as JSON text. The arguments are those of `train`.
     """
     keeper, row = _before(site, state, asked)
     row = site.finish(sent, row)
@@ -300,12 +327,15 @@ def finish(site: Site, state: Path, sent: Broadcast, asked: Asked) -> str:
 
 
 def written(scores: dict[str, float]) -> str:
-    """Write the scores of a card as JSON text."""
+    """Return scores as JSON text."""
     return json.dumps(files.plain(scores))
 
 
 def _before(site: Site, state: Path, asked: Asked) -> tuple[Keeper, Tensor]:
-    """Return the store of states of this run, and the state before this round."""
+    """Return the store of states of the run, and the state before the round.
+
+    Raise Refusal if the server's message has no valid run or round.
+    """
     if not re.fullmatch(r"[0-9a-f]{8,32}", asked.run) or asked.round < 0:
         raise Refusal("the server's message names no run or no round")
     keeper, start = Keeper(state / asked.run), site.start
@@ -313,7 +343,7 @@ def _before(site: Site, state: Path, asked: Asked) -> tuple[Keeper, Tensor]:
 
 
 def named(made: Engine, model: Tensor) -> dict[str, Tensor]:
-    """Return a flat model as tensors, by the names in the engine's network."""
+    """Return a flat model as name → tensor, with the names of the network."""
     net = copy.deepcopy(made.objective.net)
     task.assign(net, model)
     return {k: t for k, t in net.state_dict().items() if isinstance(t, Tensor)}

@@ -1,6 +1,6 @@
-"""Store a site's personal state on its own disk, for each of the last rounds.
+"""Store a site's state on its own disk, for each of the last rounds.
 
-The state never leaves the site.
+The state contains, for example, the personal model. Its file never leaves the site.
 """
 
 import re
@@ -12,24 +12,29 @@ from troth import files
 from troth.types import Refusal
 
 _FILE = re.compile(r"(\d{8})\.safetensors")
-_KEPT = 8  # latest rounds whose states are kept
+_KEPT = 8  # number of rounds whose states are stored
 
 
 class Keeper:
-    """The states that a client stored in one run, from before each of the last rounds.
+    """The stored states of a client in one run: those before each of the last rounds.
 
     If the server repeats a round, the client starts from the state before that round.
-    Later states are deleted, because they belong to rounds that the server discarded.
+    Later states are deleted, because the server discarded their rounds.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path  # created when the first state is stored
+        self.path = path  # folder, created when the first state is stored
 
     def before(self, round_: int, start: Tensor) -> Tensor:
         """Return the client's state before a round, [1, width].
 
-        `start` is the state of a client that was never selected. Refuse if all states
-        before this round were deleted, or if the state belongs to another model.
+        Args:
+            round_: Number of the round.
+            start: State of a client that was never selected.
+
+        Raises:
+            Refusal: All states before this round were deleted, or the state cannot be
+                read, or it belongs to another model.
         """
         there = self._there()
         known = [r for r in there if r <= round_]
@@ -39,7 +44,7 @@ class Keeper:
                     f"{self.path} keeps no state from before round {round_ + 1}, only "
                     f"from before round {min(there) + 1} on; start the run anew"
                 )
-            self.keep(-1, start)  # the first round may be repeated too
+            self.keep(-1, start)  # in case the first round is repeated
             return start
         file = self._file(max(known))
         try:
@@ -57,7 +62,10 @@ class Keeper:
         return row.to(start.device)
 
     def keep(self, round_: int, row: Tensor) -> None:
-        """Store the state after a round. The file is written atomically."""
+        """Store the state after a round, and delete old states and later ones.
+
+        The file is written atomically.
+        """
         self.make()
         files.save(self._file(round_ + 1), {"row": row})
         for r in self._there():

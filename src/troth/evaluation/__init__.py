@@ -1,5 +1,6 @@
 """Evaluation of models: scores per client, and summaries over clients.
 
-`evaluate` runs models on the clients' data, scores all clients at once and summarizes
-the scores with the `metrics`.
+`evaluate` applies models to the clients' data, scores all clients at once, and
+summarizes the scores by the `metrics`. `paired` tests whether one method is better than
+another.
 """

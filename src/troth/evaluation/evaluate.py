@@ -1,8 +1,8 @@
 """Evaluate models on the clients' data and summarize the scores for `summary.json`.
 
 Examples are concatenated client by client: first the size[0] examples of client 0, then
-those of client 1, and so on. All clients are scored at once, by sums over their
-examples. No loop runs over clients.
+those of client 1, and so on. All clients are scored at once, without a loop over
+clients.
 
 References: hanley1982meaning.
 """
@@ -27,7 +27,7 @@ LOWER_IS_BETTER = frozenset({"loss", "error", "attack_success"})
 Table = dict[str, np.ndarray]
 
 _Show = Callable[[Tensor, Tensor], Tensor]
-_EXAMPLES = 2048  # examples that the shared model evaluates at once
+_EXAMPLES = 2048  # number of examples that are evaluated at once by the shared model
 _NUMBERS = 2**29  # parameters of personal models evaluated at once; more is not faster
 
 
@@ -47,34 +47,34 @@ class _Clients(NamedTuple):
 def score(
     outputs: Tensor, y: Tensor, loss: Tensor, size: np.ndarray, classes: int
 ) -> Table:
-    """Score each client.
+    """Compute the scores of each client.
 
-    An output that is not finite counts as wrong: the accuracies count the example as
-    misclassified, the AUROC ranks it at the wrong end, and its squared error is
-    infinite. Otherwise a diverged model would have undefined scores, and the averages
-    would leave it out.
+    An output that is not finite is wrong: the example is misclassified in accuracies,
+    has the worst rank in the AUROC, and has an infinite squared error. (With undefined
+    scores instead, averages would leave out diverged models.)
 
     Args:
-        outputs: [m, k] outputs of the model. With several classes: one logit per class.
-            With two classes, a single column is a margin, and class 1 is predicted if
-            it is > 0. For regression: one column, the prediction.
+        outputs: [m, k] outputs of the model. For a classification, there is one logit
+            per class. For two classes, there may be a single column, the margin; class
+            1 is predicted if it is > 0. For a regression, one column is the prediction.
         y: [m] labels 0 … classes − 1, or the targets of a regression. If an example may
-            have several labels: [m, classes] of 0 and 1. Then every label with a logit
-            > 0 is predicted.
+            have several labels, y is [m, classes] of 0 and 1, and every label with a
+            logit > 0 is predicted.
         loss: [m] loss of each example.
-        size: [n] number of examples of each client. A client with 0 examples has only
-            NaN scores.
+        size: [n] number of examples of each client. All scores of a client without
+            examples are NaN.
         classes: Number of classes; 0 means regression.
 
     Returns:
-        Score name → [n], one value per client. `loss`, the mean loss, is always in the
-        table. For classes: `accuracy`, `balanced_accuracy` (mean recall over the
-        classes that occur among the client's examples) and, with two classes, `auroc`
-        (NaN if the client has only one class). For regression: `error` (mean squared
-        error). For several labels per example: `accuracy` (1 − Hamming loss), `exact`
-        (share of examples with all labels right), `balanced_accuracy` (mean recall over
-        the presence and the absence of each label, as far as they occur) and `auroc`
-        (mean over the labels that some of the client's examples have and some lack).
+        Name of a score → [n] values, one per client. There is always `loss`, the mean
+        loss. A classification has `accuracy`, `balanced_accuracy` (mean recall over the
+        classes that occur among the client's examples) and, for two classes, `auroc`
+        (NaN if only one class occurs). A regression has `error` (mean squared error).
+        If examples may have several labels, the scores are `accuracy` (1 − Hamming
+        loss), `exact` (fraction of examples with all labels right), `balanced_accuracy`
+        (mean recall of the presence and the absence of every label, if it occurs) and
+        `auroc` (mean over the labels that some of the client's examples have and others
+        lack).
     """
     expect_outputs(outputs, y, classes)
     clients = _clients(size)
@@ -90,18 +90,18 @@ def score(
 def success(
     outputs: Tensor, wanted: Tensor, size: np.ndarray, several: bool
 ) -> np.ndarray:
-    """Return how often each client's model predicts what an attacker wants, [n].
+    """Return how often each client's model predicts the label that an attacker wants.
 
-    The value is a share of the examples that count, and NaN if none counts. An output
+    The result [n] is a fraction of the client's examples; NaN if it has none. An output
     that is not finite is not a success.
 
     Args:
         outputs: [m, k] outputs of the model, in the format of `score`.
-        wanted: [m] label that the attacker wants for each example. An example with −1
-            does not count.
+        wanted: [m] label that the attacker wants for each example; −1 excludes the
+            example.
         size: [n] number of examples of each client.
-        several: Whether an example may have several labels. If so, an example is a
-            success if the wanted label is among the predicted labels.
+        several: Whether an example may have several labels. Then it is a success if the
+            wanted label is among the predicted labels.
     """
     clients, label = _clients(size), np.asarray(wanted.detach().cpu().long())
     guess, finite = _predicted(outputs)
@@ -141,7 +141,7 @@ def _classification(
 
 
 def _several(clients: _Clients, outputs: Tensor, y: Tensor) -> Table:
-    """Score each label of each example separately: the example has it or lacks it."""
+    """Return the scores if an example may have several labels."""
     there = y.detach().cpu().numpy()
     if not np.isin(there, (0, 1)).all():
         raise Refusal(
@@ -165,7 +165,7 @@ def _several(clients: _Clients, outputs: Tensor, y: Tensor) -> Table:
 
 
 def _float64(values: Tensor) -> np.ndarray:
-    """Convert to float64 on the CPU, because not every device has float64."""
+    """Convert to float64 on the CPU; some devices do not have float64."""
     return np.asarray(values.detach().cpu().double())
 
 
@@ -177,14 +177,14 @@ def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _predicted(outputs: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Return the predicted classes, and a mask of the examples with finite outputs."""
     guess = (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(1)
-    low, high = outputs.aminmax(dim=1)  # NaN if any output is; faster than `all`
+    low, high = outputs.aminmax(dim=1)  # NaN if any output is NaN; faster than `all`
     return guess.cpu().numpy(), (low.isfinite() & high.isfinite()).cpu().numpy()
 
 
 def _balanced(
     clients: _Clients, hit: np.ndarray, label: np.ndarray, classes: int
 ) -> np.ndarray:
-    """Average the recall of each class over the classes that a client has."""
+    """Return each client's mean recall over the classes of its examples."""
     cell = clients.owner * classes + label
     cells = len(clients.size) * classes
     have = np.bincount(cell, minlength=cells)
@@ -197,11 +197,13 @@ def _balanced(
 def _auroc(
     clients: _Clients, margin: np.ndarray, finite: np.ndarray, positive: np.ndarray
 ) -> np.ndarray:
-    """Return P(margin of a positive > margin of a negative) + P(equal)/2 per client.
+    """Return each client's area under the ROC curve.
 
-    The value is computed from ranks, as the Mann-Whitney statistic: (R − P(P+1)/2) /
-    (P·N). P and N are the numbers of positives and negatives, and R is the sum of the
-    positives' ranks. Equal margins share their mean rank.
+    It is the probability that a positive example has a larger margin than a negative
+    one, plus half the probability that both are equal. It is computed from ranks by the
+    Mann-Whitney statistic (R − P(P+1)/2)/(P·N). P and N are the numbers of positive and
+    negative examples, and R is the sum of the ranks of positive examples. Equal margins
+    have their mean rank.
     """
     from scipy.stats import rankdata  # takes half a second to load
 
@@ -221,18 +223,18 @@ def summarise(
 
     Malicious clients are left out, as in Ditto's Definitions 1 (robustness) and 2
     (fairness). If a client has an accuracy (or error) but its loss is NaN, its model
-    has diverged, and its loss counts as infinite.
+    has diverged. The loss is then replaced by infinity.
 
     Args:
-        table: Score name → [n] values, one per client, as `score` returns them.
-        size: [n] numbers of test examples, the weights of the metric `weighted`.
+        table: Result of `score`: name of a score → [n] values, one per client.
+        size: [n] numbers of test examples, the weights in the metric `weighted`.
         malicious: [n] mask of the malicious clients.
 
     Returns:
-        `{score}_{metric}` → value, such as `accuracy_mean` or `loss_std`. If there are
-        malicious clients, also `malicious_accuracy_mean` (for regression
-        `malicious_error_mean`). Values are not rounded. A value is NaN if no client has
-        the score.
+        Name → value. Names are `{score}_{metric}`, such as `accuracy_mean` or
+        `loss_std`. If there are malicious clients, there is also
+        `malicious_accuracy_mean` (for a regression `malicious_error_mean`). A value is
+        NaN if no client has the score.
     """
     size, malicious = np.asarray(size), np.asarray(malicious, dtype=bool)
     columns = {c: np.asarray(v, dtype=np.float64) for c, v in table.items()}
@@ -262,9 +264,9 @@ def summarise(
 def shared(
     engine: Engine, w: Tensor, split: Split, ids: np.ndarray, aim: Aim | None = None
 ) -> Table:
-    """Score the shared model w on the examples of each of the clients `ids`.
+    """Return the scores of the shared model w on the examples of each client in `ids`.
 
-    If an attacker's `aim` is given, the table also has its rate of success,
+    With an attacker's goal `aim`, the table also has the attacker's success rate,
     `attack_success`.
     """
     (first, size), shows = _places(split, ids), _shows(aim)
@@ -285,10 +287,9 @@ def losses(
 ) -> Tensor:
     """Return the mean loss of the shared model w on each client's examples, [n].
 
-    The loss of a client without examples is NaN. This computes the loss alone and does
-    not wait for the device, because a rule that reads losses needs them in every round.
-    The examples of client k lie in the slots first[k] to first[k] + size[k] − 1 of the
-    split.
+    The loss of a client without examples is NaN. The examples of client k are in the
+    slots first[k] to first[k] + size[k] − 1 of the split. The function is fast and does
+    not wait for the device, because a server rule may need losses in every round.
     """
     slots, each = devices.sent(_slots(first, size), w.device), []
     for slot in torch.split(slots, _EXAMPLES):
@@ -313,9 +314,12 @@ def personal(
     ids: np.ndarray,
     aim: Aim | None = None,
 ) -> Table:
-    """Score each client's own model on its own examples; arguments as in `shared`."""
+    """Return the scores of each client's personal model on the client's examples.
+
+    With an attacker's goal `aim`, the table also has `attack_success`.
+    """
     (first, size), shows = _places(split, ids), _shows(aim)
-    order = np.argsort(size, kind="stable")  # similar sizes together: little padding
+    order = np.argsort(size, kind="stable")  # similar sizes together: less padding
     outputs = [[torch.empty(0)] * len(ids) for _ in shows]
     chunk = _chunk(engine, population)
     groups = [order[k : k + chunk] for k in range(0, len(ids), chunk)]
@@ -332,17 +336,17 @@ def personal(
 
 
 def _shows(aim: Aim | None) -> list[_Show]:
-    """Return functions that turn examples into inputs of the models.
+    """Return functions (x, y) → inputs of the model.
 
-    The first returns the clean inputs. If there is an aim, the second returns the
-    attacker's.
+    The first one returns the clean inputs. With an `aim`, there is a second one, which
+    returns the attacker's inputs.
     """
     plain: _Show = lambda x, y: x  # noqa: E731
     return [plain] if aim is None else [plain, lambda x, y: aim(x, y)[0]]
 
 
 def _chunk(engine: Engine, population: Population) -> int:
-    """Return how many models to evaluate at once, in an eighth of the free memory."""
+    """Return the number of models to evaluate at once, by the free memory."""
     numbers = engine.task.d * 3 + population.width
     one = engine.feed.dtype.itemsize * numbers + 2**16
     most = min(256, _NUMBERS // numbers)
@@ -356,7 +360,7 @@ def _places(split: Split, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _slots(first: np.ndarray, size: np.ndarray) -> Tensor:
-    """Return the slots of all examples of some clients, client by client."""
+    """Return the slots of all examples, client by client."""
     before = np.cumsum(size) - size
     return torch.from_numpy(np.arange(size.sum()) + np.repeat(first - before, size))
 
@@ -369,7 +373,7 @@ def _table(
     size: np.ndarray,
     aim: Aim | None,
 ) -> Table:
-    """Score the outputs on the clean inputs, and on the attacker's inputs if given."""
+    """Return the scores of outputs on clean inputs and, with `aim`, the attacker's."""
     plain, *aimed = (torch.cat(list(parts)) for parts in outputs)
     y = split.y[slots.to(split.y.device)]
     loss = engine.objective.per_example(plain, y)

@@ -14,37 +14,37 @@ from troth.types import Refusal
 
 NAN = float("nan")
 LEVEL = 0.05
-"""Significance level: differences with a lower p-value are called significant."""
+"""Significance level: a difference with a smaller p-value is called significant."""
 _Parts = list[tuple[float, int]]
 """Estimated variances of a mean difference, with their degrees of freedom."""
 
 
 class Paired(NamedTuple):
-    """The second of two methods compared with the first, client by client."""
+    """Comparison of a second method with a first one, over clients and seeds."""
 
-    mean_difference: float  # mean over seeds of the mean over clients
-    low: float  # ends of its 95 % interval
-    high: float
+    mean_difference: float  # second − first: mean over seeds of the mean over clients
+    low: float  # lower end of its 95 % interval
+    high: float  # upper end of its 95 % interval
     p_value: float  # two-sided
-    better: int  # clients for which the second method is better, on average over seeds
+    better: int  # number of clients for which the second method is better
     worse: int
     equal: int
-    n: int  # clients with a value of both methods
-    seeds: int  # with one seed, the interval is that of one pair of trained models
+    n: int  # number of clients with values of both methods
+    seeds: int  # with one seed, the interval is about these two trained models only
 
 
 def interval(values: np.ndarray | Sequence[float]) -> tuple[float, float]:
     """Return the mean of values and the half width of its 95 % Student-t interval.
 
     With s² = Σ(x − x̄)²/(n−1), the half width is t_{0.975, n−1} · s/√n. The values
-    should be independent and about normal, as results over seeds are. A NaN is not left
-    out, because a seed that failed is not a result.
+    should be independent and approximately normal, like results of several seeds. NaN
+    is not left out: if a value is NaN, so is the result.
 
     Args:
-        values: [n] one value per seed.
+        values: [n] values, one per seed.
 
     Returns:
-        Mean and half width. The half width is NaN for a single value.
+        Mean and half width. For a single value, the half width is NaN.
 
     Example:
         >>> mean, half = interval([0.70, 0.72, 0.74])
@@ -65,34 +65,36 @@ def interval(values: np.ndarray | Sequence[float]) -> tuple[float, float]:
 def paired(a: np.ndarray, b: np.ndarray, higher_is_better: bool = True) -> Paired:
     """Test whether the second of two methods is better, over clients and seeds.
 
-    The difference of client c under seed s is d_sc = μ + a_s + b_c + e_sc, with random
-    effects of the seed (initial model, order of batches, cohorts), of the client, and
-    of both together. The tested hypothesis is μ = 0. The estimate of μ is the mean of
-    the seed means d̄_s. Let V_S = var(d̄_s)/S for S seeds, and V_C = var(d̄_c)/C for
-    the client means d̄_c of C clients. The 95 % interval has the half width
-    √(t²_{S−1}·V_S + t²_{C−1}·V_C), with the 97.5 % quantiles of Student's t. The
-    p-value is the level at which the interval would end at 0.
+    The model for the difference of client c with seed s is d_sc = μ + a_s + b_c + e_sc,
+    with random effects a_s of the seed (initial model, order of batches, cohorts), b_c
+    of the client, and e_sc of both. The null hypothesis is μ = 0. The estimate of μ is
+    the mean of the means d̄_s over clients. Let V_S = var(d̄_s)/S for S seeds. Let V_C
+    = var(d̄_c)/C for the means d̄_c over seeds of C clients. The 95 % interval has the
+    half width √(t²_{S−1}·V_S + t²_{C−1}·V_C), where t_f is the 97.5 % quantile of
+    Student's distribution with f degrees of freedom. The p-value is the level with
+    which the interval would end at 0.
 
-    With **one seed**, only V_C is known. Then the result holds for the two trained
-    models and clients like these. It does not show that the methods differ, because
-    another seed of the same method may differ as much.
+    With **one seed**, only V_C is known. The result is then about the two trained
+    models. It does not show that the methods differ, because two seeds of the same
+    method may differ by as much.
 
     Args:
-        a: [n] one value per client under the first method, or [seeds, n]. NaN: the
-            client has no value (for example because it is malicious).
-        b: values of the same clients and seeds under the second method.
-        higher_is_better: False for losses and errors; decides `better` and `worse`.
+        a: [n] values of the first method, one per client, or [seeds, n]. NaN means that
+            the client has no value (for example because it is malicious).
+        b: Values of the second method, for the same clients and seeds.
+        higher_is_better: False for losses and errors. It decides which clients count as
+            `better` and `worse`.
 
     Returns:
-        The comparison. If all differences are equal (and not 0) or one is infinite,
-        there is no interval, and the p-value is from a sign test over seeds (with one
-        seed, over clients).
+        The comparison. If all differences are equal (and not 0) or one is infinite, the
+        ends of the interval are NaN, and the p-value is from a sign test over seeds
+        (with one seed, over clients).
 
-    Guarantee: for normal effects, a pair of equal methods is called different with a
-        probability of at most 5 %, for any number of seeds and clients and any size of
-        the effects (Banerjee's inequality for a sum of variances). On pairs of seeds of
-        the same method among the committed results, the rate is 1 %. A test over
-        clients alone has up to 35 % there.
+    Guarantee: if the effects are normal and the methods are equal, the probability of a
+    p-value below 5 % is at most 5 %, for any number of seeds and clients and any size
+    of the effects (Banerjee's inequality for a sum of variances). For pairs of seeds of
+    the same method among the committed results, the rate is 1 %; for a test over
+    clients alone, it is up to 35 %.
 
     Example:
         >>> first = np.array([[0.70, 0.80, 0.60], [0.72, 0.79, 0.61]])  # 2 seeds
@@ -133,19 +135,19 @@ def paired(a: np.ndarray, b: np.ndarray, higher_is_better: bool = True) -> Paire
 
 
 def _variances(over: np.ndarray, each: np.ndarray) -> _Parts:
-    """Return the parts of the variance: of seed means, and of client means."""
+    """Return the variances of the means over clients and over seeds, each if known."""
     known = [x for x in (over, each) if len(x) > 1]
     return [(float(x.var(ddof=1)) / len(x), len(x) - 1) for x in known]
 
 
 def _half(parts: _Parts, level: float) -> float:
-    """Return the half width of the interval with coverage 1 − level."""
+    """Return the half width of the interval with confidence 1 − level."""
     ends = (math.sqrt(v) * special.stdtrit(f, level / 2) for v, f in parts)
     return math.hypot(*ends)
 
 
 def _level(mean: float, parts: _Parts) -> float:
-    """Return the p-value: the level at which the interval's half width is |mean|."""
+    """Return the p-value: the level at which the interval ends at 0."""
     if mean == 0:
         return 1.0
     least = 1e-100
@@ -160,7 +162,7 @@ def _level(mean: float, parts: _Parts) -> float:
 
 
 def _sign_test(units: np.ndarray) -> float:
-    """Return the two-sided p-value of the numbers of positive and negative values."""
+    """Return the two-sided p-value of the sign test of values."""
     from scipy import stats  # takes half a second to load
 
     up, down = int((units > 0).sum()), int((units < 0).sum())
@@ -171,16 +173,17 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Correct p-values for the number of comparisons, by Holm's method.
 
     The k-th smallest of m p-values is multiplied by m − k + 1. If a smaller p-value has
-    a larger corrected value, that value is used instead (Holm 1979).
+    a larger result, this result is used instead (Holm 1979).
 
     Args:
-        p_values: one per comparison. NaN stays NaN and does not count.
+        p_values: One p-value per comparison. NaN stays NaN and is not counted in m.
 
     Returns:
         Corrected p-values in the same order, at most 1.
 
-    Guarantee: if all corrected p-values below α are called significant, the probability
-        of at least one false one is at most α, for any dependence between the tests.
+    Guarantee: if differences with corrected p-values below α are called significant,
+    the probability of one or more false positives is at most α, for any dependence
+    between the tests.
 
     Example:
         >>> holm([0.01, 0.04, 0.03])

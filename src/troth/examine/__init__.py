@@ -1,5 +1,6 @@
 """Analyses of a finished run.
 
-`certify` proves radii, `audit` looks for shortcuts by means of `transferability`, and
-`advise` estimates the best λ by the theory of Ditto.
+`certify` proves within which radius a model's predictions stay the same. `audit` tests
+whether clients' own models rely on shortcuts, and uses `transferability`. `advise`
+estimates the best λ of the personalizer Ditto.
 """

@@ -1,4 +1,7 @@
-"""Estimate the variances σ² and τ² from the clients of a run, and from them the best λ.
+"""Estimate the best λ of the personalizer Ditto from the clients of a run.
+
+σ² is the variance of the noise in a client's data. τ² is the variance of the clients'
+true parameters around their mean. Theorems are those of Li et al. (2021), *Ditto*.
 
 References: li2021ditto.
 """
@@ -20,7 +23,7 @@ from troth.theory import moments
 from troth.types import Refusal
 
 FEW = 15
-"""With fewer benign clients, advice comes with a warning."""
+"""If there are fewer benign clients, the estimates come with a warning."""
 _MILD = (
     "the data of malicious clients are no further from the others' than benign data "
     "are, so Theorem 3 sees no attack in them; they may do other harm"
@@ -29,48 +32,53 @@ _KNOWN = ("auto", "squared", "cross_entropy", "multi_label")
 
 
 class Advice(NamedTuple):
-    """Estimates of σ² and τ², and the λ that follows; λ = ∞ is the shared model."""
+    """Estimates of σ² and τ², and the best λ; λ = ∞ is the shared model."""
 
-    method: str  # method: least squares, or gradients (slopes)
+    method: str  # "least squares", or "slopes" (gradients)
     layer: str  # name of the layer whose parameters were used
-    clients: int  # K
-    hostile: int  # K_a, malicious clients
-    used: int  # benign clients with enough examples
+    clients: int  # number of clients K
+    hostile: int  # number of malicious clients K_a
+    used: int  # number of benign clients with enough examples for an estimate
     examples: tuple[
         int, int, int
-    ]  # numbers of examples of benign clients: least, median, most
-    sigma2: float
-    tau2: float
-    tau2_error: float  # standard error, by the jackknife
-    tau2_range: tuple[float, float]  # 95 % interval
-    tau_a2: float | None  # τ_a² of malicious clients; None without any
-    lam: float  # best λ for the median client, with adversaries
-    lam_range: tuple[float, float]  # λ at the ends of `tau2_range`, the high end first
-    lam_clean: float  # best λ without adversaries
+    ]  # smallest, median and largest number of training examples of benign clients
+    sigma2: float  # σ²
+    tau2: float  # τ²
+    tau2_error: float  # standard error of τ², by the jackknife
+    tau2_range: tuple[float, float]  # 95 % interval of τ²
+    tau_a2: float | None  # variance τ_a² of malicious clients; None if there are none
+    lam: float  # best λ for the median number of examples, with malicious clients
+    lam_range: tuple[float, float]  # `lam` for the upper and the lower end of τ²
+    lam_clean: float  # best λ if no client were malicious
     lam_sizes: tuple[
         float, float
-    ]  # best λ for clients with most and with fewest examples
-    rough: list[str]  # cautions
+    ]  # best λ for the largest and for the smallest number of examples
+    rough: list[str]  # reasons to interpret the numbers with care
 
 
 def advise(run: Run, data_dir: str | None = None) -> Advice:
     """Estimate σ² and τ² by the method of moments, and the best λ by Ditto's Theorem 3.
 
-    For a regression with squared loss, the estimates come from least squares for each
-    client on the last linear layer. For classification with cross-entropy, they come
-    from the gradients of each client's loss at the shared model.
+    For a regression with squared loss, each client's last linear layer is estimated by
+    least squares. For classification with cross-entropy, the estimates come from the
+    gradients of each client's loss at the shared model.
 
-    The range of λ is the λ at the ends of the 95 % interval of τ² (see
-    `troth.theory.moments.interval`). It does not account for the errors of σ² and τ_a²,
-    which are usually much smaller. An end is ∞ if the interval of τ² contains 0. With
-    fewer than 15 benign clients the range is wide, and a caution says so.
+    The range of λ is computed from the ends of the 95 % interval of τ² (see
+    `troth.theory.moments.interval`). If this interval contains 0, the upper end of the
+    range is ∞. The range does not account for the errors of σ² and τ_a², which are
+    usually much smaller. With fewer than 15 benign clients the range is wide, and
+    `rough` says so.
 
     Args:
         run: a finished run with any personalizer, whose data are available.
-        data_dir: folder in which to look for data sets first.
+        data_dir: folder to search first for data.
 
     Returns:
-        The estimates, λ and cautions.
+        The estimates, λ, and reasons to interpret them with care.
+
+    Raises:
+        Refusal: the loss is neither squared error nor cross-entropy, or the shared
+            model is not finite.
     """
     built = build(run.experiment, data_dir=data_dir, plan=Plan("loop", 1))
     _check_loss(built)
@@ -126,7 +134,7 @@ def _advice(
 def _lam(
     tau2: float, n: float, K: int, K_a: int, sigma2: float, tau_a2: float | None
 ) -> float:
-    """Return λ by Theorem 3, or by Theorem 1 without adversaries."""
+    """Return the best λ by Theorem 3, or by Theorem 1 if `tau_a2` is None."""
     if math.isinf(tau2):
         return 0.0
     sigma, tau, count = math.sqrt(sigma2), math.sqrt(tau2), max(1, round(n))
@@ -137,7 +145,7 @@ def _lam(
 
 
 def _uncertain(used: int, most: float) -> list[str]:
-    """Warn of few clients, and of an interval of τ² that consists of 0 only."""
+    """Return warnings of few clients, and of an upper end of τ² that is 0."""
     texts = []
     if used < FEW:
         texts.append(
@@ -158,7 +166,7 @@ def _uncertain(used: int, most: float) -> list[str]:
 def _rough(
     e: Experiment, layer: last_layer.Layer, method: str, sizes: np.ndarray, lam: float
 ) -> list[str]:
-    """Return cautions about assumptions of the theorems that the run violates."""
+    """Return warnings about assumptions of the theorems that the run violates."""
     texts = []
     if not layer.alone:
         texts.append(
@@ -197,7 +205,7 @@ def _rough(
 
 
 def _check_loss(built: Built) -> None:
-    """Refuse losses other than squared error and cross-entropy."""
+    """Raise Refusal if the loss is neither squared error nor cross-entropy."""
     part, own = built.experiment.train.loss, built.federation.engine.objective.losing
     if part.name == "auto" and own is not None:
         name = f"the loss of model '{built.experiment.model.name}'"

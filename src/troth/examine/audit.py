@@ -1,5 +1,8 @@
 """Audit a run: find clients' models that rely on other features than the shared model.
 
+Sections and theorems are those of Wang et al. (2021), *Robust and Personalized
+Federated Learning with Spurious Features*.
+
 References: wang2021robust.
 """
 
@@ -29,25 +32,25 @@ from troth.runs.load import Run
 from troth.types import CONFLICTING, Batch, Refusal, Split, Task
 
 ALPHA = 0.05
-"""Probability that an interval misses the truth."""
-_EXAMPLES = 512  # examples of a batch
+"""Probability that an interval does not contain the true value."""
+_EXAMPLES = 512  # examples in a batch
 Row = dict[str, float]
 
 
 class Setting(NamedTuple):
-    """Values that are the same for all clients."""
+    """Values of an audit that are the same for all clients."""
 
     built: Built
     task: Task
     adversarial: Adversarial
-    w: Tensor
-    on: Split
-    conflicting: Split | None
+    w: Tensor  # [d] shared model
+    on: Split  # examples to audit on
+    conflicting: Split | None  # examples with a misleading shortcut; None: unknown
     eps: float  # ε of Theorem 3; 0: the theorem does not apply
 
 
 def batches(a: Setting, split: Split, client: int) -> Iterator[Batch]:
-    """Yield a client's examples of a split in batches."""
+    """Yield one client's examples of a split in batches."""
     feed = a.built.federation.engine.feed
     first, count = int(split.start[client]), int(split.size[client])
     key = feed.keys(np.array([client]), 0)[0].to(a.w.device)
@@ -60,7 +63,7 @@ def batches(a: Setting, split: Split, client: int) -> Iterator[Batch]:
 
 
 def row(a: Setting, client: int, v: Tensor) -> Row:
-    """Return the columns of a client with its own model v, without verdicts."""
+    """Return the columns of one client, with its own model v, except the verdicts."""
     parts = [look(a.task, a.adversarial, a.w, v, b) for b in batches(a, a.on, client)]
     if not parts:
         return {"examples": 0}
@@ -93,13 +96,19 @@ def row(a: Setting, client: int, v: Tensor) -> Row:
 
 
 def _interval(count: float, m: int, alpha: float) -> tuple[float, float]:
-    """Return the interval of Clopper and Pearson; fractions are rounded outwards."""
+    """Return the interval of Clopper and Pearson for a share count/m.
+
+    If the count is not a whole number, the interval is widened by rounding it.
+    """
     low = lower(np.floor(count), m, alpha / 2)
     return float(low), float(upper(np.ceil(count), m, alpha / 2))
 
 
 def _apart(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, float]:
-    """Return an interval of the difference of two shares, also dependent ones."""
+    """Return an interval of the difference of two shares, each given as (count, m).
+
+    The shares may depend on each other.
+    """
     one, two = (_interval(count, m, ALPHA / 2) for count, m in (a, b))
     return one[0] - two[1], one[1] - two[0]
 
@@ -109,7 +118,10 @@ def _named(name: str, interval: tuple[float, float]) -> Row:
 
 
 def _plain(a: Setting, client: int, v: Tensor, split: Split) -> tuple[Tensor, Tensor]:
-    """Return whether a model is right on each example of a split, and its losses."""
+    """Return whether the model v is right on each example of a split, and the losses.
+
+    Only the examples of one client are used.
+    """
     right, losses = [torch.zeros(0)], [torch.zeros(0)]
     for batch in batches(a, split, client):
         x = batch.x.to(v.dtype)
@@ -120,7 +132,10 @@ def _plain(a: Setting, client: int, v: Tensor, split: Split) -> tuple[Tensor, Te
 
 
 def _disparity(a: Setting, client: int, v: Tensor) -> Row:
-    """Return Acc_B − Acc_BC, if conflicting examples are known."""
+    """Return the columns about conflicting examples; empty if these are unknown.
+
+    The disparity is the accuracy on test data minus that on conflicting examples.
+    """
     if a.conflicting is None:
         return {}
     right, loss = _plain(a, client, v, a.built.data.test)
@@ -141,7 +156,7 @@ def _disparity(a: Setting, client: int, v: Tensor) -> Row:
 
 
 def _bound(a: Setting, client: int, v: Tensor) -> Row:
-    """Estimate the bound of Theorem 3 on colored data."""
+    """Return the bound of Theorem 3 and its terms; empty if data are not `colored`."""
     if not a.eps:
         return {}
     given = a.task, a.built.facts["scale"], a.eps, a.w, v
@@ -166,7 +181,12 @@ class Found(NamedTuple):
     rough: list[str]  # reasons to interpret the numbers with care
 
     def clients(self, column: str, verdict: float) -> list[int]:
-        """Return the clients with verdict 1, 0 or NaN (undecided) in a column."""
+        """Return the clients with a verdict: 1, 0 or NaN (undecided).
+
+        Args:
+            column: "suspect" or "biased".
+            verdict: the verdict.
+        """
         values = self.table[column]
         these = np.isnan(values) if np.isnan(verdict) else values == verdict
         return [int(k) for k in self.table["client"][these]]
@@ -184,35 +204,38 @@ def audit(
     watch: Callable[[Progress], None] | None = None,
     **options: Any,
 ) -> Found:
-    """Test every client's own model on adversarial examples of the shared one.
+    """Test every client's own model on adversarial examples of the shared model.
 
-    Adversarial examples x_adv are made from the client's data, such that the shared
-    model w misclassifies them (`[adversarial]`). Transferability is 1 − the accuracy of
-    the personal model v on x_adv (Section 2.4). `change` is the accuracy of v on x_adv
-    minus that of w. If it is positive, v relies on other features than w, for example
-    on spurious ones.
+    Adversarial examples x_adv are made from the client's data so that the shared model
+    w misclassifies them (section `[adversarial]` of the experiment). Transferability is
+    1 minus the accuracy of the personal model v on x_adv. `change` is the accuracy of v
+    on x_adv minus that of w. If `change` is positive, v relies on other features than
+    w, for example on spurious ones.
 
-    Each interval holds with 95 % confidence for one client, for any number of examples
-    (Clopper and Pearson; approximate for several labels per example). `suspect` is 1 if
-    the interval of `change` is above `limit`, 0 if it is below, and empty if undecided.
-    Conflicting examples are known if there is a test set of that name, or if test
-    examples belong to group 1. Then `biased` is the same for `disparity`,
-    Acc_B − Acc_BC.
+    Each interval is a 95 % Clopper–Pearson interval for one client. It is approximate
+    if examples have several labels. `suspect` is 1 if the interval of `change` is above
+    `limit`, 0 if it is below, and empty if undecided.
 
-    On `colored` data, `bound` and its terms estimate Theorem 3
-    (`transferability.bound`), which bounds `loss_disparity`. For other data it is not
-    known which features are spurious.
+    In conflicting examples, a shortcut points to the wrong label. They are the test set
+    `conflicting`, or the test examples of group 1. If they are known, `disparity` is
+    the accuracy of v on test data minus that on conflicting examples, and `biased` is
+    the verdict about it, like `suspect`.
+
+    On `colored` data, `bound` estimates the bound of Theorem 3 on `loss_disparity`
+    (`transferability.bound`). For other data, it is not known which features are
+    spurious.
 
     Args:
         run: A finished run with saved personal models, whose data can be loaded.
         on: Data from which x_adv is made: "test" or "valid".
         clients: "all": benign clients that took part; "5": the first five of these;
             "3,8": clients 3 and 8; "3,": client 3 only.
-        limit: Largest change or disparity that is not suspect.
+        limit: Largest `change` that is not suspect, and largest `disparity` that is not
+            biased.
         out: Folder to write to; None: that of the run.
-        data_dir: Folder to search for data sets first.
+        data_dir: Folder to search first for data.
         device: auto, cpu, cuda, cuda:N or mps.
-        watch: Called after every client.
+        watch: Function that is called after every client with the progress.
         **options: Options of `[adversarial]` that replace those of the run: eps, norm,
             iterations …
 
@@ -220,8 +243,8 @@ def audit(
         The table, its file, and reasons to interpret the numbers with care.
 
     Raises:
-        Refusal: The run has no personal models or no classes, or data are out of the
-            range that adversarial examples need.
+        Refusal: The run has no personal models or no classes, or some inputs are
+            outside the range that adversarial examples need.
 
     >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
@@ -264,7 +287,7 @@ def audit(
 
 
 def _check(run: Run, on: str, limit: float) -> None:
-    run.clients  # noqa: B018 refuses a run that is not finished
+    run.clients  # noqa: B018 raises Refusal if the run is not finished
     if run.experiment.personalizer.name == "none":
         raise Refusal(
             f"{run.path} has no personal models to audit (its personalizer is 'none'); "
@@ -282,7 +305,7 @@ def _check(run: Run, on: str, limit: float) -> None:
             f"limit = {limit} must be a difference of accuracies, at least 0 and below "
             "1, such as 0.1"
         )
-    run.model(0)  # refuses if models were not saved
+    run.model(0)  # raises Refusal if models were not saved
 
 
 def _ready(run: Run, built: Built, part: Part, on: On) -> Setting:
@@ -302,7 +325,10 @@ def _ready(run: Run, built: Built, part: Part, on: On) -> Setting:
 
 
 def _conflicting(built: Built) -> Split | None:
-    """Return the test examples in which the shortcut misleads, if they are known."""
+    """Return the test examples whose shortcut points to the wrong label.
+
+    Return None if they are unknown.
+    """
     data, test = built.data, built.data.test
     if CONFLICTING in data.tests:
         return data.tests[CONFLICTING]
@@ -316,7 +342,7 @@ def _conflicting(built: Built) -> Split | None:
 
 
 def _check_data(a: Setting, chosen: list[int], on: On) -> None:
-    """Refuse clients without examples, and examples that are out of range."""
+    """Raise Refusal if there are no examples, or inputs are out of range."""
     total = 0
     for k in chosen:
         for batch in batches(a, a.on, k):
@@ -331,7 +357,10 @@ def _check_data(a: Setting, chosen: list[int], on: On) -> None:
 
 
 def _verdicts(table: dict[str, np.ndarray], limit: float) -> dict[str, np.ndarray]:
-    """Return 1 above the limit, 0 below it, NaN if undecided or not measured."""
+    """Return the columns of verdicts, by the interval of each client's value.
+
+    The verdict is 1 if the interval is above the limit, 0 if below, otherwise NaN.
+    """
     found = {}
     for column, of in (("suspect", "change"), ("biased", "disparity")):
         if f"{of}_low" in table:

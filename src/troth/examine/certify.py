@@ -1,4 +1,4 @@
-"""Certify the models of a run on the clients' own test data."""
+"""Certify the models of a run on each client's test data."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +25,13 @@ MODELS = ("personal", "shared", "local")
 
 
 def find_clients(run: Run, which: str) -> list[int]:
-    """Return the clients that "all", a count or a list of ids selects."""
+    """Return the ids of the clients that a text selects.
+
+    Args:
+        run: a finished run.
+        which: "all": benign clients that took part; "5": the first five of these;
+            "3,8": clients 3 and 8; "3,": client 3 only.
+    """
     good = np.flatnonzero(judged(run.clients)).tolist()
     if which == "all":
         return good
@@ -51,7 +57,11 @@ def find_clients(run: Run, which: str) -> list[int]:
 
 
 def check(run: Run, s: Smoothing) -> None:
-    """Refuse runs whose models do not predict one class, or whose data do not fit."""
+    """Raise Refusal if the models of a run cannot be certified.
+
+    The run must be finished, its models must predict one class per example, and a
+    deformation needs images.
+    """
     e, facts = run.experiment, run.experiment.resolved
     if not run.finished:
         raise Refusal(
@@ -74,7 +84,13 @@ def check(run: Run, s: Smoothing) -> None:
 def find_sources(
     run: Run, local: Run | None, models: tuple[str, ...] | None
 ) -> dict[str, Run]:
-    """Return the run of each kind of model."""
+    """Return the run from which each kind of model comes.
+
+    Args:
+        run: the run with personal and shared models.
+        local: a run with personalizer `local` for the local models, or None.
+        models: names of kinds; None: all that the runs have.
+    """
     own = run.experiment.personalizer.name
     if models is None:
         models = ("shared",) if own == "none" else ("personal", "shared")
@@ -94,7 +110,7 @@ def find_sources(
                 "--models shared, or train with --set personalizer.name=finetune"
             )
         if name != "shared":
-            found[name].model(0)  # refuses if they were not saved
+            found[name].model(0)  # raises Refusal if they were not saved
     return found
 
 
@@ -124,13 +140,13 @@ def _local(run: Run, local: Run | None) -> Run:
 
 
 class Progress(NamedTuple):
-    """Progress after a certificate."""
+    """Progress after a certificate, or after a client of an audit."""
 
-    done: int  # certificates that exist
-    total: int  # certificates to make
-    made: int  # certificates made by this call; the others existed before
-    used: int  # samples drawn by this call
-    what: str  # model and client
+    done: int  # number of certificates that exist
+    total: int  # number of certificates at the end
+    made: int  # number of certificates that this call made
+    used: int  # number of samples that this call drew (audit: number of examples)
+    what: str  # current model and client
 
 
 class Found(NamedTuple):
@@ -138,13 +154,13 @@ class Found(NamedTuple):
 
     file: Path  # certificates.csv
     rows: list[Row]
-    curves: dict[str, curves.Curves]  # by model
+    curves: dict[str, curves.Curves]  # by kind of model
     smoothing: Smoothing
-    made: int  # certificates made by this call; the others existed before
+    made: int  # number of certificates that this call made; the others existed before
 
     @property
     def files(self) -> list[Path]:
-        """Paths of the certificates, and of their curves as JSON and as a figure."""
+        """Paths of the certificates, of their curves as JSON, and of a figure."""
         s = self.smoothing
         pixels = s.units == "pixels" and s.transform == "translation"
         stem = f"certificates_{s.transform}_{s.sigma:g}" + "_pixels" * pixels
@@ -160,14 +176,20 @@ class Found(NamedTuple):
 
 
 class Classifier(nn.Module):
-    """A run's network for certificates: inputs from 0 to 1 → scores of classes."""
+    """A run's network as a classifier of inputs from 0 to 1.
+
+    Args:
+        net: the network.
+        scale: value of the network's inputs that is 1 for the classifier.
+        single: whether the network has one output, the margin of two classes.
+    """
 
     def __init__(self, net: nn.Module, scale: float, single: bool) -> None:
         super().__init__()
         self.net, self.scale, self.single = net, scale, single
 
     def forward(self, x: Tensor) -> Tensor:
-        """[b, …] → [b, classes]."""
+        """Return the scores of the classes: inputs [b, …] → [b, classes]."""
         scores: Tensor = self.net(x * self.scale if self.scale != 1 else x)
         if self.single:
             return torch.stack([-scores[:, 0], scores[:, 0]], dim=1)
@@ -175,7 +197,7 @@ class Classifier(nn.Module):
 
 
 def parameters(run: Run) -> Tensor:
-    """Return the parameters of the shared model; refuse a model that is not finite."""
+    """Return the parameters of the shared model; raise Refusal if one is not finite."""
     w = flat.flatten(run.network())
     if not bool(w.isfinite().all()):
         raise Refusal(
@@ -186,9 +208,9 @@ def parameters(run: Run) -> Tensor:
 
 
 class Source:
-    """The models of one run.
+    """The models of one run as classifiers.
 
-    One module gets the parameters of one client after the other, so that it is compiled
+    The parameters of each client are loaded into the same module, so it is compiled
     only once.
     """
 
@@ -201,7 +223,7 @@ class Source:
         self._smoothing, self._device = smoothing, device
 
     def tiles(self, model: str, client: int) -> tuple[Tiles, str]:
-        """Return the classifier of a client under noise, and its parameters' hash."""
+        """Return a client's classifier under noise, and the hash of its parameters."""
         v = self._w
         if model != "shared":
             v = folder.load_model(self._run.path / folder.PERSONAL, client).float()
@@ -213,7 +235,7 @@ class Source:
         return self._tiles, fingerprint(whole)
 
     def _classifier(self, whole: nn.Module) -> Classifier:
-        """Wrap a network; for two classes, it may have one output or two."""
+        """Return a network as a classifier; for two classes, it may have one output."""
         whole = whole.to(self._device)
         whole = whole.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         shape = self._run.experiment.resolved["shape"]
@@ -235,7 +257,7 @@ def certify(
     device: str = "auto",
     watch: Callable[[Progress], None] | None = None,
 ) -> Found:
-    """Certify the models of a run's clients on the clients' own test examples.
+    """Certify the models of a run on the test examples of each client.
 
     Inputs are scaled to 0 … 1, so σ and radii of `pixel` are on that scale. An example
     gets the same noise under every model. Certificates that exist already are not made
@@ -244,15 +266,16 @@ def certify(
     Args:
         run: A finished run.
         smoothing: Noise, number of samples and failure probability.
-        models: Some of `personal`, `shared`, `local`; None: all that the run has.
+        models: Some of `personal`, `shared`, `local`; None: all that the runs have.
         clients: "all": benign clients that took part; "5": the first five of these;
             "3,8": clients 3 and 8; "3,": client 3 only.
-        examples: Test examples per client, drawn once; all if a client has fewer.
+        examples: Number of test examples per client, drawn at random. If a client has
+            fewer, all are taken.
         local: Run on the same data with personalizer `local`, for the local models.
         out: Folder to write to; None: that of the run.
-        data_dir: Folder to search for data sets first.
+        data_dir: Folder to search first for data.
         device: auto, cpu, cuda, cuda:N or mps.
-        watch: Called after every certificate.
+        watch: Function that is called after every certificate with the progress.
 
     Returns:
         The certificates, their curves and files.
@@ -261,7 +284,7 @@ def certify(
         Refusal: The run does not have these models, the inputs of a deformation are
             not images, or the file has certificates for other parameters.
     """
-    from troth.plot import trust  # imports what certify writes
+    from troth.plot import trust  # not at the top, because matplotlib loads slowly
 
     if examples < 1:
         raise Refusal(f"examples = {examples} must be 1 or more of each client")
@@ -294,7 +317,7 @@ def certify(
 
 
 Task = tuple[str, int, list[int]]
-"""A model, a client, and rows of the data set."""
+"""Kind of model, client, and rows of the data set to certify."""
 
 
 def _work(
@@ -306,7 +329,7 @@ def _work(
     device: torch.device,
     watch: Callable[[Progress], None] | None,
 ) -> int:
-    """Make the missing certificates; return how many."""
+    """Make the certificates that are missing, and return their number."""
     known = {row[:3]: row.parameters for row in ledger.rows}
     total = sum(len(rows) for _, _, rows in tasks)
     done = sum((model, k, r) in known for model, k, rows in tasks for r in rows)
@@ -331,7 +354,7 @@ def _work(
 def _each(
     tiles: Tiles, arrays: Arrays, model: str, client: int, todo: list[int], hash_: str
 ) -> Iterator[Row]:
-    """Certify some rows of the data set by one client's model."""
+    """Certify the predictions of one client's model for some rows of the data set."""
     if not todo:
         return
     x = arrays.x[todo].astype(np.float32) / np.float32(arrays.scale)
@@ -351,7 +374,10 @@ def _curves(rows: list[Row], model: str, s: Smoothing) -> curves.Curves:
 
 
 def _drawn(test: np.ndarray, client: int, count: int, seed: int) -> np.ndarray:
-    """Draw test examples of a client; a smaller count gives the first of them."""
+    """Draw test examples of a client at random.
+
+    With a smaller count, the result is the beginning of the same list.
+    """
     key = seeding.key(seed, "certify examples", 0, client).numpy()[None]
     some = np.arange(min(count, len(test)))
     return np.asarray(test[seeding.permute(key, some, np.array([len(test)]))])

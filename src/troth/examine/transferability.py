@@ -1,4 +1,9 @@
-"""Compare two models on the adversarial examples of the first.
+"""Compare a personal model with the shared model on adversarial examples of the latter.
+
+Theorems, equations and appendices are those of Wang et al. (2021), *Robust and
+Personalized Federated Learning with Spurious Features*. f_g is the shared (global)
+model w, and f_p the personal model v. ℓ is the loss of one example, and ∇ℓ its gradient
+in the input.
 
 References: wang2021robust.
 """
@@ -23,42 +28,42 @@ class Seen(NamedTuple):
     shared_right: Tensor  # w on x
     adv_right: Tensor  # v on x_adv, made on w
     shared_adv_right: Tensor  # w on x_adv
-    l_trans: Tensor
-    angle: Tensor  # θ in degrees; NaN where a gradient is 0
-    ratio: Tensor  # γ; NaN where both gradients are 0
-    confidence: Tensor  # probability that v gives its prediction on x
+    l_trans: Tensor  # ℓ_trans (see `look`)
+    angle: Tensor  # θ in degrees; NaN if a gradient is 0
+    ratio: Tensor  # γ; NaN if both gradients are 0
+    confidence: Tensor  # probability that v assigns to its predicted class of x
     loss: Tensor  # loss of v on x
 
 
 class Terms(NamedTuple):
-    """The terms of Theorem 3, [b] each, in units of the data's range."""
+    """The terms of Theorem 3 for b examples, [b] each, for inputs scaled to 0 … 1."""
 
     gradient: Tensor  # ‖∇ℓ(f_g(x), y)‖
-    spurious: Tensor  # ‖∇ℓ(f_g(x), y)‖·sin θ_g
-    gamma: Tensor  # NaN where both gradients are 0
-    l_trans: Tensor
-    curvature: Tensor  # the larger of both models, along δ
+    spurious: Tensor  # ‖∇ℓ(f_g(x), y)‖·sin θ_g: its length along spurious features
+    gamma: Tensor  # γ = ‖∇ℓ(f_g)‖ / ‖∇ℓ(f_p)‖; NaN if both gradients are 0
+    l_trans: Tensor  # ℓ_trans (see `look`)
+    curvature: Tensor  # curvature of ℓ along δ: the larger one of both models
 
 
 class Bound(NamedTuple):
-    """An estimate of Theorem 3 for a client."""
+    """The bound of Theorem 3 for one client, and its terms (see `bound`)."""
 
-    total: float
+    total: float  # the bound
     gradient: float  # E‖∇ℓ(f_g(x), y)‖
     sin_theta_g: float
-    gamma_min: float
+    gamma_min: float  # smallest γ
     l_trans: float  # E ℓ_trans
-    lam: float  # λ, from below
+    lam: float  # λ, estimated from below
 
 
 def look(
     task: Task, adversarial: Adversarial, w: Tensor, v: Tensor, batch: Batch
 ) -> Seen:
-    """Compare two models on adversarial examples of the first (Appendix C).
+    """Compare w and v on examples x and on adversarial examples x_adv of w.
 
     ℓ_trans = (ℓ(w, x_adv) − ℓ(w, x)) − (ℓ(v, x_adv) − ℓ(v, x)) is how much more the
-    loss of w increases than that of v. θ is the angle between the gradients of both
-    losses in x, and γ = ‖∇ℓ(w)‖ / ‖∇ℓ(v)‖.
+    loss of w increases than the loss of v. θ is the angle between the gradients of both
+    losses in x, and γ = ‖∇ℓ(w)‖ / ‖∇ℓ(v)‖ (Appendix C).
 
     Args:
         task: Task of the clients.
@@ -87,9 +92,10 @@ def look(
 
 
 def angle(a: Tensor, b: Tensor) -> Tensor:
-    """Return the angles [b] between rows in degrees; NaN where a row is 0.
+    """Return the angle in degrees between each row of a and that of b, [b].
 
-    The half-angle formula is exact for equal rows.
+    It is NaN if one of the rows is 0. The half-angle formula gives exactly 0 for equal
+    rows.
     """
     a, b = (g / g.norm(dim=1, keepdim=True) for g in (a, b))
     half = torch.atan2((a - b).norm(dim=1), (a + b).norm(dim=1))
@@ -97,14 +103,14 @@ def angle(a: Tensor, b: Tensor) -> Tensor:
 
 
 def confidence(outputs: Tensor, y: Tensor) -> Tensor:
-    """Return the probability that a model gives its prediction for each example, [b].
+    """Return the probability that a model assigns to its predicted class, [b].
 
     If examples have several labels, this is the mean over labels. A single output is
     the margin between two classes.
 
     Args:
         outputs: Outputs of the model, [b, outputs].
-        y: Labels, whose shape says whether there are several per example.
+        y: Labels: [b], or [b, labels] if examples have several labels.
     """
     if outputs.shape[1] == 1 or (y.dim() == 2 and not labels.soft(y)):
         return outputs.abs().sigmoid().mean(dim=1)
@@ -116,18 +122,20 @@ def terms(
 ) -> Terms:
     """Return the terms of Theorem 3 for colored images.
 
-    Recoloring an image adds a multiple of e_c ⊗ gray for each channel c. These three
-    directions are its spurious features x_s (d_s = 3); everything orthogonal to them is
-    robust. Every channel is a multiple of gray, so the sum of the channels has the
-    direction of gray. sin θ_g is the share of the gradient's length along them.
+    A colored image is a gray image in one color: each of its three channels is a
+    multiple of the gray image. Recoloring adds a multiple of the gray image to each
+    channel. These three directions are the spurious features (d_s = 3), and all
+    directions orthogonal to them are robust features. The gray image is known up to a
+    factor: it is the sum of the channels. sin θ_g is the share of the gradient's length
+    along the spurious features.
 
-    As in the proof, δ = ε·∇ℓ/‖∇ℓ‖, whose ℓ2 norm is ε, independent of the adversarial
-    method.
+    As in the proof, the change δ of an input is ε·∇ℓ/‖∇ℓ‖, with ℓ2 norm ε. It does not
+    depend on the adversarial method.
 
     Args:
         task: Task of the clients.
-        scale: Value of x that is 1 on the scale of ε.
-        eps: ε.
+        scale: Value of x that is scaled to 1.
+        eps: ε, for inputs scaled to 0 … 1.
         w: Shared model.
         v: Personal model.
         batch: Examples of a client.
@@ -153,17 +161,22 @@ def terms(
 
 
 def bound(t: Terms, eps: float) -> Bound:
-    """Estimate the upper bound of Theorem 3 on L(f_p, D_bc) − L(f_p, D_b).
+    """Estimate the upper bound of Theorem 3 on a loss disparity.
 
-    The bound is √d_s·(((sin θ_g + √2)/γ_min − 1)·E‖∇ℓ(f_g)‖ + E ℓ_trans/ε + λ·ε). This
-    is an estimate, because λ is the largest curvature found along δ, not the global
-    one. The formula is as printed, although its proof uses ⟨∇, 1⟩ in place of the
-    change Δ (Eq. 5). A single example of which the shared model is very certain makes
-    γ_min small, and then the bound is too large to be useful.
+    The disparity is the personal model's loss on conflicting examples, in which the
+    spurious features point to the wrong label, minus its loss on other examples. The
+    bound is √d_s·(((sin θ_g + √2)/γ_min − 1)·E‖∇ℓ(f_g)‖ + E ℓ_trans/ε + λ·ε). `terms`
+    explains the symbols. In the theorem, λ is an upper bound on the curvature of the
+    loss everywhere. Here λ is the largest curvature found along δ, so the result is
+    only an estimate.
+
+    The formula is as printed, although its proof uses the inner product ⟨∇, 1⟩ in place
+    of ⟨∇, Δ⟩ with the change Δ (Eq. 5). If the shared model is very certain of a single
+    example, γ_min is small, and the bound is too large to be useful.
 
     Args:
-        t: Terms of the examples of a client.
-        eps: ε.
+        t: Terms of all examples of a client.
+        eps: ε, for inputs scaled to 0 … 1.
     """
     gradient, l_trans = float(t.gradient.mean()), float(t.l_trans.mean())
     sine = float(t.spurious.mean()) / gradient if gradient else 0.0

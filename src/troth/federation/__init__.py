@@ -1,6 +1,6 @@
-"""The rounds of a federation, or of several federations at once.
+"""The rounds of one federation, or of several federations that are trained together.
 
-`rounds` is the loop over rounds. `sampling` and `samplers` choose the clients of each
-round. `newcomers` makes models for clients that took no part in training. `stacked`
-trains several federations together.
+`rounds` has the loop over rounds. `sampling` and `samplers` choose the clients of each
+round. `newcomers` trains models for clients that join after training. `stacked` trains
+several federations together.
 """

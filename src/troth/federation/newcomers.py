@@ -1,9 +1,10 @@
 """Newcomers: clients that took no part in training and get a model afterwards.
 
-The procedure is the same for every personalizer. A newcomer starts from the last shared
-model and trains for some rounds on the last broadcast. Nobody receives its updates. If
-the personalizer has a last phase, which members run after the last round, the newcomer
-then runs that phase too.
+The procedure is the same for every personalizer. A newcomer starts from the final
+shared model and trains for some rounds with this model as the server's message. Its
+updates are not used. If the personalizer trains clients after the last round
+(fine-tuning), it trains newcomers in the same way. All other clients are called
+members.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,10 +21,10 @@ from troth.types import Broadcast, Refusal, Shards
 
 
 def drawn(e: Experiment, hostile: np.ndarray) -> np.ndarray:
-    """Draw the newcomers among the benign clients; return their ids, ascending.
+    """Draw the newcomers from the benign clients; return their sorted ids.
 
-    Their number is the share `evaluate.newcomers` of all clients, rounded up. `hostile`
-    is the mask [n] of the malicious clients.
+    Their number is n times the fraction `evaluate.newcomers`, rounded up. `hostile` is
+    the mask [n] of malicious clients. Raise Refusal if no benign client would be left.
     """
     n, benign = len(hostile), np.flatnonzero(~hostile)
     count = rounded_up(e.evaluate.newcomers, n)
@@ -38,15 +39,15 @@ def drawn(e: Experiment, hostile: np.ndarray) -> np.ndarray:
 
 
 def others(n: int, newcomers: np.ndarray) -> np.ndarray:
-    """Return the ids of the clients 0 … n − 1 that are not newcomers, ascending."""
+    """Return the sorted ids of all of the clients 0 … n − 1 that are not newcomers."""
     return np.setdiff1d(np.arange(n), newcomers)
 
 
 def fewer(e: Experiment, shards: Shards, newcomers: np.ndarray) -> Shards:
-    """Leave each newcomer at most `evaluate.newcomer_examples` training examples.
+    """Keep at most `evaluate.newcomer_examples` training examples of each newcomer.
 
-    The examples are drawn at random. A smaller limit keeps a subset of the examples
-    that a larger limit keeps. 0 keeps all.
+    They are drawn at random. With a smaller limit, they are a subset of those with a
+    larger limit. 0 means no limit.
     """
     most = e.evaluate.newcomer_examples
     if not most:
@@ -61,24 +62,23 @@ def fewer(e: Experiment, shards: Shards, newcomers: np.ndarray) -> Shards:
 
 
 def rounds(e: Experiment, members: int) -> int:
-    """Return the number of rounds for which a newcomer trains.
+    """Return the number of rounds in which a newcomer trains.
 
-    The number is `evaluate.newcomer_rounds`. If this is 0, a newcomer trains in as many
-    rounds as an average member is sampled in: rounds · cohort / members, and at least
-    1.
+    The number is `evaluate.newcomer_rounds`. If this is 0, it is the mean number of
+    rounds in which a member is sampled: rounds · cohort / members, and at least 1.
     """
     asked = e.train.rounds * (e.train.cohort or members) / members
     return e.evaluate.newcomer_rounds or max(1, round(asked))
 
 
 def scales(scale: Callable[[int], float], run: int, count: int) -> list[float]:
-    """Return the schedule's factor on the learning rates for each newcomer round.
+    """Return the factors of the learning rate in the rounds of a newcomer.
 
-    A run has `run` rounds, and a newcomer trains in `count` rounds. Each newcomer round
-    takes the schedule's factor from one round of the run. These rounds of the run are
-    evenly spaced, like those of a member that is sampled now and then. With the factors
-    of the last rounds alone, a schedule such as `cosine` would hardly move the
-    newcomer's model.
+    A newcomer trains in `count` rounds. The factors are those of the schedule `scale`
+    in `count` evenly spaced rounds of the run, which has `run` rounds. So a newcomer
+    trains with the learning rates of a member that is sampled now and then. If only
+    factors of the last rounds were used, a schedule such as `cosine` would hardly
+    change the newcomer's model.
     """
     return [scale((2 * j + 1) * run // (2 * count)) for j in range(count)]
 
@@ -88,10 +88,10 @@ def join(
     engine: Engine,
     broadcast: Broadcast,
     ids: np.ndarray,
-    run: int,  # rounds of the run; later round numbers seed newcomers
-    factors: list[float],  # factor on every learning rate, one per newcomer round
+    run: int,  # number of rounds of the run; random numbers use the numbers after it
+    factors: list[float],  # factors of every learning rate, one per newcomer round
 ) -> Tensor:
-    """Train newcomers on their data from the last broadcast; return their states."""
+    """Train newcomers on their data, starting from `broadcast`; return their states."""
     start = engine.start(broadcast.w)
     rows = start.expand(len(ids), -1).clone()
 
@@ -102,13 +102,13 @@ def join(
     if not engine.client.idle and len(start):
         for j, factor in enumerate(factors):
             rows = through("local", factor, run + 1 + j)
-    if engine.client.finish is not None:  # at the full learning rate, as for members
+    if engine.client.finish is not None:  # with the full learning rate, as for members
         rows = through("finish", 1.0, run)
     return rows
 
 
 def serve(f: Federation, e: Experiment, chunk: int) -> Iterator[int]:
-    """Train the newcomers after the last round; yield the size of each chunk."""
+    """Train the newcomers in chunks; yield the number of clients of each chunk."""
     count = rounds(e, len(f.members)) if len(f.newcomers) else 1
     factors = scales(f.scale, f.rounds, count)
     for ids in f.groups(f.newcomers, chunk):

@@ -1,7 +1,7 @@
-"""The loop over rounds, as a generator of records.
+"""The loop over rounds, as a generator that yields a record of each round.
 
-The caller that iterates over the generator does the rest: progress, evaluation,
-checkpoints and early stopping.
+Progress, evaluation, checkpoints and early stopping are the work of the caller, between
+two rounds.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ from troth.types import Broadcast, Messages, Record
 
 
 class Asked(NamedTuple):
-    """A round that has begun: its cohort, its broadcast and its clients' states."""
+    """A round that has begun: its cohort, the broadcast and the clients' states."""
 
     round: int
     cohort: np.ndarray
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
 
 
 class Federation:
-    """A federation at one moment: shared model, client states and rules' memories."""
+    """A federation: its shared model, its clients' states and its rules' memories."""
 
     def __init__(
         self,
@@ -43,17 +43,17 @@ class Federation:
         *,
         rounds: int,
         sample: Callable[[int], np.ndarray],  # round → ids of the cohort
-        scale: Callable[[int], float],  # round → factor on every learning rate
+        scale: Callable[[int], float],  # round → factor of every learning rate
         hostile: np.ndarray,  # [n] mask of malicious clients
         seed: int,  # seed of the rules' random numbers
         turnout: Callable[[int, np.ndarray], Turnout] = everyone,
-        newcomers: np.ndarray | None = None,  # ids; they train at the end
+        newcomers: np.ndarray | None = None,  # ids of clients that join after training
     ) -> None:
         """Set up a federation before its first round."""
         self.engine, self.population = engine, population
         self.rounds, self.sample, self.scale = rounds, sample, scale
         self.turnout = turnout
-        # Redraws the poisoned training data of clients: (round, ids) → nothing.
+        # Function (round, ids) that draws the poisoned data of these clients again.
         self.redraw: Callable[[int, np.ndarray], None] | None = None
         self.hostile, self.round = hostile, 0
         self.broadcast = first(engine, w0)
@@ -64,13 +64,13 @@ class Federation:
         self.serving = Serving(rules, tail, seed, w0.device, n)
 
     def train(self) -> Iterator[Record]:
-        """Run the remaining rounds; yield the record of each."""
+        """Run the remaining rounds; yield a record of each."""
         while self.round < self.rounds:
             yield self.step()
 
     @torch.no_grad()
     def step(self) -> Record:
-        """Run one round."""
+        """Run one round and return its record."""
         asked = self.ask()
         ids, steps = asked.turnout.ids, asked.turnout.steps
         messages, rows = self.nobody(asked), asked.rows
@@ -83,7 +83,7 @@ class Federation:
 
     @torch.no_grad()
     def ask(self) -> Asked:
-        """Begin a round: choose the cohort and read the states of those that answer."""
+        """Begin a round: choose its cohort, and read the states of its clients."""
         r = self.round
         cohort = self.sample(r)
         turnout = self.turnout(r, cohort)
@@ -98,7 +98,7 @@ class Federation:
         return Asked(r, cohort, turnout, before, rows)
 
     def with_losses(self, asked: Asked, messages: Messages) -> Messages:
-        """Add each client's loss of w to the messages if a rule reads losses."""
+        """Add each client's loss of the shared model if a rule needs losses."""
         if not self.serving.asks_loss or not len(asked.turnout.ids):
             return messages
         loss = losses(self.engine, asked.broadcast.w, asked.turnout.ids)
@@ -118,7 +118,7 @@ class Federation:
         ids = asked.turnout.ids
         if len(ids):
             self.population.write(ids, rows)
-        hostile: Tensor | None = None  # stays None without adversary and attack
+        hostile: Tensor | None = None  # None if there are no malicious clients
         if self.serving.rules.attack is not None or self.hostile.any():
             mask = torch.from_numpy(self.hostile[ids])
             hostile = devices.sent(mask, messages.client.device)
@@ -132,10 +132,10 @@ class Federation:
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
-        """Run the personalizer's last phase for all members, at most `chunk` at a time.
+        """Train all members after the last round, if the personalizer does so.
 
-        This phase runs once, after the last round, at the full learning rate. Yields
-        the size of each finished chunk.
+        At most `chunk` clients are trained at a time, with the full learning rate.
+        Yield the number of clients of each finished chunk.
         """
         if self.engine.client.finish is None:
             return
@@ -146,16 +146,16 @@ class Federation:
             yield len(ids)
 
     def last(self, ids: np.ndarray, rows: Tensor) -> Asked:
-        """Begin the personalizer's last phase for some clients with these states."""
+        """Begin the training after the last round, for clients with these states."""
         if self.redraw is not None:
             self.redraw(self.rounds, ids)
         sent = outgoing(self.engine, self.broadcast, 1.0, self.rounds)
         return Asked(self.rounds, ids, everyone(self.rounds, ids), sent, rows)
 
     def groups(self, ids: np.ndarray, chunk: int) -> list[np.ndarray]:
-        """Split clients into chunks of at most `chunk`, which are computed together.
+        """Split clients into chunks of at most `chunk`, which are trained together.
 
-        Clients with about the same number of steps are in the same chunk.
+        Chunks consist of clients with similar numbers of steps.
         """
         each = self.engine.feed.per_epoch.numpy()[ids]
         order = ids[np.argsort(each, kind="stable")]
@@ -170,7 +170,7 @@ def first(engine: Engine, w0: Tensor) -> Broadcast:
 
 
 def dumped(serving: Serving, broadcast: Broadcast) -> dict[str, Tensor]:
-    """Return the server's tensors of a checkpoint: memories, shared model, extra."""
+    """Return the server's tensors for a checkpoint: memories and broadcast."""
     memories = {f"memory.{k}": v for k, v in serving.memories.items()}
     return memories | {"w": broadcast.w, "extra": broadcast.extra}
 
@@ -178,7 +178,7 @@ def dumped(serving: Serving, broadcast: Broadcast) -> dict[str, Tensor]:
 def restored(
     serving: Serving, broadcast: Broadcast, tensors: Mapping[str, Tensor]
 ) -> Broadcast:
-    """Restore the server's memories from a checkpoint; return its broadcast."""
+    """Restore the server's memories from a checkpoint; return the broadcast in it."""
     device = broadcast.w.device
     serving.memories = {k: tensors[f"memory.{k}"].to(device) for k in serving.memories}
     w, extra = tensors["w"].to(device), tensors["extra"].to(device)
@@ -188,7 +188,7 @@ def restored(
 def outgoing(
     engine: Engine, broadcast: Broadcast, scale: float, round_: int
 ) -> Broadcast:
-    """Return the broadcast of a round, with its learning rate factor and shared key."""
+    """Return the broadcast of a round, with its learning rate factor and random key."""
     factor = torch.full_like(broadcast.scale, scale)
     return broadcast._replace(scale=factor, key=engine.feed.common(round_))
 
@@ -201,10 +201,10 @@ def answer(
     round_: int,
     loss: bool = False,
 ) -> tuple[Messages, Tensor]:
-    """Train the clients of one deployment site for a round.
+    """Train the clients of one site of a deployment for a round.
 
-    Returns their messages and new states. With `loss`, the messages also have each
-    client's loss of w on all its training data.
+    Return their messages and new states. With `loss`, the messages also have the loss
+    of the shared model on all training data of each client.
     """
     messages, rows = engine.run("local", broadcast, rows, ids, round_)
     if loss:
@@ -213,6 +213,6 @@ def answer(
 
 
 def losses(engine: Engine, w: Tensor, ids: np.ndarray) -> Tensor:
-    """Return each client's loss of the shared model w on all its training data."""
+    """Return the loss of the shared model w on all training data of each client."""
     feed = engine.feed
     return evaluate.losses(engine, w, feed.data.train, *feed.places(ids)).to(w)

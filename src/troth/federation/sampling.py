@@ -1,8 +1,9 @@
 """Which clients are sampled in a round, which of them answer, and after how many steps.
 
-All of this is a function of (seed, round, client). So the result does not depend on
-resuming, on the execution plan or on the other clients in the round. The cost grows
-with the number of clients concerned, not with that of all clients.
+All of this depends only on seed, round and client. So it does not depend on whether a
+run was resumed, on how many clients are trained together, or on the other clients of
+the round. The cost grows with the number of clients in the round, not with the number
+of all clients.
 """
 
 import csv
@@ -19,20 +20,20 @@ from troth.federation.samplers import There
 from troth.types import Refusal
 
 _COLUMNS = ("client", "first", "last")
-_NEVER = 2**31 - 1  # number of a round that no run reaches
+_NEVER = 2**31 - 1  # larger than the number of any round
 
 
 class Turnout(NamedTuple):
-    """Which clients of a cohort answer, and how many steps each of them takes."""
+    """Which clients of a cohort answer, and how many steps each one takes."""
 
     ids: np.ndarray  # clients whose updates the server receives
-    steps: np.ndarray | None  # steps of each client in `ids`; None: the full number
-    absent: np.ndarray  # clients that sent nothing
-    cut: np.ndarray  # clients that had taken only a part of their steps at the deadline
+    steps: np.ndarray | None  # steps of each client in `ids`; None means all steps
+    absent: np.ndarray  # clients that did not answer
+    cut: np.ndarray  # clients that a deadline stopped before their last step
 
 
 def everyone(round_: int, cohort: np.ndarray) -> Turnout:
-    """Return a turnout in which the whole cohort answers, with all of its steps."""
+    """Return the turnout in which all clients of the cohort answer, with all steps."""
     return Turnout(cohort, None, cohort[:0], cohort[:0])
 
 
@@ -42,7 +43,7 @@ class Attendance:
     def __init__(
         self, settings: Availability, seed: int, work: np.ndarray, rounds: int
     ) -> None:
-        """Draw which clients join late or leave early, and read the schedule.
+        """Draw which clients join late or leave early, and read the schedule file.
 
         `work` [n] is the number of steps of each client in a round without a deadline.
         """
@@ -60,8 +61,9 @@ class Attendance:
     def there(self, round_: int, ids: np.ndarray) -> np.ndarray:
         """Return a mask of the clients `ids` that are present in a round.
 
-        A client is present if it has joined, has not left, is in the active part of its
-        period, and is in one of its spans in the schedule file, if it has any.
+        A client is present if it has joined, has not left, and is in the active part of
+        its period. If the schedule file lists the client, the round must also be in one
+        of the listed spans.
         """
         s, here = self.settings, np.ones(len(ids), dtype=bool)
         if self._spans is not None:
@@ -77,16 +79,17 @@ class Attendance:
     def answers(self, round_: int, ids: np.ndarray) -> np.ndarray:
         """Return a mask of the clients `ids` that answer if they are sampled.
 
-        A client fails to answer with probability `drop`. If `drop_spread` is set, each
-        client has a probability of its own, fixed over the run. It comes from the Beta
-        distribution with mean `drop` and standard deviation `drop_spread`.
+        A client fails to answer with probability `drop`. If `drop_spread` is set, every
+        client has a different probability, which is constant over the run. It is drawn
+        from the Beta distribution with mean `drop` and standard deviation
+        `drop_spread`.
         """
         p, spread = self.settings.drop, self.settings.drop_spread
         if not p:
             return np.ones(len(ids), dtype=bool)
         chance: np.ndarray | float = p
         if spread:
-            both = p * (1 - p) / spread**2 - 1  # a + b of Beta(a, b)
+            both = p * (1 - p) / spread**2 - 1  # a + b of the distribution Beta(a, b)
             u = self._uniform("unreliable", 0, ids)
             chance = special.betaincinv(p * both, (1 - p) * both, u)
         return np.asarray(self._uniform("drop", round_, ids) >= chance)
@@ -94,10 +97,11 @@ class Attendance:
     def steps(self, round_: int, ids: np.ndarray) -> np.ndarray:
         """Return the number of steps that each client takes until the deadline.
 
-        A client takes at most its full number of steps. The deadline lasts `deadline` ·
-        median(work) steps of a client of speed 1. Speeds are log-normal with median 1:
-        ln speed = speed_spread · z + speed_noise · z'. Both z and z' are standard
-        normal. A client has one z over the whole run, and a new z' in every round.
+        `work` is the number of steps without a deadline, which a client never exceeds.
+        Until the deadline, a client of speed 1 takes `deadline` · median(work) steps.
+        Speeds are log-normal with median 1: ln speed = speed_spread · z + speed_noise ·
+        z', where z and z' are standard normal. A client has the same z in all rounds,
+        and a new z' in every round.
         """
         s = self.settings
         work: np.ndarray = self._work[ids]
@@ -111,7 +115,7 @@ class Attendance:
         return np.asarray(np.minimum(work, made), np.int64)
 
     def turnout(self, round_: int, cohort: np.ndarray) -> Turnout:
-        """Return the turnout of a round's cohort."""
+        """Return which clients of a cohort answer, and their numbers of steps."""
         steps = np.where(self.answers(round_, cohort), self.steps(round_, cohort), 0)
         cut = (steps > 0) & (steps < self._work[cohort])
         counts = (steps > 0) & ~(cut & (self.settings.partial == "drop"))
@@ -119,7 +123,7 @@ class Attendance:
         return Turnout(cohort[counts], steps[counts], absent, cohort[cut])
 
     def _drawn_spans(self, rounds: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Draw each client's first round [n], and its first round after leaving [n]."""
+        """Draw the rounds in which each client joins [n] and leaves [n], if any do."""
         s, n = self.settings, len(self._work)
         if not s.join and not s.leave:
             return None
@@ -144,14 +148,14 @@ class Attendance:
 
 
 class _Listed(NamedTuple):
-    """Spans of rounds per client. A client without any span is always present."""
+    """Spans of rounds in which clients are present; without a span: in all rounds."""
 
     named: np.ndarray  # [n] whether a client has any span
-    first: np.ndarray  # client · 2³² + first round of each span, ascending
-    last: np.ndarray  # client · 2³² + last round of each span, ascending
+    first: np.ndarray  # client · 2³² + first round of each span, sorted
+    last: np.ndarray  # client · 2³² + last round of each span, sorted
 
     def there(self, round_: int, ids: np.ndarray) -> np.ndarray:
-        """Return a mask of the clients that are in one of their spans in this round.
+        """Return a mask of the clients `ids` that are present in this round.
 
         A client is in a span if more of its spans have begun than have ended.
         """
@@ -162,7 +166,7 @@ class _Listed(NamedTuple):
 
 
 def _read(path: str, n: int) -> _Listed | None:
-    """Read the schedule from a CSV file with one span per line."""
+    """Read the schedule, a CSV file with one span per line; None without a file."""
     if not path:
         return None
     try:
@@ -216,7 +220,7 @@ def _refuse(path: str, what: str) -> NoReturn:
 
 
 Sampler = Callable[[int], np.ndarray]
-"""Round → ids of its cohort, the clients that are sampled."""
+"""Number of a round → ids of the clients that are sampled (the cohort)."""
 
 
 def named(
@@ -227,7 +231,12 @@ def named(
     there: There | None = None,
     hostile: np.ndarray | None = None,
 ) -> Sampler:
-    """Return the sampler of this name, for clients with these numbers of examples."""
+    """Return the sampler with the name `how`.
+
+    `size` has the number of training examples of each client. `there` is a function
+    (round, ids) → mask of clients that are present, and `hostile` a mask of malicious
+    clients.
+    """
     n = len(size)
     bad = np.zeros(n, bool) if hostile is None else hostile
     given = {"seed": seed, "n": n, "cohort": cohort, "size": size, "hostile": bad}

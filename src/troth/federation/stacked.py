@@ -1,8 +1,8 @@
-"""Train several federations together, in one matrix with a row per client.
+"""Train the clients of several federations together, as rows of one matrix.
 
-Their clients do the same work with the same model and personalizer. The shared models,
-the adversaries, the labels, the server's rules and the seeds may differ. Each client is
-trained from the broadcast of its own federation.
+The federations have the same network, solver and personalizer. Their shared models,
+adversaries, labels, server rules and seeds may differ. Each client is trained with the
+server's message of its federation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,13 +29,13 @@ class Stack:
     """Several federations whose clients are trained together."""
 
     def __init__(self, federations: Sequence[Federation]) -> None:
-        """Stack federations with the same number of clients, model and personalizer."""
+        """Stack federations with equal numbers of clients and equal networks."""
         self.federations = list(federations)
         self._first: Engine = self.federations[0].engine
         self._lifted: dict[str, Lifted] = {}
         self._sent: dict[Any, Tensor] = {}
         self._nothing: dict[int, Batch] = {}
-        self._feeds: dict[Feed, Feed] = {}  # feed → first feed with the same draws
+        self._feeds: dict[Feed, Feed] = {}  # feed → first feed with the same batches
         for feed in (f.engine.feed for f in self.federations):
             same = (known for known in self._feeds.values() if known.alike(feed))
             self._feeds[feed] = next(same, feed)
@@ -45,10 +45,10 @@ class Stack:
 
     @torch.no_grad()
     def launch(self) -> None:
-        """Begin a round of each federation: train all clients.
+        """Begin a round of each federation: train all clients of the cohorts.
 
-        On a GPU this is queued in a separate CUDA stream, and nothing waits for it
-        here. No federation changes before `land`.
+        On a GPU, the work is queued in a separate CUDA stream, and the function returns
+        at once. The federations change only in `land`.
         """
         if self._stream is not None:  # wait for the work queued in the default stream
             self._stream.wait_stream(torch.cuda.current_stream())
@@ -64,7 +64,7 @@ class Stack:
 
     @torch.no_grad()
     def land(self) -> list[Record]:
-        """Finish the round that `launch` began; wait once for all federations."""
+        """Finish the round that `launch` began; return one record per federation."""
         with self._aside():
             ready = [(f.serving, f.receive(a, m, r)) for f, a, m, r in self._flying]
             results = served(ready)
@@ -76,14 +76,15 @@ class Stack:
         return records
 
     def _aside(self) -> AbstractContextManager[Any]:
-        """Return a context that works in the stack's CUDA stream, if it has one."""
+        """Return a context that queues work in the stack's CUDA stream, if any."""
         return torch.cuda.stream(self._stream) if self._stream else nullcontext()
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
-        """Run the personalizer's last phase for all federations.
+        """Train the members of all federations after the last round.
 
-        Yields the size of each finished chunk per federation, as `Federation.finish`.
+        This is `Federation.finish` for all federations. Yield the number of clients of
+        each finished chunk, per federation.
         """
         if self._first.client.finish is None:
             return
@@ -100,7 +101,10 @@ class Stack:
     def _run(
         self, name: str, federations: Sequence[Federation], asked: Sequence[Asked]
     ) -> list[tuple[Messages, Tensor]]:
-        """Run a phase for all clients at once; skip federations without clients."""
+        """Run a phase of training for all clients of all federations at once.
+
+        Return the messages and new states of each federation that has clients.
+        """
         pairs = zip(federations, asked, strict=True)
         some = [(f.engine, a) for f, a in pairs if len(a.turnout.ids)]
         if not some:
@@ -127,7 +131,7 @@ class Stack:
         return results
 
     def _valid(self, phase: Phase, some: Sequence[tuple[Engine, Asked]]) -> Batch:
-        """Return the validation examples that a phase reads, or an empty batch."""
+        """Return the validation examples of all clients, or an empty batch."""
         if phase.valid:
             ids = [(engine, a.turnout.ids) for engine, a in some]
             return _joined([e.valid(phase, own, few_shapes=True) for e, own in ids])
@@ -137,7 +141,7 @@ class Stack:
         return self._nothing[rows]
 
     def _each(self, sent: Sequence[tuple[Broadcast, int]]) -> Broadcast:
-        """Repeat each broadcast for its clients, in buffers that CUDA graphs reuse."""
+        """Repeat each broadcast for each of its clients, in buffers for CUDA graphs."""
 
         def repeated(name: str) -> Tensor:
             every = [(getattr(broadcast, name), rows) for broadcast, rows in sent]
@@ -155,7 +159,7 @@ class Stack:
         self, phase: Phase, some: Sequence[tuple[Engine, Asked]], steps: int
     ) -> Iterator[tuple[int, Batch]]:
         """Yield the batch of every step, concatenated over all federations."""
-        drawn: dict[Any, Drawn] = {}  # shared by federations with the same draws
+        drawn: dict[Any, Drawn] = {}  # one for all federations with the same batches
         every = []
         for engine, asked in some:
             ids = asked.turnout.ids
@@ -167,7 +171,7 @@ class Stack:
             yield each[0][0], _joined([batch for _, batch in each])
 
     def _lift(self, name: str) -> Lifted:
-        """Lift a function of one client over all rows, each with its own broadcast."""
+        """Vectorize a function of one client over rows with different broadcasts."""
         if name not in self._lifted:
             function, dims = self._first.function(name)
             own = tuple(_SENT if dim is None else dim for dim in dims)

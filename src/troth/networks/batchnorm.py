@@ -1,10 +1,10 @@
-"""Batch normalization and dropout in a form that can be lifted over clients.
+"""Batch normalization and dropout that vmap can vectorize over clients.
 
 torch's batch normalization overwrites its running statistics in every call, and its
-dropout draws from a global generator. Neither works for many clients at once. Here,
-both receive their information before the network runs: which examples are padding, and
-the random key. New statistics are returned, not written. `Replacing` does the same for
-the dropout functions that a network calls, such as those of attention.
+dropout draws from a global random generator. Neither works for many clients at once.
+Here, the mask of padding and the random key are set before the network is called, and
+new statistics are stored separately. `Replacing` replaces the dropout functions that a
+network calls, for example in attention.
 
 References: ioffe2015batch, srivastava2014dropout.
 """
@@ -22,22 +22,23 @@ from torch.overrides import TorchFunctionMode
 from troth import seeding
 from troth.compat import BatchNormBase, DropoutBase, is_lifted
 
-_NORMS: dict[type, tuple[int, ...]] = {  # layer → numbers of axes that it takes
+_NORMS: dict[type, tuple[int, ...]] = {  # layer → possible numbers of axes of its input
     nn.BatchNorm1d: (2, 3),
     nn.BatchNorm2d: (4,),
     nn.BatchNorm3d: (5,),
 }
 _DROPS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
-_FUNCTIONS = 1 << 20  # index of dropout functions; those of layers are smaller
+_FUNCTIONS = 1 << 20  # index of dropout functions; indices of layers are smaller
 
 
 class BatchNorm(BatchNormBase):
-    """Batch normalization (Algorithms 1 and 2) that leaves padding out.
+    """Batch normalization that leaves padding out.
 
-    In training, it normalizes by the statistics of the examples that are present, and
-    stores the new running statistics in `moved`. In prediction, or with
-    `frozen_statistics`, it normalizes by the running statistics. Its tensors, and their
-    names, are the same as in the layer that it replaces.
+    In training, it normalizes by the statistics of the batch's examples without
+    padding, and stores the new running statistics in `moved`. In prediction, or with
+    `frozen_statistics`, it normalizes by the running statistics (Algorithms 1 and 2 of
+    Ioffe and Szegedy 2015). Its tensors and their names are those of the layer that it
+    replaces.
     """
 
     def __init__(self, old: BatchNormBase) -> None:
@@ -51,7 +52,7 @@ class BatchNorm(BatchNormBase):
             self.register_parameter(name, getattr(old, name))
         for name in ("running_mean", "running_var", "num_batches_tracked"):
             self.register_buffer(name, getattr(old, name))
-        self.present: Tensor | None = None  # [b] weights; 0 is padding
+        self.present: Tensor | None = None  # [b] weights of examples; 0 means padding
         self.moved: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -64,13 +65,13 @@ class BatchNorm(BatchNormBase):
             return self._plainly(x, mean, var)
         mean, var = self.moved or (mean.detach(), var.detach())
         present, alone = self.present, x.numel() == x.shape[1]
-        if present is not None or alone:  # torch refuses the variance of one value
+        if present is not None or alone:  # torch raises an error for a single value
             there = torch.ones(1, device=x.device) if present is None else present
             return self._some(x, there > 0, mean, var)
         self.moved = mean, var = mean.clone(), var.clone()
         wide, rate = x, self.momentum or 0.0
         if is_lifted(x) or not x.is_cuda:
-            # Its lifted gradient needs one dtype, and on CUDA one memory order.
+            # Under vmap, its gradient needs equal dtypes, and on CUDA equal formats.
             wide = x.to(mean.dtype).contiguous()
         out = F.batch_norm(
             wide, mean, var, self.weight, self.bias, True, rate, self.eps
@@ -78,7 +79,7 @@ class BatchNorm(BatchNormBase):
         return out.to(x.dtype)
 
     def _plainly(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-        """Normalize by given statistics; torch's own cannot be lifted on CUDA."""
+        """Normalize by given statistics (vmap does not support torch's on CUDA)."""
         scale = torch.rsqrt(var + self.eps)
         scale = scale if self.weight is None else scale * self.weight
         shift = -mean * scale + (0.0 if self.bias is None else self.bias)
@@ -87,10 +88,11 @@ class BatchNorm(BatchNormBase):
         return out.to(x.dtype)
 
     def _some(self, x: Tensor, present: Tensor, old: Tensor, old_var: Tensor) -> Tensor:
-        """Normalize by the examples that are present.
+        """Normalize by the examples that are not padding.
 
-        If there is none, the running statistics are not changed. A single value has no
-        variance, so the running variance is not changed (torch refuses a single value).
+        Without any such example, the running statistics are not changed. A single value
+        has no variance, so it does not change the running variance (torch raises an
+        error).
         """
         axes = [0, *range(2, x.dim())]
         column = [1, -1, *[1] * (x.dim() - 2)]
@@ -118,7 +120,7 @@ class BatchNorm(BatchNormBase):
 def dropped(x: Tensor, p: float, key: Tensor, whole: int = 1) -> Tensor:
     """Set each number to 0 with probability p, and divide the others by 1 − p.
 
-    `whole` is the number of consecutive numbers that are dropped together.
+    `whole` consecutive numbers are dropped together.
     """
     shape = list(x.shape) if whole == 1 else [*x.shape[:2], *[1] * (x.dim() - 2)]
     u = seeding.uniform(key, x.numel() // whole).reshape(shape)
@@ -127,9 +129,9 @@ def dropped(x: Tensor, p: float, key: Tensor, whole: int = 1) -> Tensor:
 
 
 class Dropout(nn.Module):
-    """Dropout whose random numbers come from the client's key.
+    """Dropout whose random numbers depend on the client's key.
 
-    Dropout2d and Dropout3d (and Dropout1d) drop whole channels.
+    As a replacement of Dropout1d, Dropout2d or Dropout3d, it drops whole channels.
     """
 
     def __init__(self, old: DropoutBase, index: int) -> None:
@@ -137,10 +139,10 @@ class Dropout(nn.Module):
         self.p, self.index, self.training = old.p, index, old.training
         self.channels = not isinstance(old, nn.Dropout)
         self.key: Tensor | None = None  # []
-        self.calls = 0  # calls in this step: a layer may be used more than once
+        self.calls = 0  # number of calls of this layer in this step
 
     def forward(self, x: Tensor) -> Tensor:
-        """Set each number (or channel) to 0 with probability p, or divide by 1 − p."""
+        """Set each number or channel to 0 with probability p, or divide it by 1 − p."""
         if not self.training or self.p == 0 or self.key is None:
             return x
         whole = x.shape[2:].numel() if self.channels and x.dim() > 2 else 1
@@ -150,11 +152,11 @@ class Dropout(nn.Module):
 
 
 class Replacing(TorchFunctionMode):
-    """Replace functional dropouts and convolutions within the block.
+    """Context that replaces the dropout and convolution functions that a network calls.
 
     Args:
-        key: Key of this client and step, [], for dropout in training. With None, as in
-            prediction, torch's own dropout is used.
+        key: Key [] of this client and step, for dropout in training. With None, as in
+            prediction, dropout is not replaced.
     """
 
     def __init__(self, key: Tensor | None = None) -> None:
@@ -175,7 +177,7 @@ class Replacing(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Replace a call if this class can compute it for these arguments."""
+        """Replace a call if there is a replacement for these arguments."""
         kwargs = kwargs or {}
         ours = self.replaced.get(func)
         if ours is None:
@@ -186,11 +188,11 @@ class Replacing(TorchFunctionMode):
         return func(*args, **kwargs) if out is None else out
 
     def convolved(self, *args: Any, **kwargs: Any) -> Tensor | None:
-        """Compute `conv2d`; return None to leave it to torch."""
+        """Replace `conv2d`; the result None means that torch computes it."""
         return None
 
     def convolved_1d(self, *args: Any, **kwargs: Any) -> Tensor | None:
-        """Compute `conv1d`; return None to leave it to torch."""
+        """Replace `conv1d`; the result None means that torch computes it."""
         return None
 
     def _dropped(self, x: Tensor, p: float) -> Tensor:
@@ -207,7 +209,7 @@ class Replacing(TorchFunctionMode):
         inplace: bool = False,
         **more: Any,
     ) -> Tensor | None:
-        """Compute `F.dropout` and `torch.dropout`."""
+        """Replace `F.dropout` and `torch.dropout`."""
         if not more.get("train", training) or not 0 < p <= 1:
             return None
         out = self._dropped(x, p)
@@ -224,7 +226,7 @@ class Replacing(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor | None:
-        """Compute `F.scaled_dot_product_attention` with dropout of its weights."""
+        """Replace `F.scaled_dot_product_attention` if it has dropout."""
         if not dropout_p:
             return None
         if enable_gqa:
@@ -246,10 +248,10 @@ class Replacing(TorchFunctionMode):
         return self._dropped(weights, dropout_p) @ value
 
     def _heads(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute `F.multi_head_attention_forward` with the functions of this class.
+        """Replace dropout and attention within `F.multi_head_attention_forward`.
 
-        torch's own function runs with other globals, because torch hides the calls
-        within a replaced function from a mode.
+        torch does not pass calls within this function to the context. So its code is
+        run with other global functions.
         """
         whole: Any = F.multi_head_attention_forward
 
@@ -272,9 +274,9 @@ class Replacing(TorchFunctionMode):
 
 
 def adapt(net: nn.Module) -> nn.Module:
-    """Replace the batch normalizations and dropouts of a network in place.
+    """Replace the layers for batch normalization and dropout of a network in place.
 
-    Layers without an exact replacement are not changed, and `validate` refuses them.
+    Layers without an exact replacement are not changed; `validate` reports them.
     """
     made: dict[nn.Module, nn.Module] = {}
 
@@ -297,7 +299,7 @@ def adapt(net: nn.Module) -> nn.Module:
 
 
 def norms(net: nn.Module) -> list[tuple[str, BatchNormBase]]:
-    """List, with its name, every layer whose running statistics are in the vector."""
+    """Return the names and layers whose running statistics are in the flat vector."""
     return [
         (name, module)
         for name, module in net.named_modules()

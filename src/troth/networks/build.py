@@ -1,4 +1,4 @@
-"""Build the network of an experiment behind its normalization."""
+"""Build the network of an experiment, with its input normalization."""
 
 from typing import Any
 
@@ -17,20 +17,21 @@ from troth.types import Refusal
 def network(
     e: Experiment,
     shape: tuple[int, ...],  # of one example
-    classes: int,  # 0: regression
+    classes: int,  # number of classes; 0 for a regression
     x: np.ndarray,  # [m, ...] training examples
     scale: float,  # x / scale lies between 0 and 1
-    given: bool = True,  # read `model.weights`; a trained model does not need them
+    given: bool = True,  # whether to read `model.weights`
 ) -> nn.Module:
-    """Build the model behind its normalization, with the weights from before training.
+    """Return the normalization followed by the model, with initial weights.
 
-    The model is initialized from the seed. Then `model.weights` sets its tensors, and
-    `model.freeze` freezes some of them.
+    The seed determines the initial weights. Then the file `model.weights`, if set,
+    replaces them, and `model.freeze` excludes tensors from training. For a model that
+    is already trained, `given` is false: the file is not read.
     """
     model = _initialized(e, shape, classes)
     if given and e.model.weights:
         if e.train.precision == "float64":
-            model = model.double()  # first, because the file may hold float64
+            model = model.double()  # first, because the file may contain float64
         weights.put(model, e.model.weights, e.model.weights_skip)
     freeze(model, e.model.freeze)
     part = e.model
@@ -41,7 +42,7 @@ def network(
 
 
 def _check_tokens(model: nn.Module, normalize: str) -> None:
-    """Refuse an embedding of rows of bytes that are normalized to fractions."""
+    """Raise Refusal if an embedding layer would get bytes scaled to fractions."""
     layers_ = (nn.Embedding, nn.EmbeddingBag)
     name = next((n for n, m in model.named_modules() if isinstance(m, layers_)), None)
     if name is not None:
@@ -76,7 +77,7 @@ def _initialized(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Modu
 
 
 def _complete(model: nn.Module, shape: tuple[int, ...]) -> None:
-    """Let lazy layers learn their sizes from two examples of zeros."""
+    """Initialize the sizes of lazy layers by a call with two examples of zeros."""
     if not any(is_lazy(p) for p in (*model.parameters(), *model.buffers())):
         return
     try:
@@ -103,12 +104,12 @@ def _logits(model: nn.Module, inputs: Any, outputs: Any) -> Any:
 
 
 def freeze(model: nn.Module, patterns: list[str]) -> None:
-    """Freeze the tensors that the patterns select.
+    """Exclude the tensors that the patterns select from training.
 
-    Frozen tensors are neither trained nor sent nor attacked. Parameters lose
-    `requires_grad`. A layer whose running statistics are selected is marked
-    `frozen_statistics`. It normalizes by them in training too, and they stay as they
-    are.
+    Frozen tensors are neither trained nor sent nor attacked. For parameters,
+    `requires_grad` is set to false. If the running statistics of a layer are selected,
+    its attribute `frozen_statistics` is set. The layer then uses these statistics in
+    training too, and does not change them. Raise Refusal if nothing is left to train.
     """
     if not patterns:
         return
@@ -143,13 +144,16 @@ _STATISTICS = ("running_mean", "running_var")
 
 
 def identity(part: ModelPart, net: nn.Module) -> dict[str, Any]:
-    """Return the digest of a network given in memory, for the record of a run."""
+    """Return the digest of a network passed in memory, for a run's record, or {}."""
     there = lookup.in_memory(part.name)
     return {"model_sha256": in_memory.digest(net)} if there else {}
 
 
 def facts(part: ModelPart, net: nn.Module) -> dict[str, Any]:
-    """Return the record of a run about where its network's weights come from."""
+    """Return the number of frozen parameters and the digest of the file of weights.
+
+    They are for a run's record, and left out if there are none.
+    """
     frozen = sum(p.numel() for p in net.parameters() if not p.requires_grad)
     facts: dict[str, Any] = {"frozen_parameters": frozen} if frozen else {}
     if part.weights:
@@ -158,7 +162,7 @@ def facts(part: ModelPart, net: nn.Module) -> dict[str, Any]:
 
 
 def unchanged(part: ModelPart, noted: dict[str, Any]) -> None:
-    """Refuse to continue a run whose file of weights has changed."""
+    """Raise Refusal if the file of weights differs from the one in a run's record."""
     before = noted.get("weights_sha256")
     if before is None or not part.weights:
         return

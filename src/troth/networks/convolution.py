@@ -1,11 +1,11 @@
 """Convolutions of many clients at once, as one batched matrix product.
 
-Lifted over clients by vmap, a convolution becomes one with a group per client, and
-cuDNN runs the groups one after another. Here, the windows of all clients are laid out
-as matrices and multiplied together (im2col): in the forward pass, and in the gradients
-of weights and inputs. So an H200 can train a hundred clients with a CNN each at once.
-If there are kernels (`troth.networks.kernels`) and enough channels, windows are read in
-place instead.
+vmap turns the convolutions of many clients into one convolution with a group per
+client, and cuDNN computes the groups one after another. Here, the windows of all
+clients are copied to matrices, which are multiplied by the weights in one batched
+product (im2col). The gradients of weights and inputs are computed in the same way. So
+an H200 can train the CNNs of a hundred clients at once. If there are kernels
+(`troth.networks.kernels`) and enough channels, windows are not copied.
 """
 
 from typing import Any, NamedTuple
@@ -34,9 +34,10 @@ class _How(NamedTuple):
 
 
 def laid_out(x: Tensor, kernel: Any, how: _How) -> tuple[Tensor, tuple[int, int, int]]:
-    """Copy every window of [b, c, h, w] to a row of [groups, b·h'·w', p·q·c].
+    """Copy every window of [b, channels, h, w] to a row of [groups, b·h'·w', p·q·c].
 
-    Also return (b, h', w'). Here, c is the number of channels of a group.
+    c is the number of channels of a group, p×q the kernel, and h'×w' the size of the
+    result. Return the rows, and (b, h', w').
     """
     (above, left), stride, dilation, groups = how
     views = pad(x.permute(0, 2, 3, 1), (0, 0, left, left, above, above))
@@ -64,7 +65,10 @@ _LIBRARY.define(
 
 
 def _columns(x: Tensor, p: int, q: int, above: int, left: int) -> tuple[Tensor, Any]:
-    """Copy the windows of [n, b, h, w, c] to [n, b·h'·w', p·q·c]; add (b, h', w')."""
+    """Copy the windows of n clients, [n, b, h, w, c], to rows [n, b·h'·w', p·q·c].
+
+    Return the rows, and (b, h', w').
+    """
     n = x.shape[0]
     flat = x.flatten(0, 1).permute(0, 3, 1, 2)
     columns, (b, high, wide) = laid_out(flat, (p, q), _How((above, left)))
@@ -73,7 +77,7 @@ def _columns(x: Tensor, p: int, q: int, above: int, left: int) -> tuple[Tensor, 
 
 
 def convolve_plainly(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
-    """Compute `kernels.windows.convolve` from stored windows, as its specification."""
+    """Compute `kernels.windows.convolve` from copied windows, as its specification."""
     p, q, _, o = w.shape[1:]
     columns, shape = _columns(x, p, q, above, left)
     return _multiply(columns, w.flatten(1, 3)).reshape(len(x), *shape, o)
@@ -82,7 +86,7 @@ def convolve_plainly(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
 def weigh_plainly(
     x: Tensor, g: Tensor, p: int, q: int, above: int, left: int
 ) -> Tensor:
-    """Compute `kernels.windows.weigh` from stored windows, as its specification."""
+    """Compute `kernels.windows.weigh` from copied windows, as its specification."""
     columns, _ = _columns(x, p, q, above, left)
     by_window = _multiply(columns.mT, g.flatten(1, 3))
     return by_window.reshape(len(x), p, q, x.shape[4], g.shape[4])
@@ -93,7 +97,7 @@ def _add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
 
 
 def _products(a: Tensor, b: Tensor) -> Any:
-    """Return the module of kernels for this product, or None if there is none."""
+    """Return the module with a kernel for this product, or None if there is none."""
     if not kernels.ready(a):
         return None
     from troth.networks.kernels import products
@@ -137,13 +141,13 @@ for _name, _plain, _fast in _operations:
 
 PRODUCT = torch.ops.troth.product.default
 ADD_PRODUCT = torch.ops.troth.add_product.default
-"""The operations as they occur in a trace."""
+"""These operations as a trace contains them."""
 
 
 def _over_clients(name: str) -> Any:
     """Return the vmap rule of an operation of two tensors.
 
-    The tensors of all clients are joined along the first axis into one.
+    It concatenates the tensors of all clients along the first axis.
     """
 
     def lifted(info: Any, dims: Any, *given: Any) -> tuple[Tensor, int]:
@@ -194,10 +198,10 @@ class Together(Replacing):
         dilation: Any = 1,
         groups: int = 1,
     ) -> Tensor | None:
-        """Multiply windows by weights, if clients have their own weights.
+        """Multiply windows by weights, if the weights differ between clients.
 
-        Depthwise convolutions are left to torch: those of all clients are a single
-        depthwise convolution, for which torch has a kernel.
+        torch computes depthwise convolutions: those of all clients together are a
+        single depthwise convolution, for which torch has a kernel.
         """
         depthwise = groups > 1 and weight.shape[1] == 1
         if x.dim() != 4 or depthwise or _same_for_all(x, weight):
@@ -219,7 +223,7 @@ class Together(Replacing):
         dilation: Any = 1,
         groups: int = 1,
     ) -> Tensor | None:
-        """Multiply windows of one dimension by weights, as images of height 1."""
+        """Replace `conv1d` like `conv2d`, with images of height 1."""
         if x.dim() != 3:
             return None
         step, gap = (1, _pair(stride)[1]), (1, _pair(dilation)[1])
@@ -230,12 +234,12 @@ class Together(Replacing):
 
 
 class Apart(Replacing):
-    """Convolutions of one client, or of a model without gradients in its weights.
+    """Convolutions of one client, or of a model whose weights need no gradient.
 
-    On CUDA, images of a single client go channels-last, the memory order in which cuDNN
-    computes; it converts any other order on every input and result. On a CPU, the
-    gradient in images with one channel is computed by a plain convolution, because
-    torch's own takes five times as long as the forward pass.
+    On CUDA, images of a single client are in the memory format channels_last, in which
+    cuDNN computes; it would convert every other format in each call. On a CPU, the
+    gradient in images with one channel is computed by a convolution, because torch's
+    function takes five times as long as the forward pass.
     """
 
     def convolved(
@@ -248,7 +252,7 @@ class Apart(Replacing):
         dilation: Any = 1,
         groups: int = 1,
     ) -> Tensor | None:
-        """Convolve in another memory order, or with another gradient."""
+        """Replace `conv2d` by one with another memory format or another gradient."""
         given = stride, padding, dilation, groups
         if x.is_cuda:
             several = is_lifted(x) or is_lifted(weight)
@@ -264,13 +268,13 @@ class Apart(Replacing):
 
 
 def _many_channels(x: Tensor, w: Tensor) -> bool:
-    """Return whether channels fill the kernels' tiles and 32 bits can index."""
+    """Return whether the kernels suit: enough channels, and indices within 32 bits."""
     pixels = x.shape[0] * x.shape[2] * x.shape[3]
     full = min(w.shape[:2]) >= 16 and x.dtype == w.dtype
     return full and x.dtype in kernels.NARROW and pixels * max(w.shape[:2]) < _MOST
 
 
-_MOST = 2**30  # half of what 32 bits index, because padding makes results larger
+_MOST = 2**30  # below the limit of 32 bits, because padding makes results larger
 
 
 def _shifted(out: Tensor, bias: Tensor | None) -> Tensor:
@@ -278,7 +282,7 @@ def _shifted(out: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _ordered(x: Tensor, w: Tensor, *how: Any) -> Tensor | None:
-    """Convolve batches of images channels-last."""
+    """Convolve images in the memory format channels_last; None without images."""
     if x.dim() != 4:
         return None
     order = torch.channels_last
@@ -288,7 +292,7 @@ def _ordered(x: Tensor, w: Tensor, *how: Any) -> Tensor | None:
 
 
 class _Turned(torch.autograd.Function):
-    """x [b, c, h, w], weight [o, c, p, q] → [b, o, h', w'], with a gradient in x alone.
+    """Convolution of x [b, c, h, w] with weights [o, c, p, q]; gradient only in x.
 
     The backward pass is a convolution of the incoming gradient with the flipped
     weights.
@@ -315,9 +319,9 @@ class _Turned(torch.autograd.Function):
 
 
 def _same_for_all(x: Tensor, w: Tensor) -> bool:
-    """Return whether many clients' inputs go through one model without gradients in it.
+    """Return whether many clients' inputs have the same weights, without gradients.
 
-    This is a single plain convolution of all inputs, for which cuDNN is fastest.
+    This is a single convolution of all inputs, for which cuDNN is fastest.
     """
     still = not is_lifted(w) and not any(one.requires_grad for one in layers_of(w))
     return still and is_wrapped(x)
@@ -326,9 +330,9 @@ def _same_for_all(x: Tensor, w: Tensor) -> bool:
 def _parsed(
     x: Tensor, w: Tensor, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> tuple[Tensor, _How]:
-    """Return the arguments of a convolution as numbers, and x.
+    """Return x and the arguments of its convolution as numbers.
 
-    If the padding "same" is not the same at both ends, x is returned padded.
+    If padding "same" needs different numbers of zeros at both ends, x is padded.
     """
     step, gap = _pair(stride), _pair(dilation)
     if not isinstance(padding, str):
@@ -336,7 +340,7 @@ def _parsed(
     if padding == "valid":
         return x, _How((0, 0), step, gap, groups)
     high, wide = (d * (k - 1) for d, k in zip(gap, w.shape[2:], strict=True))
-    if high % 2 or wide % 2:  # torch adds the odd one at the end
+    if high % 2 or wide % 2:  # like torch, pad more at the end
         x = pad(x, (0, wide % 2, 0, high % 2))
     return x, _How((high // 2, wide // 2), step, gap, groups)
 
@@ -348,7 +352,7 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 class _Once(torch.autograd.Function):
-    """The identity, whose output cannot be differentiated a second time."""
+    """The identity; its backward pass raises an error."""
 
     generate_vmap_rule = True
 
@@ -362,12 +366,12 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        """Refuse to be differentiated, as second derivatives would be wrong."""
+        """Raise RuntimeError, because second derivatives would be wrong."""
         raise RuntimeError("lifted convolutions have no second derivatives")
 
 
 class _Convolve(torch.autograd.Function):
-    """x [b, c, h, w], weight [o, c, p, q] → [b, o, h', w'] and the windows of x."""
+    """Convolution of x [b, c, h, w] with weights [o, c, p, q]; also returns windows."""
 
     generate_vmap_rule = True
 
@@ -420,7 +424,7 @@ def _as_images(rows: Tensor, shape: tuple[int, int, int]) -> Tensor:
 
 
 def _turned(g: Tensor, w: Tensor, flat: Tensor, how: _How, size: Any) -> Tensor:
-    """Return the gradient in x: g convolved with the flipped weights."""
+    """Return the gradient in x as a convolution of g with the flipped weights."""
     p, q = w.shape[2:]
     (above, left), (gap_p, gap_q) = how.padding, how.dilation
     rest = gap_p * (p - 1) - above, gap_q * (q - 1) - left
@@ -431,7 +435,7 @@ def _turned(g: Tensor, w: Tensor, flat: Tensor, how: _How, size: Any) -> Tensor:
 
 
 def _folded(g: Tensor, w: Tensor, flat: Tensor, how: _How, size: Any) -> Tensor:
-    """Return the gradient in x: the gradients of windows, added where they overlap."""
+    """Return the gradient in x as the sum of the gradients of overlapping windows."""
     back = _grouped(w, how).flatten(2)  # [groups, o, c·p·q]
     rows = _products_of(flat, back)
     images = rows.transpose(0, 1).reshape(len(g), g.shape[2:].numel(), -1)
@@ -440,7 +444,7 @@ def _folded(g: Tensor, w: Tensor, flat: Tensor, how: _How, size: Any) -> Tensor:
 
 
 class _Direct(torch.autograd.Function):
-    """The same convolution by kernels that read windows in place, and store none."""
+    """The same convolution by kernels, which do not copy windows."""
 
     generate_vmap_rule = True
 

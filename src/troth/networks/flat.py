@@ -1,9 +1,9 @@
-"""Flat vectors: a network's parameters, masks over them, and nested state as rows.
+"""Flat vectors: a network's parameters, masks of them, and clients' states as rows.
 
-The vector of a network holds its parameters, then a tail of running statistics: all
-means of its batch normalizations, then all variances in the same order. `Masks` turns
-names of parameters into masks over the vector, so that methods never see names.
-`Packing` lays nested tuples of tensors out as one row, in half the time of
+The vector of a network consists of its parameters and the tail. The tail has the
+running means of all batch normalizations, then all running variances in the same order.
+`Masks` turns names of parameters into masks of the vector, so that methods need no
+names. `Packing` stores nested tuples of tensors as one row, in half the time of
 `torch.utils._pytree`.
 """
 
@@ -50,7 +50,7 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def layout(module: nn.Module) -> Layout:
-    """Return the layout of a module: its `named_parameters`, then the tail."""
+    """Return the layout of a module; raise Refusal if nothing is trainable."""
     if not _trainable(module):
         raise Refusal(
             f"{type(module).__name__} has 0 trainable parameters; a model needs at "
@@ -64,16 +64,16 @@ def layout(module: nn.Module) -> Layout:
 
 
 def flatten(module: nn.Module) -> Tensor:
-    """Copy the trainable parameters and the tail into one vector [d]."""
+    """Return a copy of the trainable parameters and the tail as one vector [d]."""
     layout(module)
     return torch.cat([t.detach().reshape(-1) for t in tensors(module).values()])
 
 
 def unflatten(place: Layout, v: Tensor) -> dict[str, Tensor]:
-    """Return the tensors in a vector [d] by name.
+    """Return the tensors of a vector [d] by name; raise Refusal for another length.
 
-    The tensors are views from a single split, so that autograd builds one gradient for
-    all.
+    The tensors are views from a single `split`, so that autograd computes one gradient
+    for all of them.
     """
     if v.shape != (place.d,):
         raise Refusal(
@@ -92,11 +92,11 @@ def call(
     kwargs: dict[str, Any] | None = None,
     tied: dict[str, str] | None = None,
 ) -> Any:
-    """Call the module, with the given tensors instead of its own.
+    """Call the module with the tensors `given` instead of its own.
 
-    A tensor that several modules share is given once, under its first name. torch's own
-    handling of such ties fails for a module that is registered in several places.
-    `tied` is the result of `ties`, if it is already known.
+    If several modules share a tensor, it is given under its first name. (torch's
+    `tie_weights` fails if a module is registered in several places.) `tied` is the
+    result of `ties`, to save time.
     """
     known = ties(module) if tied is None else tied
     more = {name: given[first] for name, first in known.items() if first in given}
@@ -104,7 +104,7 @@ def call(
 
 
 def ties(module: nn.Module) -> dict[str, str]:
-    """Map every further name of a shared parameter to its first name."""
+    """Map each further name of a parameter with several names to its first name."""
     first: dict[int, str] = {}
     found = {}
     for place, part in module.named_modules():
@@ -127,18 +127,18 @@ _NORMS = (NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 class Masks:
-    """Masks over the flat vector, selected by names of a network's parts.
+    """Masks of the flat vector, selected by names of layers and parameters.
 
     A mask is [d] of bool, on the device of the parameters. Names are those of the
     model, without the normalization in front of it. Frozen tensors are not in the
-    vector and have no name here. A tensor that several layers share belongs to each of
-    them. A layer is a module with tensors of its own.
+    vector and have no name. If several layers share a tensor, it belongs to all of
+    them. A layer is a module that directly contains trainable tensors.
     """
 
     def __init__(self, network: nn.Module) -> None:
         self._layout = layout(network)
         self._device = next(network.parameters()).device
-        start, model = _bare(network)
+        start, model = bare(network)
         every = {name: [name] for name in self._layout.names}
         for name, first in ties(network).items():
             every.get(first, []).append(name)
@@ -146,17 +146,17 @@ class Masks:
         self.names = [name for own in self._names for name in own]
         held = {_layer(name) for name in self.names}
         self._layers = {n: m for n, m in model.named_modules() if n in held}
-        self.layers = list(self._layers)  # in the model's order; "" is the model
+        self.layers = list(self._layers)  # in the model's order; "" is the model itself
 
     def matching(self, option: str, patterns: list[str]) -> Tensor:
         """Return the mask of the tensors that the patterns select (see `matched`).
 
-        Without patterns, the mask is all false.
+        Without patterns, the mask is false everywhere. `option` is for error messages.
         """
         return self._mask(matched(option, patterns, self.names))
 
     def last(self, option: str, number: int) -> Tensor:
-        """Return the mask of a number of last layers; with 0, an empty mask."""
+        """Return the mask of the `number` last layers; false everywhere with 0."""
         if not 0 <= number <= len(self.layers):
             raise Refusal(
                 f"{option} = {number} must be at least 0 and at most "
@@ -165,7 +165,7 @@ class Masks:
         return self._in(self.layers[len(self.layers) - number :])
 
     def norms(self) -> Tensor:
-        """Return the mask of normalization layers and their running statistics."""
+        """Return the mask of normalization layers; raise Refusal if there are none."""
         found = [n for n, m in self._layers.items() if isinstance(m, _NORMS)]
         if not found:
             raise Refusal(
@@ -176,7 +176,7 @@ class Masks:
         return self._in(found)
 
     def sizes(self) -> Tensor:
-        """Return, for each entry of the vector, the size of its tensor, [d] float32."""
+        """Return the size of the tensor that contains each entry, [d] float32."""
         return self._spread(self._layout.sizes).float()
 
     @property
@@ -190,13 +190,13 @@ class Masks:
         return self._spread([not wanted.isdisjoint(own) for own in self._names])
 
     def _spread(self, values: Sequence[float]) -> Tensor:
-        """Repeat each tensor's value for all entries of the tensor, [d]."""
+        """Repeat one value per tensor for all entries of the tensor, [d]."""
         sizes = torch.tensor(self._layout.sizes, device=self._device)
         return torch.tensor(values, device=self._device).repeat_interleave(sizes)
 
 
-def _bare(network: nn.Module) -> tuple[str, nn.Module]:
-    """Return the model behind its input normalization, and its prefix in names."""
+def bare(network: nn.Module) -> tuple[str, nn.Module]:
+    """Return the prefix of the model's names, and the model without normalization."""
     behind = isinstance(network, nn.Sequential) and len(network) == 2
     first = next(network.children(), None)
     if behind and isinstance(first, Normalize):
@@ -217,7 +217,7 @@ def leaves(tree: Any) -> list[Tensor]:
 
 def like(tree: Any, flat: Iterable[Any]) -> Any:
     """Return a tree of the same structure, with other tensors in the same order."""
-    ahead = iter(flat)  # for an iterator, the same iterator: calls share it
+    ahead = iter(flat)  # recursive calls share one iterator
     if isinstance(tree, Tensor):
         return next(ahead)
     branches = [like(branch, ahead) for branch in tree]
@@ -230,25 +230,25 @@ def mapped(function: Callable[[Tensor], Any], tree: Any) -> Any:
 
 
 def where(condition: Tensor, new: Any, old: Any) -> Any:
-    """Take tensors of `new` where the condition holds, and of `old` elsewhere."""
+    """Apply `torch.where` to the tensors of two trees."""
     pairs = zip(leaves(new), leaves(old), strict=True)
     return like(old, [torch.where(condition, a, b) for a, b in pairs])
 
 
 def first(tree: Any) -> Any:
-    """Remove the client axis of a chunk with one client; scalars stay as they are."""
+    """Remove the first axis (clients) of all tensors but scalars, taking entry 0."""
     return mapped(lambda leaf: leaf[0] if leaf.dim() else leaf, tree)
 
 
 def kept(tree: Any) -> Any:
-    """Copy the tensors whose memory a captured CUDA graph will reuse."""
+    """Copy the tensors whose memory a captured CUDA graph reuses."""
     return mapped(lambda t: t.clone() if hasattr(t, "is_reused") else t, tree)
 
 
 class Packing:
-    """Conversion between rows and trees of one structure.
+    """Conversion between a tree of tensors [n, …] and a matrix [n, width].
 
-    [n, width] ⇄ a tree whose tensors have n as their first axis.
+    The tree of n clients has tensors whose first axis is the client.
     """
 
     def __init__(self, example: Any) -> None:
@@ -258,7 +258,7 @@ class Packing:
         self.width = sum(self.sizes)
 
     def pack(self, tree: Any, n: int) -> Tensor:
-        """Lay out the trees of n clients as [n, width]."""
+        """Convert the tree of n clients to a matrix [n, width]."""
         pairs = zip(leaves(tree), self.sizes, strict=True)
         flat = [leaf.reshape(n, size) for leaf, size in pairs]
         if len(flat) == 1:
@@ -266,7 +266,7 @@ class Packing:
         return torch.cat(flat, dim=1) if flat else torch.zeros(n, 0)
 
     def unpack(self, rows: Tensor) -> Any:
-        """View [n, width] as a tree whose tensors have n as their first axis."""
+        """Convert a matrix [n, width] to the tree of n clients."""
         parts = torch.split(rows, self.sizes, dim=1) if self.sizes else ()
         pairs = zip(parts, self.shapes, strict=True)
         shaped = [part.reshape(len(rows), *shape) for part, shape in pairs]

@@ -1,6 +1,6 @@
-"""Networks that a caller passes in memory: a module, or a class or function of it.
+"""Networks that a caller passes as Python objects: a module, a class or a function.
 
-They become members of the kind `model`, whose name contains a digest of their code and,
+They become models of the experiment, whose names contain a digest of their code and,
 for a module, of its tensors.
 """
 
@@ -23,24 +23,25 @@ from troth.types import Refusal
 
 
 def give(model: Any) -> lookup.Given:
-    """Make a network in memory known as a member of the kind `model`.
+    """Register a network that is a Python object as a model, and return it.
 
     Args:
         model: A class or function that returns a `torch.nn.Module`, or a module. A
-            class or function is called for each run, with `shape` (of one example) and
-            `classes` if it has parameters of these names. Its keyword-only parameters
-            are options of `[model]`. A module is copied, and training starts from the
-            weights that it has.
+            class or function is called in each run. It gets `shape` (of one example)
+            and `classes` if it has parameters of these names. Its keyword-only
+            parameters are options of `[model]`. A module is copied, and its weights are
+            the initial weights of the training.
 
     Raises:
-        Refusal: The network is neither a module nor callable, or is a compiled module.
+        Refusal: If `model` is neither a module nor callable, or is a compiled module,
+            or has weights that are not finite.
     """
     if isinstance(model, nn.Module):
         _check_plain(model)
         word, mark = type(model).__name__, digest(model, weights=True)
 
         def copied() -> nn.Module:
-            """Return a copy of the module that was given in memory."""
+            """Return a copy of the module; raise Refusal if it was changed."""
             if digest(model, weights=True) != mark:
                 raise Refusal(
                     f"the module {word} has changed since it was given; give a copy "
@@ -58,7 +59,7 @@ def give(model: Any) -> lookup.Given:
 
 
 def _check_plain(model: nn.Module) -> None:
-    """Refuse modules whose layers cannot be read or copied."""
+    """Raise Refusal if a module is compiled or has weights that are not finite."""
     word = type(model).__name__
     if type(model).__module__.startswith(("torch.jit.", "torch._dynamo.")):
         raise Refusal(
@@ -86,8 +87,8 @@ def digest(net: nn.Module, weights: bool = False) -> str:
     """Return the SHA-256 of a network's structure and code: 64 hexadecimal digits.
 
     Args:
-        net: The network.
-        weights: Whether the values of its parameters and buffers count too.
+        net: Network.
+        weights: Whether the digest also depends on parameters and buffers.
     """
     return _sha256(_parts(net, weights))
 
@@ -119,9 +120,10 @@ def _library(kind: type) -> bool:
 
 
 def code(thing: Any) -> str:
-    """Return what a class or function computes, as text without comments.
+    """Return the code of a class or function as text without comments.
 
-    This is the source of all functions, or their bytecode if there is no source.
+    It consists of the source of all functions, or of their bytecode if there is no
+    source.
     """
     if isinstance(thing, functools.partial):
         return f"{code(thing.func)} {thing.args} {thing.keywords}"
@@ -142,7 +144,7 @@ def code(thing: Any) -> str:
 
 
 def _source(function: FunctionType) -> str:
-    if function.__name__ != "<lambda>":  # its source line holds more than itself
+    if function.__name__ != "<lambda>":  # its source line contains other code
         try:
             text = textwrap.dedent(inspect.getsource(function))
             return ast.unparse(ast.parse(text))

@@ -1,6 +1,7 @@
-"""Estimate every client's last linear layer, fitted on that client's data alone.
+"""Estimate every client's optimal last linear layer, from that client's data alone.
 
-The layers before it are taken from the shared model, so that clients are comparable.
+The layers before it are those of the shared model for all clients, so that their last
+layers can be compared.
 """
 
 from collections.abc import Iterator
@@ -13,22 +14,22 @@ from torch import Tensor, nn
 
 from troth.types import Data, Refusal
 
-_EXAMPLES = 1024  # examples that go through the network at once
-_PAIRS = 200  # examples of a client from whose pairs its curvature is estimated
+_EXAMPLES = 1024  # number of examples that are computed at once
+_PAIRS = 200  # number of examples of a client for the estimate of its curvature
 
 
 class Heads(NamedTuple):
-    """Estimates of the clients' own last layers, one row per client."""
+    """Estimates of the optimal last layers of K clients, one row per client."""
 
     rows: np.ndarray  # [K, p] estimates, or gradients of the loss at the shared model
-    noise: np.ndarray  # [K] tr Cov of each estimate around its true value
+    noise: np.ndarray  # [K] trace of the covariance of each estimate's error
     client: np.ndarray  # [K] ids of the clients
-    unit: float  # tr Cov of the true values between clients if τ² = 1
+    unit: float  # trace of the covariance of the true values over clients, per τ²
     sigma2: float  # noise variance σ² of the examples of benign clients
 
 
 class Layer(NamedTuple):
-    """The last layer of a network."""
+    """The last linear layer of a network."""
 
     name: str
     module: nn.Linear
@@ -41,7 +42,7 @@ class Layer(NamedTuple):
 
 
 def last(net: nn.Module, x: Tensor) -> Layer:
-    """Return the linear layer that computes the outputs of the network."""
+    """Return the linear layer that computes the outputs; raise Refusal if none does."""
     seen: list[tuple[str, nn.Linear, Tensor]] = []
     hooks = [
         module.register_forward_hook(
@@ -67,10 +68,10 @@ def last(net: nn.Module, x: Tensor) -> Layer:
 def _clients(
     net: nn.Module, layer: Layer, data: Data
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield the inputs of the last layer, the outputs and y, for each client.
+    """Yield the inputs of the last layer, its outputs, and y, for each client.
 
-    All are computed on the client's training data. If the layer has a bias, a constant
-    1 is appended to the inputs. All are float64.
+    They are those of the client's training data. If the layer has a bias, a constant 1
+    is appended to the inputs. Inputs and outputs are float64.
     """
     train, inputs = data.train, list[Tensor]()
     hook = layer.module.register_forward_pre_hook(lambda m, x: inputs.append(x[0]))
@@ -92,13 +93,14 @@ def _clients(
 def least_squares(
     net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray
 ) -> Heads:
-    """Fit each client's own least squares ŵ_k (Ditto, Eq. 14), and estimate σ².
+    """Return the least-squares fit ŵ_k of each client k (Ditto, Eq. 14), and σ².
 
-    σ² is the variance of the residuals of benign clients. The noise of ŵ_k is tr
-    Cov(e_k) = σ² tr(X_kᵀX_k)⁻¹ (Eq. 13). A client is left out if it has no more
-    examples than the layer has parameters, or if its inputs do not determine the
-    parameters. The layer must have one output. `hostile` is the mask [n] of the
-    malicious clients.
+    σ² is the variance of the residuals of benign clients. The error e_k of ŵ_k has tr
+    Cov(e_k) = σ² tr(X_kᵀX_k)⁻¹, where X_k are the inputs of the layer (Eq. 13). A
+    client is left out if it does not have more examples than the layer has parameters,
+    or if its inputs do not determine the parameters. The layer must have one output.
+    `hostile` is the mask [n] of malicious clients. Raise Refusal if fewer than two
+    benign clients are left.
     """
     p, rows, loose, client = layer.width, [], [], []
     left, free = 0.0, 0
@@ -122,12 +124,13 @@ def least_squares(
 def slopes(net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray) -> Heads:
     """Return the gradient g_k of each client's cross-entropy at the shared model w.
 
-    To first order, g_k = H_k(w − w_k) + noise, with H_k the client's Hessian and w_k
-    its optimum. So between clients, tr Cov(g) = τ² E tr H_k². Within a client, the
-    noise is the spread of the gradients of its examples. Cross-entropy is a negative
-    log-likelihood, so σ² = 1. For the mean over L labels, σ² = 1/L. The curvature E tr
-    H_k² is estimated from benign clients alone. `hostile` is the mask [n] of the
-    malicious clients.
+    To first order, g_k = H_k(w − w_k) + noise, where H_k is the Hessian of client k,
+    and w_k its optimal last layer. If the w_k vary between clients with variance τ² per
+    parameter, then tr Cov(g) = τ² E tr H_k². The noise is estimated from the variance
+    of gradients over the client's examples. σ² = 1, because cross-entropy is a negative
+    log-likelihood; for the mean over L labels, σ² = 1/L. E tr H_k² is estimated from
+    benign clients alone. `hostile` is the mask [n] of malicious clients. Raise Refusal
+    if fewer than two benign clients have two examples.
     """
     rows, noise, client, curved = [], [], [], []
     labels = 1
@@ -153,7 +156,7 @@ def slopes(net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray) -> Hea
 
 
 def _several(y: np.ndarray) -> bool:
-    """Return whether an example may have several labels (class shares are floats)."""
+    """Return whether y has several labels per example, and not soft labels (floats)."""
     return y.ndim == 2 and y.dtype.kind != "f"
 
 
@@ -165,14 +168,15 @@ def _residual(outputs: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
         return share, share - (np.eye(k)[y] if y.ndim == 1 else y)
     share = expit(outputs)
     if not _several(y) and y.ndim == 2:
-        y = y[:, 1]  # share of class 1, whose logit is the one output
+        y = y[:, 1]  # probability of class 1, whose logit is the single output
     return share, share - y.reshape(share.shape)
 
 
 def _curvature(x: np.ndarray, share: np.ndarray, softmax: bool) -> float:
-    """Estimate tr H² of a client, H = E[Λ ⊗ xxᵀ], from pairs of different examples.
+    """Return an estimate of tr H² of a client, from pairs of different examples.
 
-    Λ is diag(p) − ppᵀ for a softmax, and diag(p(1 − p)) for separate labels.
+    The Hessian is H = E[Λ ⊗ xxᵀ] over inputs x. With probabilities p (`share`), Λ is
+    diag(p) − ppᵀ for a softmax, and diag(p(1 − p)) for separate labels.
     """
     if softmax:
         alike, cross = share @ share.T, share @ (share**2).T

@@ -1,4 +1,4 @@
-"""Layers that models share, and the normalization in front of every model."""
+"""The input normalization of every model, and dense layers."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from troth.types import Refusal
 
-_CHUNK = 1 << 21  # numbers converted to float64 at a time: 16 MB
+_CHUNK = 1 << 21  # numbers that are converted to float64 at a time: 16 MB
 
 
 class Normalize(nn.Module):
-    """(x − mean)·(1/std): the normalization in front of every model.
+    """(x − mean)·(1/std): the input normalization of every model.
 
-    The layer takes bytes and floats, and computes in the dtype of its buffers. Mean and
-    std are buffers: they are stored with the model, but neither trained nor averaged.
+    Inputs are bytes or floats, and are converted to the dtype of the buffers. Mean and
+    1/std are buffers: they are stored with the model, but neither trained nor averaged.
     """
 
     mean: Tensor
@@ -45,12 +45,12 @@ class Normalize(nn.Module):
 
 
 class Features(nn.Module):
-    """Preparation of one client's inputs: NaN → fill, then (x − mean)/std.
+    """Preparation of one client's inputs: NaN becomes `fill`, then (x − mean)/std.
 
-    This layer is put in front of the network of a finished run. The network then takes
-    inputs in the units of the data, missing values included. Its buffers are float64,
-    as in training, because with a large mean float32 keeps few digits. Call `.float()`
-    for devices without float64.
+    This layer is put in front of the network of a finished run. The network then
+    accepts inputs in the units of the data, with missing values. The buffers are
+    float64, as in training, because with a large mean float32 is too imprecise. Call
+    `.float()` for devices without float64.
     """
 
     fill: Tensor
@@ -82,14 +82,14 @@ def normalize(
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
 ) -> Normalize:
-    """Return the normalization of a data set, the first layer of its network.
+    """Return the input normalization for a data set.
 
     Args:
-        kind: "unit" is x/scale. "pixel" is (x − mean)/(std + 0.001) with the moments of
-            each feature over the training examples, on the scale 0–255, as Ditto's code
-            prepares Fashion MNIST. On another scale s, 0.001 becomes 0.001·s/255.
-            "fixed" is (x/scale − mean)/std. "none" only converts the dtype.
-        x_train: [m, ...] training examples, bytes or floats; only "pixel" reads them.
+        kind: "unit" is x/scale. "pixel" is (x − mean)/(std + 0.001·scale/255), where
+            mean and std are those of each feature over the training examples, as in
+            Ditto's code for Fashion MNIST. "fixed" is (x/scale − mean)/std. "none" only
+            converts the dtype.
+        x_train: [m, ...] training examples, bytes or floats; only "pixel" uses them.
         scale: Value of x that is scaled to 1.
         mean: Number to subtract, or one number per channel (first axis of an example).
         std: As many numbers as `mean`, all positive.
@@ -119,7 +119,7 @@ def normalize(
 
 
 def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of each feature, float64, in two passes."""
+    """Return mean and standard deviation of each feature, in float64."""
     if len(x) == 0:
         raise Refusal("normalize = 'pixel' needs training rows, and there are 0")
     total = np.zeros(x.shape[1:])
@@ -149,8 +149,8 @@ def dense(
 ) -> list[nn.Module]:
     """Return fully connected layers with ReLU between them.
 
-    `dropout` holds one probability per layer, the last one included, with which an
-    input of the layer is dropped. None, or a probability of 0, makes no dropout layer.
+    `dropout` has one probability per layer, including the last one, with which its
+    inputs are dropped. None, or a probability of 0, means no dropout.
     """
     positive("model.widths", widths)
     drops = dropout or [0.0] * (len(widths) + 1)
@@ -167,7 +167,7 @@ def dense(
 
 
 def positive(option: str, value: int | list[int]) -> None:
-    """Refuse widths below 1."""
+    """Raise Refusal if a width is below 1."""
     if isinstance(value, int):
         if value < 1:
             raise Refusal(f"{option} = {value} must be a whole number of at least 1")

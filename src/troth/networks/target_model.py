@@ -11,7 +11,10 @@ from troth.types import Refusal
 
 
 def read(path: str, size: int) -> Tensor:
-    """Read a target model from .npy, or from the array `target` of an .npz file."""
+    """Read a target model [size] from .npy, or from the array `target` of .npz.
+
+    Raise Refusal if the file cannot be read or does not fit the model.
+    """
     file = Path(path).expanduser()
     if not file.is_file():
         raise Refusal(
@@ -29,7 +32,7 @@ def read(path: str, size: int) -> Tensor:
 
 @lru_cache(maxsize=4)
 def _load(path: str, changed: int) -> Tensor:
-    """Read a file, and read it again only after it has changed."""
+    """Read a file; a cache avoids reading it again unless `changed` differs."""
     try:
         found = np.load(path, allow_pickle=False)
         if not isinstance(found, np.ndarray):

@@ -1,15 +1,15 @@
-"""A network with its loss, as an optimization problem on a flat vector.
+"""A network with its loss, as functions of a flat parameter vector.
 
-`Objective` is the loss of a batch. A `Task` has the loss, gradients and predictions as
-functions of a flat vector. `functional` makes a Task of pure functions, which can be
-lifted over clients and traced, unless the network has obstacles (`validate`). With
-obstacles, the functions use plain autograd, for one client at a time. `in_place` makes
-a Task for one client at a time, which does not copy parameters.
+`Objective` computes the loss of a batch. A `Task` has the loss, gradients and
+predictions as functions of a flat vector. `functional` makes a Task of pure functions,
+which vmap can vectorize over clients and which can be traced, unless `validate` found
+obstacles. With obstacles, the functions use plain autograd, for one client at a time.
+`in_place` makes a Task for one client at a time, which does not copy parameters.
 
-`grad` is for training: dropout is active, and batch normalization uses the statistics
-of the batch. In the tail of the vector, `grad` returns the old minus the new running
-statistics. So a step of length 1 sets them to the new ones. All other functions predict
-with the running statistics.
+`grad` and `bend` are for training: dropout is active, and batch normalization uses the
+statistics of the batch. The tail of the vector has the running statistics. There,
+`grad` returns the old minus the new statistics, so that subtracting the result gives
+the new ones. All other functions use the running statistics, without dropout.
 """
 
 import copy
@@ -46,15 +46,15 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 class Objective(nn.Module):
     """Σ weight·loss(net(x), y) + penalty: the objective of one client.
 
-    The loss of an example is the given `loss`. Without one, it is the method
+    The loss of an example is computed by `loss`, or if it is None, by the method
     `loss(outputs, y)` of the network or of a module in it. If there is no such method,
-    it is the loss that suits y (`losses/auto`). A method `penalty()` is looked up in
-    the same way and added.
+    the loss follows from y (`losses/auto`). If the network or a module in it has a
+    method `penalty()`, its result is added.
 
-    Batch normalizations and dropouts are replaced by ours (`batchnorm`), which keep
-    names and tensors. `padded` says whether batches may hold examples of weight 0. If
-    not, batch normalization is torch's own, which is faster. `obstacles` say why the
-    network cannot be lifted over clients (`validate.check`).
+    Layers for batch normalization and dropout are replaced by those of `batchnorm`,
+    with the same names and tensors. If `padded`, batches may contain examples of weight
+    0; if not, batch normalization is computed by torch, which is faster. `obstacles`
+    are reasons why vmap cannot compute the network (`validate.check`).
     """
 
     def __init__(
@@ -70,19 +70,19 @@ class Objective(nn.Module):
         self.classes, self.loss, self.padded = classes, loss, padded
         self.obstacles = obstacles
         self.suited: Loss = lookup.find("loss", "auto")
-        self.losing = _defines(net, "loss")  # a name, so no module is registered twice
+        self.losing = _defines(net, "loss")  # name of a module
         self.penalizing = _defines(net, "penalty")
         self.parts = list(self.net.modules())  # lists are not registered as modules
         self.norms = [m for m in self.parts if isinstance(m, BatchNorm)]
         self.drops = [m for m in self.parts if isinstance(m, Dropout) and m.p > 0]
 
     def mode(self, training: bool) -> None:
-        """Set the mode of every layer again, because other code may change it."""
+        """Set the training mode of all layers, which other code may have changed."""
         if any(part.training != training for part in self.parts):
             self.net.train(training)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Compute the scalar objective; weight [b] sums to 1 or is all 0."""
+        """Return the scalar objective; the batch's weights sum to 1, or are all 0."""
         losses = self.per_example(self.net(batch.x), batch.y)
         if losses.shape != batch.weight.shape:
             raise Refusal(
@@ -96,7 +96,7 @@ class Objective(nn.Module):
         return total
 
     def per_example(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Compute the loss of each example, [b], without the penalty."""
+        """Return the loss of each example, [b], without the penalty."""
         if self.loss is not None:
             return self.loss(outputs, y)
         if self.losing is not None:
@@ -111,14 +111,14 @@ class Objective(nn.Module):
         return self.suited(outputs, y)
 
     def check(self, batch: Batch) -> None:
-        """Refuse, before training, data that do not suit the loss or the network."""
+        """Raise Refusal if the batch does not suit the network or the loss."""
         self.mode(training=False)
         with torch.no_grad():
             expect_outputs(self.net(batch.x), batch.y, self.classes)
             self(batch)
 
     def set_batch(self, batch: Batch) -> Tensor:
-        """Pass the weights of the examples and the random key to the layers.
+        """Pass the batch's weights and random key to the layers that need them.
 
         Return the key of this client and step.
         """
@@ -130,9 +130,9 @@ class Objective(nn.Module):
         return key
 
     def take_statistics(self) -> list[Tensor | None]:
-        """Return the new running statistics in the order of the tail; drop the batch.
+        """Return the new running statistics in the order of the tail; forget the batch.
 
-        The entries of a layer that did not run are None.
+        The entries of a layer that was not used are None.
         """
         moved = [m.moved or (None, None) for m in self.norms if not m.frozen_statistics]
         for norm in self.norms:
@@ -143,9 +143,9 @@ class Objective(nn.Module):
 
 
 def expect_outputs(outputs: Tensor, y: Tensor, classes: int) -> None:
-    """Refuse a model whose number of outputs, [b, k], does not fit the data.
+    """Raise Refusal if the number k of outputs [b, k] does not fit the data.
 
-    y is [b] labels or targets, [b, classes] shares, or [b, labels] of 0 and 1.
+    y is [b] labels or targets, [b, classes] soft labels, or [b, labels] of 0 and 1.
     """
     allowed = {0: (1,), 2: (1, 2)}.get(classes, (classes,))
     what = f"{classes} classes" if classes else "regression"
@@ -171,7 +171,7 @@ def _defines(net: nn.Module, method: str) -> str | None:
 class _Lowered(nn.Module):
     """A network that is computed in bfloat16, while its parameters keep their dtype.
 
-    Batch normalization computes in its own precision on inputs in bfloat16.
+    Batch normalization is computed in the dtype of its parameters.
     """
 
     def __init__(self, net: nn.Module) -> None:
@@ -198,10 +198,10 @@ class _Lowered(nn.Module):
 
 
 def at(objective: Objective, precision: str) -> Objective:
-    """Return the objective in a precision.
+    """Return the objective, computed with the given precision.
 
-    "bfloat16" lowers only the network; the other precisions return the objective
-    unchanged.
+    "bfloat16" applies only to the network. "float32", "tf32" and "float64" return the
+    objective unchanged; other names raise Refusal.
     """
     if precision == "bfloat16":
         lowered = _Lowered(objective.net)
@@ -221,24 +221,24 @@ __all__ = ["assign", "flatten", "layout", "unflatten"]  # from `flat`
 def functional(
     objective: Objective, precision: str = "float32", together: bool = False
 ) -> Task:
-    """Return pure functions of a flat vector, for vmap, compilation and tracing.
+    """Return a Task of pure functions, for vmap, compilation and tracing.
 
-    If vmap cannot lift the network, the functions are for one client at a time: batches
-    lose their padding, gradients are those of plain autograd, and torch's generator is
-    seeded by the client's key in every call.
+    If vmap cannot compute the network, the functions are for one client at a time. Then
+    padding is removed from batches, gradients are computed by plain autograd, and the
+    client's key seeds torch's random generator in every call.
 
-    While one of the functions runs, the objective's module holds its tensors. So two
-    threads must not share an objective. Floating-point buffers are converted to the
+    While one of the functions runs, the objective's module contains its tensors, so two
+    threads must not use the same objective. Floating-point buffers are converted to the
     dtype of the vector.
 
     Args:
-        objective: Objective of the task, which is left unchanged.
-        precision: "bfloat16" computes the network in bfloat16, and all else (outputs,
-            loss, penalty, gradient) in the dtype of the vector. The other precisions
-            compute everything in the dtype of the vector ("tf32": see
-            `kernels.precision`).
-        together: Whether to compute convolutions as matrix products, for clients that
-            are lifted on a GPU.
+        objective: Objective of the task; it is not changed.
+        precision: "bfloat16" computes the network in bfloat16, and outputs, loss,
+            penalty and gradient in the dtype of the vector. The other precisions
+            compute everything in the dtype of the vector (`kernels.precision` explains
+            "tf32").
+        together: Whether to compute convolutions as matrix products, which is faster
+            for many clients on a GPU.
     """
     convolving = Together if together else Apart
     whole = at(objective, precision)
@@ -290,7 +290,7 @@ def functional(
         def value(at: Tensor) -> Tensor:
             inside = {f"net.{name}": one for name, one in given(at).items()}
             whole.mode(training=True)
-            # torch's own convolutions, because ours have no second derivatives
+            # torch's convolutions: those of `convolution` have no second derivatives
             with Replacing(key := whole.set_batch(batch)), drawing(key):
                 out = cast(Tensor, call(whole, inside, (batch,), tied=tied_inside))
             whole.take_statistics()
@@ -307,10 +307,10 @@ def functional(
 
 
 def _grad(function: Callable[..., Any], has_aux: bool = False) -> Callable[..., Any]:
-    """Return the gradient of a function, as `torch.func.grad` does, by plain autograd.
+    """Return the gradient of a function like `torch.func.grad`, but by plain autograd.
 
-    Plain autograd also differentiates what torch.func refuses, such as custom autograd
-    functions of the older form.
+    Plain autograd can also differentiate functions that torch.func cannot, such as
+    custom autograd functions of the older form.
     """
 
     def gradient(at: Tensor, *rest: Any) -> Any:
@@ -329,8 +329,8 @@ def _grad(function: Callable[..., Any], has_aux: bool = False) -> Callable[..., 
 def _bent(function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor) -> Tensor:
     """Return the product of the Hessian of a function with a vector.
 
-    The product is computed by two backward passes, because the Hessian is symmetric,
-    and torch's forward mode needs torch.jit, which Python 3.14 lacks.
+    Because the Hessian is symmetric, two backward passes compute the product. (torch's
+    forward mode would need torch.jit, which does not work with Python 3.14.)
     """
     (found,) = torch.func.vjp(torch.func.grad(function), at)[1](along)
     return cast(Tensor, found)
@@ -348,9 +348,9 @@ def _bent_plainly(
 
 
 def _present(batch: Batch) -> Batch:
-    """Remove padding from a batch, so that a network sees only the client's examples.
+    """Remove padding (examples of weight 0) from a batch.
 
-    A batch that is all padding keeps one example, of weight 0.
+    If all examples are padding, one of them is kept.
     """
     there = batch.weight > 0
     there[0] |= ~there.any()
@@ -363,7 +363,7 @@ def _climbing(
     per_example: Callable[[Tensor, Tensor], Tensor],
     differentiate: Callable[..., Any],
 ) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-    """Return the function for losses of examples and their gradients in inputs."""
+    """Return the function `climb` of a `Task`."""
 
     def climb(
         v: Tensor, x: Tensor, y: Tensor, still: bool = False
@@ -384,7 +384,7 @@ def _climbing(
 def _after(moved: list[Tensor | None], v: Tensor, place: Layout) -> Tensor:
     """Return the running statistics after a step, in the order of the tail.
 
-    Layers that did not run keep their statistics.
+    Layers that were not used keep their statistics.
     """
     names = place.names[-len(moved) :]
     before = unflatten(place, v.detach())
@@ -394,13 +394,13 @@ def _after(moved: list[Tensor | None], v: Tensor, place: Layout) -> Tensor:
 
 
 def in_place(objective: Objective, precision: str = "float32") -> Task:
-    """Return the functions of a task for one client, without copying its parameters.
+    """Return a Task for one client at a time, which does not copy parameters.
 
-    The module's parameters are views of the vector. On a CPU, images go through
-    convolutions channels-last (a step of Ditto's Fashion CNN takes 19 ms instead of
-    26). `grad` returns one buffer that its next call overwrites, so its result must be
-    used at once. The functions cannot be traced, lifted or differentiated through, and
-    every thread needs a Task of its own. The objective is copied.
+    The module's parameters are views of the vector. On a CPU, convolutions use the
+    memory format channels_last (a step of Ditto's CNN for Fashion MNIST takes 19 ms
+    instead of 26). The next call of `grad` overwrites its previous result. The
+    functions cannot be traced, vectorized by vmap or differentiated, and every thread
+    needs a separate Task. The objective is copied.
     """
     own = _InPlace(copy.deepcopy(at(objective, precision)))
     d, tail = own.place.d, own.place.tail

@@ -1,7 +1,8 @@
-"""Find the obstacles to lifting a network over clients by vmap.
+"""Find the layers because of which vmap cannot compute many clients at once.
 
-A network with obstacles is trained nevertheless, one client at a time. An obstacle
-lists the plans of the engine that remain.
+These obstacles do not prevent training: clients are then trained one at a time. An
+obstacle lists the possible plans, that is, the ways in which the engine can train
+clients.
 """
 
 import copy
@@ -20,7 +21,7 @@ from troth.networks.batchnorm import BatchNorm, Replacing, adapt
 from troth.types import Refusal
 
 _CLIENTS = 2
-_KEY = torch.zeros((), dtype=torch.long)  # of functional dropouts in a trial
+_KEY = torch.zeros((), dtype=torch.long)  # random key of dropout functions in a trial
 
 
 _Call = tuple[tuple[Any, ...], dict[str, Any]]  # args and kwargs of a module's call
@@ -29,25 +30,24 @@ _Call = tuple[tuple[Any, ...], dict[str, Any]]  # args and kwargs of a module's 
 _LIFTED = ("vmap", "compiled", "threads", "loop")
 _APART = ("threads", "loop")
 _LOOP = ("loop",)
-"""Plans that remain: if a layer is only slow when it is lifted; if it cannot be lifted;
-and if it also uses state that all threads share, such as torch's random generator."""
+"""Possible plans: if a layer is only slow with vmap; if it does not work with vmap; and
+if it also uses state that all threads share, such as torch's random generator."""
 
 
 class Obstacle(NamedTuple):
-    """A layer that many clients cannot compute together, or only slowly."""
+    """A layer that vmap cannot compute for many clients at once, or only slowly."""
 
-    layer: str  # its name in the network; "" is the network itself
-    kind: str  # its class
-    why: str
-    plans: tuple[str, ...] = _APART  # plans by which the network still trains
+    layer: str  # name in the model; "" is the model itself
+    kind: str  # name of the layer's class
+    why: str  # reason, the end of a sentence
+    plans: tuple[str, ...] = _APART  # possible plans
 
     def __str__(self) -> str:
-        layer = f"layer '{self.layer}'" if self.layer else "the model itself"
-        return f"{layer} ({self.kind}) {self.why}"
+        return f"{_place(self.layer, self.kind)} {self.why}"
 
 
 def remaining(obstacles: Iterable[Obstacle]) -> tuple[str, ...]:
-    """Return the plans that no obstacle rules out (see `engine.local_training.Plan`).
+    """Return the plans that are possible with all obstacles (`engine.local_training`).
 
     Example:
     >>> remaining([]), remaining([Obstacle("1", "LSTM", "is recurrent")])
@@ -58,7 +58,7 @@ def remaining(obstacles: Iterable[Obstacle]) -> tuple[str, ...]:
 
 
 def sentence(obstacles: Iterable[Obstacle]) -> str:
-    """Say which layers prevent computing many clients at once, or make it slow."""
+    """Return a sentence with the obstacles and how clients are trained."""
     every = list(obstacles)
     barring = [o for o in every if "vmap" not in o.plans]
     listed = "; ".join(map(str, barring or every))
@@ -68,52 +68,59 @@ def sentence(obstacles: Iterable[Obstacle]) -> str:
 
 
 def check(module: nn.Module, x: Tensor) -> tuple[Obstacle, ...]:
-    """Return the layers that vmap cannot lift over clients, or only slowly.
+    """Return the layers that vmap cannot compute for many clients, or only slowly.
 
-    The network runs once to record the inputs of each layer. Then each layer is tried
-    separately, innermost first, with the stacked parameters of two clients: its
-    gradient in training, and its outputs in prediction. A module that contains layers
-    is tried only if all of them pass. Batch normalization and dropout are tried in the
-    form that the engine uses (`batchnorm`). The network itself is left unchanged.
-    Modules that cannot compute outputs for these inputs are refused.
+    The network is called once to record the inputs of each layer. Then each layer is
+    tried separately with the stacked parameters of two clients: its gradient in
+    training, and its outputs in prediction. A module that contains other layers is
+    tried only if all of these work. Layers for batch normalization and dropout are
+    first replaced by those of `batchnorm`. The network itself is not changed.
 
     Args:
-        module: The network.
+        module: Network. If it is a model behind its normalization, names of layers are
+            those in the model.
         x: A few examples, [b, …].
+
+    Raises:
+        Refusal: If the network cannot be trained at all, for example because it cannot
+            compute outputs for these examples.
     """
+    bare = flat.bare(module)[1]
+    kind = type(bare).__name__
     if not any(p.requires_grad for p in module.parameters()):
         raise Refusal(
-            f"the model ({type(module).__name__}) has 0 trainable parameters; it needs "
+            f"the model ({kind}) has 0 trainable parameters; it needs "
             "at least one with requires_grad = True"
         )
-    own = adapt(_copy(module)).train()
-    for name, part in own.named_modules():
+    own = adapt(_copy(module, kind)).train()
+    model = flat.bare(own)[1]
+    for name, part in model.named_modules():
         _refuse_norm(name, part)
-        if isinstance(part, BatchNorm):  # `task` tries its running statistics
+        if isinstance(part, BatchNorm):  # `task` checks its running statistics
             part.frozen_statistics = True
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         before = torch.random.get_rng_state()
-        calls, outputs = _run(own, x)
+        calls, outputs = _run(own, x, kind)
         draws = not torch.equal(before, torch.random.get_rng_state())
-        _refuse_state(own, _changed(module, own))
-        obstacles = _obstacles(own, calls)
-    _expect_rows(module, outputs, x)
+        _refuse_state(model, _changed(bare, model))
+        obstacles = _obstacles(model, calls)
+    _expect_rows(outputs, x, kind)
     return tuple(o._replace(plans=_LOOP) if draws else o for o in obstacles)
 
 
-def _copy(module: nn.Module) -> nn.Module:
+def _copy(module: nn.Module, kind: str) -> nn.Module:
     try:
         return copy.deepcopy(module)
     except Exception as error:  # whatever a network may raise
         raise Refusal(
-            f"the model ({type(module).__name__}) cannot be copied, and every client "
+            f"the model ({kind}) cannot be copied, and every client "
             f"needs one: {_sentence(error)}"
         ) from None
 
 
-def _run(module: nn.Module, x: Tensor) -> tuple[dict[nn.Module, _Call], Any]:
-    """Run a module; return the first call of every module in it, and the outputs."""
+def _run(module: nn.Module, x: Tensor, kind: str) -> tuple[dict[nn.Module, _Call], Any]:
+    """Call a module; return the first call of every module in it, and the outputs."""
     calls: dict[nn.Module, _Call] = {}
 
     def see(part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -131,7 +138,7 @@ def _run(module: nn.Module, x: Tensor) -> tuple[dict[nn.Module, _Call], Any]:
         if "type" in why and "Long" in why and x.is_floating_point():
             why += "; inputs arrive as floats: write x.long() in its forward"
         raise Refusal(
-            f"the model ({type(module).__name__}) does not accept a batch of shape "
+            f"the model ({kind}) does not accept a batch of shape "
             f"{list(x.shape)} and type {_kind(x)}: {why}"
         ) from None
     finally:
@@ -139,26 +146,26 @@ def _run(module: nn.Module, x: Tensor) -> tuple[dict[nn.Module, _Call], Any]:
             hook.remove()
 
 
-def _expect_rows(module: nn.Module, outputs: Any, x: Tensor) -> None:
+def _expect_rows(outputs: Any, x: Tensor, kind: str) -> None:
     got = type(outputs).__name__
     if isinstance(outputs, Tensor):
         if outputs.is_floating_point() and outputs.shape[:1] == x.shape[:1]:
             if outputs.requires_grad:
                 return
             raise Refusal(
-                f"the outputs of the model ({type(module).__name__}) have no gradient, "
+                f"the outputs of the model ({kind}) have no gradient, "
                 "so it cannot be trained; remove detach(), numpy() and torch.no_grad() "
                 "from its forward"
             )
         got = f"shape {list(outputs.shape)} of {_kind(outputs)}"
     raise Refusal(
-        f"the model ({type(module).__name__}) must return one tensor of floats with "
+        f"the model ({kind}) must return one tensor of floats with "
         f"one row per example, and for {x.shape[0]} examples it returned {got}"
     )
 
 
 def _changed(before: nn.Module, after: nn.Module) -> set[str]:
-    """Return the names of modules that wrote to their own buffers in a call."""
+    """Return the names of modules whose buffers changed in a call."""
     old = dict(before.named_buffers())
     return {
         name.rpartition(".")[0]
@@ -170,10 +177,7 @@ def _changed(before: nn.Module, after: nn.Module) -> set[str]:
 def _obstacles(
     module: nn.Module, calls: dict[nn.Module, _Call]
 ) -> tuple[Obstacle, ...]:
-    """List the obstacles in the network's order.
-
-    Modules that contain an obstacle are left out.
-    """
+    """Return the innermost layers that are obstacles, in the network's order."""
     found: dict[str, Obstacle] = {}
     for name, part in reversed(list(module.named_modules())):
         if any(not name or other.startswith(f"{name}.") for other in found):
@@ -188,9 +192,9 @@ def _obstacles(
 
 
 def _refuse_norm(name: str, part: nn.Module) -> None:
-    """Refuse a batch normalization with invalid settings, or without statistics."""
+    """Raise Refusal for batch normalization with bad settings or without statistics."""
     why = None
-    if isinstance(part, BatchNorm):  # values that make variances invalid
+    if isinstance(part, BatchNorm):  # these would make variances invalid
         if not 0 <= (part.momentum or 0.0) <= 1:
             why = f"has momentum = {part.momentum:g}; set one of 0 to 1, such as 0.1"
         elif not 0 < part.eps < math.inf:
@@ -201,12 +205,13 @@ def _refuse_norm(name: str, part: nn.Module) -> None:
             "example depends on the other examples; set track_running_stats = True"
         )
     if why:
-        raise Refusal(f"{_place(name, part)} {why}")
+        raise Refusal(f"{_place(name, type(part).__name__)} {why}")
 
 
 def _refuse_state(module: nn.Module, changed: set[str]) -> None:
-    """Refuse layers that write to their own buffers as they run."""
-    bad = [_place(n, m) for n, m in module.named_modules() if n in changed]
+    """Raise Refusal if layers change their buffers in a call."""
+    named = module.named_modules()
+    bad = [_place(n, type(m).__name__) for n, m in named if n in changed]
     if bad:
         raise Refusal(
             f"{', '.join(bad)} changes its own buffers as it runs, which no client "
@@ -214,15 +219,14 @@ def _refuse_state(module: nn.Module, changed: set[str]) -> None:
         )
 
 
-def _place(name: str, part: nn.Module) -> str:
-    layer = f"layer '{name}'" if name else "the model itself"
-    return f"{layer} ({type(part).__name__})"
+def _place(name: str, kind: str) -> str:
+    return f"{f'layer {name!r}' if name else 'the model'} ({kind})"
 
 
 def _tried(part: nn.Module, call: _Call) -> tuple[str, tuple[str, ...]] | None:
-    """Lift a module over two clients, in training and in prediction.
+    """Try a module with vmap over two clients, in training and in prediction.
 
-    Return the reason why this fails or is slow, and the plans that remain.
+    If this fails or is slow, return the reason and the possible plans.
     """
     leaves, form = tree_flatten(call)
     given = {str(i): t for i, t in enumerate(leaves) if isinstance(t, Tensor)}
@@ -234,7 +238,7 @@ def _tried(part: nn.Module, call: _Call) -> tuple[str, tuple[str, ...]] | None:
     ) -> Tensor:
         values = leaves.copy()
         for i, value in {**real, **whole}.items():
-            values[int(i)] = value.clone()  # a layer may work in place
+            values[int(i)] = value.clone()  # a layer may change its input
         args, kwargs = tree_unflatten(values, form)
         outputs, _ = tree_flatten(flat.call(part, weights, args, kwargs))
         sums = [t.sum() for t in outputs if isinstance(t, Tensor)]

@@ -1,4 +1,4 @@
-"""Read a network's tensors from a file, and select tensors' names by patterns."""
+"""Read a network's weights from a file, and select names of tensors by patterns."""
 
 import hashlib
 import pickle
@@ -20,12 +20,12 @@ _MOST = 12  # largest number of names in a message
 
 
 def matched(option: str, patterns: list[str], names: Iterable[str]) -> set[str]:
-    """Return the names that the patterns select; refuse a pattern that selects nothing.
+    """Return the names that the patterns select.
 
     A pattern is a file pattern (`*`, `?`, `[abc]`; `*` matches dots too). It selects a
-    tensor by the tensor's own name or by the name of a module that contains it.
-    Examples are `features`, `fc.bias` and `layer?.*.bn1`. `option` names the option
-    that holds the patterns, for the error message.
+    tensor if it matches the name of the tensor or of a module that contains it.
+    Examples are `features`, `fc.bias` and `layer?.*.bn1`. Raise Refusal for a pattern
+    that selects nothing; `option` is the option with the patterns, for the message.
     """
     known = list(names)
     found: set[str] = set()
@@ -47,13 +47,13 @@ def matched(option: str, patterns: list[str], names: Iterable[str]) -> set[str]:
 
 
 def _around(name: str) -> list[str]:
-    """List the names of the modules around a tensor, outermost first, and its own."""
+    """List the names of the modules that contain a tensor, and the tensor's name."""
     words = name.split(".")
     return [".".join(words[: k + 1]) for k in range(len(words))]
 
 
 def _grouped(names: list[str]) -> str:
-    """Join all names, with those of one module together: `fc.{weight, bias}`."""
+    """Join all names, grouped by module: `fc.{weight, bias}`."""
     own: dict[str, list[str]] = {}
     for name in names:
         module, dot, last = name.rpartition(".")
@@ -94,12 +94,12 @@ def _file(path: str) -> Path:
 
 
 def read(path: str) -> dict[str, Tensor]:
-    """Read the tensors of a file, by the names that the model gives them.
+    """Read the tensors of a file by name.
 
     The file is .safetensors, or .pt or .pth with a `state_dict`. A `state_dict` inside
     a checkpoint is found if it is the only table of tensors. Code in a file is never
-    run. From the `shared.safetensors` of a run only the model is taken, because the
-    normalization is a setting of the experiment.
+    run. From `shared.safetensors` of a run, the input normalization is left out,
+    because the experiment sets it. Raise Refusal if the file cannot be read.
     """
     file = _file(path)
     try:
@@ -109,7 +109,7 @@ def read(path: str) -> dict[str, Tensor]:
                 content: Any = load_file(file)
             else:
                 content = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file can make torch raise anything
+    except Exception as error:  # for a damaged file, torch may raise any exception
         if isinstance(error, pickle.UnpicklingError) and _pickled(file):
             raise Refusal(
                 f"model.weights = '{path}' holds more than tensors, and Python objects "
@@ -131,7 +131,7 @@ def _pickled(file: Path) -> bool:
 
 
 def _table(path: str, content: Any) -> dict[str, Tensor]:
-    """Return the table of tensors that a file contains, directly or one level down."""
+    """Return the table of tensors in a file, directly or one level down."""
     if _is_table(content):
         return dict(content)
     inside = content.values() if isinstance(content, Mapping) else []
@@ -155,7 +155,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _bare(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove prefixes of names: those of our normalization, or of torch's wrappers."""
+    """Remove the input normalization, and prefixes that wrappers of torch add."""
     ours = ("0.mean", "0.inverse")
     if all(name in tensors for name in ours):
         rest = {k: v for k, v in tensors.items() if k not in ours}
@@ -170,7 +170,8 @@ def _bare(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def put(model: nn.Module, path: str, skip: list[str]) -> None:
     """Set a model's parameters and buffers from a file, in the model's precision.
 
-    Tensors that the patterns of `skip` select keep their initial values.
+    Tensors that the patterns of `skip` select keep their initial values. Raise Refusal
+    if names or shapes differ.
     """
     tensors = read(path)
     state = {n: t for n, t in model.state_dict().items() if isinstance(t, Tensor)}
@@ -213,7 +214,10 @@ def _same_names(
 
 
 def _fitted(path: str, name: str, value: Tensor, place: Tensor) -> Tensor:
-    """Convert a tensor of the file to the model's dtype; refuse one that differs."""
+    """Convert a tensor of the file to the model's dtype.
+
+    Raise Refusal if its shape or type differs, or if it is not finite.
+    """
     here = f"model.weights = '{path}': {name}"
     if value.shape != place.shape:
         raise Refusal(

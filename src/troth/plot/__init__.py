@@ -1,8 +1,8 @@
 """Draw runs from their files: `troth.plot.curves("runs/x").savefig("c.svg")`.
 
 Every function takes a run, the folder of a run, or several of these, and returns a
-matplotlib figure. Each color has a different lightness and a different dash or mark,
-for color-blind readers and gray printing.
+matplotlib figure. Every color has another lightness and goes with another dash or
+marker, for color-blind readers and gray printing.
 """
 
 from troth.plot.performance import clients, curves, frontier, pairs

@@ -20,7 +20,7 @@ Several = Given | Sequence[Given]
 INK, SOFT, GRID, PAPER = "#1f2a33", "#5b6873", "#dbe1e6", "#ffffff"
 SERIES = (
     *("#0072b2", "#d55e00", "#009e73", "#b0579a"),
-    *("#c98a00", "#3f9bd1", "#7a4a21", "#6a3d9a"),
+    *("#b87d00", "#3690c6", "#7a4a21", "#6a3d9a"),
 )
 """Colors of models, after Okabe and Ito, for color-blind readers and gray printing."""
 _DASHES = (
@@ -30,13 +30,16 @@ _DASHES = (
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "<")
 SHARED, LOCAL = 0, 1
 """Color indices of the shared model and of local training; they also fix the marker."""
-_LONGEST = 34  # characters of a label, at most
-_NAMED = 10  # names in a legend, at most
-_POINTS = 400  # more points than this are stored as an image
+_LONGEST = 34  # largest number of characters in a label
+_NAMED = 10  # largest number of names in a legend
+_POINTS = 400  # an SVG stores more points than this as an image
 
 
 def given(runs: Several) -> list[Dossier]:
-    """Read runs from their files, and assign a color index to each."""
+    """Read runs from their files, and assign a color index to each.
+
+    Raise Refusal if there are none.
+    """
     several = [runs] if isinstance(runs, Run | Dossier | str | Path) else [*runs]
     found: list[Dossier] = []
     for one in several:
@@ -49,10 +52,13 @@ def given(runs: Several) -> list[Dossier]:
 
 
 def places(personalizers: Sequence[str]) -> list[int]:
-    """Return the index of each run's color, which is the same in every picture.
+    """Return a color index for each run, to be used in all pictures.
 
     The first run with personalizer `none` gets the color of the shared model. The first
     run with `local` gets the color of local training.
+
+    Args:
+        personalizers: the name of each run's personalizer.
     """
     free, taken, found = LOCAL + 1, set[int](), []
     for kind in personalizers:
@@ -65,7 +71,7 @@ def places(personalizers: Sequence[str]) -> list[int]:
 
 
 def settle(runs: Sequence[Dossier]) -> None:
-    """Assign color indices to runs, unless each has one already."""
+    """Assign color indices to runs, unless all have different ones already."""
     have = [run.kept.get("place") for run in runs]
     if None in have or len({*have}) < len(have):
         kinds = [run.part("personalizer") for run in runs]
@@ -79,15 +85,19 @@ def place(run: Dossier) -> int:
 
 
 def alike(runs: list[Dossier]) -> tuple[list[Dossier], str]:
-    """Return all runs with the first run's metric, and this metric."""
+    """Return the runs with the same metric as the first run, and this metric.
+
+    The metric is accuracy or an error.
+    """
     metric = next((run.metric for run in runs if run.metric), "")
     return [run for run in runs if run.metric == metric], metric
 
 
 def finished(runs: Several, what: str) -> tuple[list[Dossier], str]:
-    """Return all finished runs with the first one's metric, and this metric.
+    """Return the finished runs with the same metric as the first, and this metric.
 
-    If no run is finished, refuse; the error message names the picture, `what`.
+    If no run is finished, raise Refusal. The error message says that `what`, the
+    picture, needs a finished run.
     """
     mine, metric = alike([run for run in given(runs) if run.finished])
     if not mine:
@@ -99,12 +109,12 @@ def finished(runs: Several, what: str) -> tuple[list[Dossier], str]:
 
 
 def figure(width: float, height: float) -> Figure:
-    """Return an empty figure with sizes in inches."""
+    """Return an empty figure; width and height are in inches."""
     return Figure(figsize=(width, height), dpi=120, layout="constrained")
 
 
 def name(run: Dossier | str, longest: int = _LONGEST) -> str:
-    """Return a label that can be drawn: short, printable and without formulas."""
+    """Return the label of a run: shortened, printable, and with $ escaped."""
     text = short(run if isinstance(run, str) else run.label)
     text = "".join(c if c.isprintable() else "?" for c in text)
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
@@ -112,26 +122,27 @@ def name(run: Dossier | str, longest: int = _LONGEST) -> str:
 
 
 def hue(i: int) -> str:
-    """Return the i-th color, or gray if there is no i-th color."""
+    """Return the color with index i, or gray if there is none."""
     return SERIES[i] if i < len(SERIES) else SOFT
 
 
 def line(i: int) -> dict[str, Any]:
-    """Return color, dash and width of the i-th run's line."""
+    """Return color, dash and width of a line, for color index i."""
     return {"color": hue(i), "linestyle": _DASHES[i % len(_DASHES)], "lw": 1.8}
 
 
 def mark(i: int, hollow: bool = False) -> dict[str, Any]:
-    """Return marker, color and size of the i-th run's points."""
+    """Return marker, color and size of points, for color index i."""
     inside = PAPER if hollow else hue(i)
     looks = {"marker": _MARKS[i % len(_MARKS)], "linestyle": "none", "color": hue(i)}
     return {**looks, "markerfacecolor": inside, "markersize": 4.5}
 
 
 def many(n: int) -> dict[str, Any]:
-    """Return size, opacity and other properties for n points.
+    """Return properties for n points in addition to those of `mark`.
 
     If there are many, they are small and faint, and an SVG stores them as one image.
+    Otherwise the result is empty.
     """
     return {"rasterized": True, "markersize": 2, "alpha": 0.3} if n > _POINTS else {}
 
@@ -159,7 +170,7 @@ def legend(axes: Axes, **more: Any) -> None:
         some = handles[:_NAMED], labels[:_NAMED]
         more |= {"frameon": False, "fontsize": 8.5, "labelcolor": INK}
         for handle in axes.legend(*some, **more).legend_handles:
-            if isinstance(handle, Line2D):  # points of many are small and faint
+            if isinstance(handle, Line2D):  # many points are small and faint
                 handle.set_alpha(1)
                 handle.set_markersize(4.5)
 

@@ -1,4 +1,4 @@
-"""Draw performance over rounds, client by client, and between runs."""
+"""Draw the performance of runs: over rounds, of each client, and in comparisons."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,21 +14,22 @@ from troth.runs import compare
 from troth.runs.inspect import Dossier
 from troth.types import Refusal
 
-_SORTED = 300  # points of a sorted line, at most
-_NAMED = 20  # runs with a label, at most
-_PAIRS = 20  # pairs of runs to draw, at most
-_WIDE = 60  # characters of the label of a pair, at most
+_SORTED = 300  # largest number of points in a sorted line
+_NAMED = 20  # largest number of runs with a label
+_PAIRS = 20  # largest number of pairs of runs
+_WIDE = 60  # largest number of characters in the label of a pair
 
 
 def curves(runs: Several) -> Figure:
     """Draw the mean accuracy or error over benign clients at every evaluation.
 
-    Personal models are on the left, shared models on the right. Equal shared models are
-    drawn as one line. Thin lines are means over the worst tenth of the clients.
-    Unfinished runs are drawn up to their last evaluation.
+    Personal models are on the left, shared models on the right. If runs have the same
+    curve for the shared model, one line is drawn. Thin lines are means over the worst
+    tenth of the clients. Unfinished runs are drawn up to their last evaluation.
 
     Args:
-        runs: One run or several. Runs with the same metric as the first are drawn.
+        runs: One run or several. Runs with another metric than the first one are left
+            out.
 
     Returns:
         The figure.
@@ -57,7 +58,7 @@ def curves(runs: Several) -> Figure:
 
 
 def _apart(runs: list[Dossier], metric: str) -> dict[int, Dossier]:
-    """Return one run for each different shared model, by the model's color index."""
+    """Return color index → run, with one run per different curve of a shared model."""
     found: dict[str, list[Dossier]] = {}
     for run in runs:
         found.setdefault(str(_points(run, "shared", metric)), []).append(run)
@@ -71,12 +72,15 @@ def _apart(runs: list[Dossier], metric: str) -> dict[int, Dossier]:
 
 
 def _plain(run: Dossier) -> bool:
-    """Return whether a run trains the shared model only."""
+    """Return whether a run trains only the shared model (personalizer `none`)."""
     return run.part("personalizer") == "none"
 
 
 def _points(run: Dossier, kind: str, metric: str) -> tuple[list[int], Any, Any]:
-    """Return rounds, means and worst tenths. A missing value is NaN and not drawn."""
+    """Return rounds, means over clients, and means over the worst tenth.
+
+    A missing value is NaN, and is not drawn.
+    """
     rounds = [line["round"] + 1 for line in run.evaluated]
     tables = [line["evaluation"].get(kind) or {} for line in run.evaluated]
     mean, worst = (
@@ -120,7 +124,10 @@ def clients(runs: Several) -> Figure:
 
 
 def _sorted(axes: Axes, run: Dossier, column: str, i: int, label: str) -> None:
-    """Draw a line through the sorted values; of very many, draw an even selection."""
+    """Draw a line through a column's sorted values.
+
+    If there are very many, an evenly spaced selection is drawn.
+    """
     values = run.column(column)[run.judged]
     values = np.sort(values[~np.isnan(values)])
     if len(values):
@@ -130,7 +137,10 @@ def _sorted(axes: Axes, run: Dossier, column: str, i: int, label: str) -> None:
 
 
 def _beside(axes: Axes, first: Dossier, mine: list[Dossier], metric: str) -> int:
-    """Draw the clients of a run with its baselines; return the number of clients."""
+    """Draw a run's clients, worst first, with the same clients under the baselines.
+
+    The baselines are local training and the shared model. Return the number of clients.
+    """
     own = first.column(metric)
     who = np.flatnonzero(first.judged & ~np.isnan(own))
     worth = own if metric == "accuracy" else -own
@@ -191,8 +201,9 @@ def frontier(runs: Several) -> Figure:
 def pairs(runs: Several) -> Figure:
     """Draw mean differences, with 95 % intervals, of runs that differ in one setting.
 
-    All seeds of two methods enter one difference (`troth.evaluation.paired.paired`). If
-    the setting is the personalizer, each method is compared with local training too.
+    Runs that differ only in the seed are one method, and give one mean difference
+    (`troth.evaluation.paired.paired`). If the setting is the personalizer, each method
+    is also compared with local training.
 
     Args:
         runs: Two or more finished runs.
@@ -207,7 +218,7 @@ def pairs(runs: Several) -> Figure:
 
 
 def drawn(found: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw comparisons as `compare.compare` returns them; refuse an empty list."""
+    """Draw comparisons from `compare.compare`; raise Refusal if there are none."""
     if not found:
         raise Refusal(
             "no two of the runs differ in one setting only, with the same seed and "

@@ -14,14 +14,14 @@ from troth.plot._style import INK, SERIES, SOFT, dress, figure
 from troth.types import Arrays
 
 _BAR, _LINE = SERIES[:2]
-_ROWS = 10  # rows of images, about
-_PIXELS = 1400  # if the sheet is higher, only every k-th pixel is drawn
-_NAMED = 24  # with more classes, classes have no separate rows and names
-_FEATURES = 16  # histograms, at most
-_MANY = 100  # classes in a heat map, at most
-_WIDE = 1500  # clients in a heat map, at most
-_HUES = 5  # with more classes, a histogram has one color
-_SINGLE = 60  # with more clients, bars touch
+_ROWS = 10  # approximate number of rows of images
+_PIXELS = 1400  # if all rows together are higher, only every k-th pixel is drawn
+_NAMED = 24  # if there are more classes or clients, they are not labeled
+_FEATURES = 16  # largest number of histograms
+_MANY = 100  # largest number of classes in a heat map
+_WIDE = 1500  # largest number of clients in a heat map
+_HUES = 5  # if there are more classes, a histogram has one color
+_SINGLE = 60  # if there are more clients, bars touch
 
 
 def draw(arrays: Arrays, clients: Sequence[np.ndarray], title: str) -> Figure:
@@ -56,7 +56,7 @@ def draw(arrays: Arrays, clients: Sequence[np.ndarray], title: str) -> Figure:
 
 
 def _clients(axes: Axes, order: Sequence[int], words: str) -> None:
-    """Label the axis of clients; if there are few, write the number of each client."""
+    """Label the axis of clients; if there are few, tick each with its number."""
     axes.set_xlim(-0.5, len(order) - 0.5)
     axes.set_xlabel(words, color=SOFT)
     if len(order) <= _NAMED:
@@ -68,7 +68,7 @@ def _clients(axes: Axes, order: Sequence[int], words: str) -> None:
 
 
 def _sheet(axes: Axes, arrays: Arrays) -> None:
-    """Draw rows of images, by class if there are few classes."""
+    """Draw rows of images; if there are few classes, each row has one class."""
     rows, names = _rows(arrays)
     finer = max(1, rows.shape[0] * arrays.x.shape[-2] // _PIXELS)  # step in pixels
     x = arrays.x[rows][..., ::finer, ::finer].astype(np.float64) / arrays.scale
@@ -95,10 +95,12 @@ def _sheet(axes: Axes, arrays: Arrays) -> None:
 
 
 def _rows(arrays: Arrays) -> tuple[np.ndarray, list[str]]:
-    """Choose the examples to draw, [rows, columns], and name the classes of the rows.
+    """Choose examples to draw at random.
 
-    If there are many classes, or several labels per example, examples are drawn from
-    all classes and the list of names is empty.
+    Returns:
+        Indices of the examples, [rows, columns], and the name of each class, in the
+        order of the rows. If there are many classes, or several labels per example,
+        rows have mixed classes, and the list of names is empty.
     """
     draws = seeding.generator(0, "gallery")
     if arrays.y.ndim > 1 or not 0 < arrays.classes <= _NAMED:
@@ -115,14 +117,14 @@ def _rows(arrays: Arrays) -> tuple[np.ndarray, list[str]]:
 
 
 def _names(arrays: Arrays, classes: np.ndarray) -> list[str]:
-    """Return short names of classes, or their numbers if the classes have no names."""
+    """Return the short name of each class, or its number if classes have no names."""
     known = arrays.labels or [str(k) for k in range(arrays.classes)]
     words = [known[k] for k in classes]
     return [word if len(word) <= 16 else f"{word[:15]}…" for word in words]
 
 
 def _histograms(part: SubFigure, arrays: Arrays) -> None:
-    """Draw a histogram per feature, in one color per class if there are few."""
+    """Draw a histogram per feature; if there are few classes, each has a color."""
     x = arrays.x.reshape(len(arrays.x), -1)
     count = min(x.shape[1], _FEATURES)
     side = int(np.ceil(np.sqrt(count)))
@@ -144,7 +146,13 @@ def _histograms(part: SubFigure, arrays: Arrays) -> None:
 
 
 def _histogram(axes: Axes, name: str, groups: Sequence[np.ndarray]) -> None:
-    """Draw a histogram of one feature; the title has the share of missing values."""
+    """Draw a histogram of one feature, with the share of missing values in the title.
+
+    Args:
+        axes: where to draw.
+        name: name of the feature.
+        groups: values of the feature, one array per color.
+    """
     values = [group[np.isfinite(group)].astype(np.float64) for group in groups]
     every = np.concatenate(values)
     missing = 1 - len(every) / max(sum(map(len, groups)), 1)
@@ -188,7 +196,7 @@ def _shares(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
         y = arrays.y[rows]
         counts = y.sum(0) if y.ndim > 1 else np.bincount(y, minlength=k)
         shares[:, j] = counts / max(len(rows), 1)
-    most = min(1.0, max(float(shares.max()), 2 / k))  # equal shares: half the color
+    most = min(1.0, max(float(shares.max()), 2 / k))  # 1/k: at most half the color
     looks: dict[str, Any] = {"extent": (-0.5, n - 0.5, k - 0.5, -0.5), "vmax": most}
     looks |= {"vmin": 0.0, "aspect": "auto", "interpolation": "nearest"}
     image = axes.imshow(shares, "Blues", **looks)
@@ -208,7 +216,7 @@ def _shares(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
 
 
 def _targets(axes: Axes, y: np.ndarray, ranked: Sequence[np.ndarray]) -> None:
-    """Draw the median and the 10 and 90 % quantiles of each client's targets."""
+    """Draw the median and the 10 % and 90 % quantiles of each client's targets."""
     levels = (10, 50, 90)
     found = np.array([np.percentile(y[rows], levels) for rows in ranked if len(rows)])
     at = np.arange(len(found))

@@ -15,22 +15,23 @@ from troth.runs.inspect import Audit, Dossier
 from troth.types import Refusal
 
 VERDICTS = ("dropped", "clipped", "chosen", "downweighted", "absent", "cut")
-_BINS, _MOST = 100, 60  # columns of rounds and rows of clients, at most
+_BINS, _MOST = 100, 60  # largest numbers of columns (rounds) and of rows (clients)
 _BLUE = to_rgb(style.SERIES[0])
 _SHADES = LinearSegmentedColormap.from_list("troth", [(*_BLUE, 0.0), (*_BLUE, 1.0)])
 _OWN = LOCAL + 1  # color index of personal models
-_FEW = 20  # radii up to which each has a marker
-_SEPARATE = 10  # clients whose intervals are drawn, at most
-_FIRST = 3  # color index that no model of a small report has
-_AUDITED = 80  # clients to draw, at most
+_FEW = 20  # up to this number of radii, each has a marker
+_SEPARATE = 10  # up to this number of clients, their intervals are drawn
+_FIRST = 3  # first color index of audits; reports with few models do not use it
+_AUDITED = 80  # largest number of clients in the picture of an audit
 
 
 def certified(runs: Several) -> Figure:
     """Draw certified accuracy over the radius, one panel per run and setting.
 
-    The line is the mean over clients. The band reaches from the lowest client to the
-    highest; for a single client it is the 95 % interval. Between two radii, the curve
-    shows the value at the larger radius.
+    A setting is a kind and size of noise. The line is the mean over clients.
+    The band reaches from the lowest client to the highest. If there is only one client,
+    the band is the 95 % interval. Between two radii, the curve has the value at the
+    larger radius.
 
     Args:
         runs: One run or several. Runs without certificates are left out.
@@ -85,10 +86,10 @@ def _radii(axes: Axes, title: str, unit: str, y: str = "") -> None:
 
 
 def certificates(curves: Mapping[str, Curves], title: str, unit: str) -> Figure:
-    """Draw certified accuracy by model: means on the left, single clients on the right.
+    """Draw certified accuracy by model: means on the left, each client on the right.
 
     Args:
-        curves: Curves of each model: personal, shared or local.
+        curves: Curves by kind of model: personal, shared or local.
         title: Title of the figure.
         unit: Unit of the radii.
     """
@@ -120,13 +121,14 @@ def certificates(curves: Mapping[str, Curves], title: str, unit: str) -> Figure:
 def audit(run: Several) -> Figure:
     """Draw the change of audited clients with 95 % intervals, the largest change first.
 
-    The change is the accuracy of a client's model on adversarial examples of the shared
-    model, minus the accuracy of the shared model on them. At most 80 clients are drawn.
-    If conflicting examples are known, a second panel shows the disparity: how much
-    lower the accuracy of the client's model is on these.
+    Adversarial examples are made for the shared model. The change is the accuracy of a
+    client's model on them minus that of the shared model. At most 80 clients are drawn.
+    In conflicting examples, a shortcut points to the wrong label. If they are known, a
+    second panel shows the disparity: the accuracy of the client's model on test data
+    minus that on conflicting examples.
 
     Args:
-        run: An audited run. Of several runs, the first audited one is drawn.
+        run: An audited run. If there are several runs, the first audited one is drawn.
 
     Returns:
         The figure.
@@ -181,12 +183,12 @@ def _changes(axes: Axes, found: Audit, limit: float) -> None:
 def verdicts(run: Several) -> Figure:
     """Draw whose updates filters and the aggregator dropped, clipped or chose.
 
-    Rounds are columns and clients are rows. There is one panel per verdict, such as
-    dropped or clipped. A darker cell has the verdict more often. Malicious clients are
-    below the horizontal line.
+    There is one panel per verdict, such as dropped or clipped. Columns are rounds and
+    rows are clients. The darker a cell, the more often the client's updates got the
+    verdict. Malicious clients are below the horizontal line.
 
     Args:
-        run: A run. Of several runs, the first that has any verdict is drawn.
+        run: A run. If there are several runs, the first with a verdict is drawn.
 
     Returns:
         The figure.
@@ -204,7 +206,10 @@ def verdicts(run: Several) -> Figure:
 
 
 def happened(run: Dossier, verdict: str) -> np.ndarray:
-    """Return round and client, [k, 2], of each such verdict in `rounds.jsonl`."""
+    """Return round and client of each update with this verdict, [k, 2].
+
+    The verdicts are read from `rounds.jsonl` of the run.
+    """
     found = []
     for line in run.rounds:
         ids: Any = line.get(verdict) or []

@@ -1,15 +1,17 @@
-"""Turn a gradient attack into a model attack, and this into a few poisoned examples.
+"""Turn a gradient attack into a model attack, and that into poisoned examples.
 
-The functions here know no federation. The attack `counter_gradient` sends gradients to
-a server of personalized federated learning. `model_attack` computes a model whose
-honest messages have the same effect. The other functions make data from which this
-model is learned: one example of a linear regression (`single_example`), or examples
-near the indifference subspace of a linear classifier (`data_attack`), which may be the
-last layer of a deep network (`embeddings`). `docs/explanation/derivations/poison.md`
-has the derivations.
+In personalized federated learning, a regularizer R(ρ, θ) pulls the shared model ρ and a
+user's model θ together. The attack `counter_gradient` sends false gradients to the
+server, until ρ is at a target θ†. `model_attack` computes a model θ♠ whose honest
+gradients have the same effect. The other functions make data from which θ♠ is learned:
+one example of a linear regression (`single_example`), or many examples of a linear
+classifier (`data_attack`), which may be the last layer of a deep network
+(`embeddings`). The functions work on arrays, without a federation.
 
-λ is that of this library: R = λ·½‖ρ − θ‖² for `l2sq`. So the paper's λ, of λ‖ρ − θ‖²,
-is half of λ here. For `l2` and `smooth_l2` both are the same.
+The paper is Farhadkhani et al. (2022), *An Equivalence Between Data Poisoning and
+Byzantine Gradient Attacks*. `docs/explanation/derivations/poison.md` has the
+derivations. For the regularizer `l2sq`, R = λ·½‖ρ − θ‖² here and λ‖ρ − θ‖² in the
+paper, so the paper's λ is half of λ here. For `l2` and `smooth_l2` both are the same.
 """
 
 from troth.poison._given import Examples as Examples

@@ -1,9 +1,14 @@
 """Attack a federation by gradients, by a model and by data, one run per stage.
 
+ρ is the shared model, θ† the model that the attacker wants it to be, and θ♠ a model of
+the attackers that moves ρ to θ†. The paper is Farhadkhani et al. (2022), *An
+Equivalence Between Data Poisoning and Byzantine Gradient Attacks*.
+
 References: farhadkhani2022equivalence.
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_type_hints
 
@@ -30,19 +35,21 @@ class Options(NamedTuple):
     """Options of the attack.
 
     Args:
-        target: a corruption of labels, or a file with a model as a vector.
+        target: θ†: a .npy file with a vector, or the name of a corruption of labels, on
+            which θ† is trained.
         stage: the last stage: gradient, model or data.
-        examples: poisoned examples of each attacker.
+        examples: number of poisoned examples of each attacker.
         inputs: inputs of these examples: free, box or clip (`poison.data_attack`).
         labels: labels of these examples: soft, sampled or repeated.
         width: free inputs are drawn from [−width, width] before projection.
-        noise: standard deviation of inputs along each normal of V.
-        weight: weight of a poisoned example in the loss. "auto": enough to hold the
-            attacker's model.
-        start: in the stage "data", first model of the attackers: the shared one, or the
-            model that the examples teach.
-        epochs: epochs of training the target.
-        lr: learning rate of training the target.
+        noise: standard deviation of inputs along each normal of the subspace V on
+            which θ♠ finds all classes equally likely.
+        weight: weight of a poisoned example in the loss. "auto": large enough that the
+            attackers' models stay near θ♠.
+        start: initial model of the attackers in the stage "data": "shared" (ρ) or
+            "model" (θ♠).
+        epochs: number of epochs in which θ† is trained.
+        lr: learning rate of this training.
     """
 
     target: str = "shift_labels"
@@ -64,14 +71,15 @@ class Reached(NamedTuple):
     stage: str
     start: float  # ‖ρ − θ†‖ before the first round
     distance: float  # ‖ρ − θ†‖ after the last round
-    accuracy: float  # of ρ on all test data, by true labels
-    aimed: float  # of ρ on all test data, by the labels that the attacker wants
+    accuracy: float  # accuracy of ρ on all test data, by true labels
+    aimed: float  # accuracy of ρ on all test data, by the labels the attacker wants
     personal: float  # mean accuracy of the benign clients' own models
-    examples: int = 0  # poisoned examples
-    share: float = 0.0  # of all training examples
+    examples: int = 0  # number of poisoned examples
+    share: float = 0.0  # their share of all training examples
     largest: float = 0.0  # largest norm of a poisoned input
     weight: float = 0.0  # weight of a poisoned example
-    needed: float = 0.0  # lower bound of the total weight that any examples need
+    needed: float = 0.0  # least total weight with which any examples can succeed
+    enough: float = 0.0  # weight of an example that suffices; infinite if none does
 
 
 class _Chain(NamedTuple):
@@ -96,22 +104,26 @@ def chain(
 ) -> list[Reached]:
     """Attack a coupled federation by gradients, then by a model, then by data.
 
-    Section 4 of the paper: the attack `counter_gradient` moves ρ to a place where one
-    frozen model would also move it (Lemma 3), and so would examples that teach this
-    model (Theorem 5 and Appendix L). Each stage is a separate run, and all begin with
-    the same model. If the function was stopped, call it again with the same folder, and
-    it continues.
+    In the first stage, the attack `counter_gradient` moves ρ. In the second, attackers
+    have a fixed model θ♠ that moves ρ to the same place (Lemma 3). In the third, they
+    train honestly on poisoned examples from which they learn θ♠ (Appendix L). Each
+    stage is a separate run, and all begin with the same shared model. If the function
+    was stopped, call it again with the same folder, and it continues.
 
     Args:
         sections: an experiment with personalizer `coupled` and an adversary.
         out: folder for `target.npy`, `model.npy`, `poison.npz`, one run per stage, and
             the results as `stages.csv` and `stages.json`.
         options: options of the attack.
-        data_dir: folder to search for data sets first.
+        data_dir: folder to search first for data.
         watch: function that is called after every round.
 
     Returns:
-        The result without an attack, and of every stage.
+        The results without an attack and after every stage.
+
+    Raises:
+        Refusal: the experiment cannot be attacked, or the folder has a chain with other
+            settings.
     """
     _check(sections, options)
     settings = {"sections": sections, "options": options._asdict()}
@@ -136,14 +148,29 @@ def chain(
             files.create(out, files.CHAIN, text)
         np.save(file, aim.target.numpy())
     c = _Chain(sections, out, options, data_dir, watch, built, aim)
-    found = [_reached(c, "none", _Made({"attack": "none", "corruption": "none"}))]
-    makers = {"gradient": _gradient, "model": _model, "data": _data}
-    for stage in files.STAGES[: files.STAGES.index(options.stage) + 1]:
+    found: list[Reached] = []
+    makers = {"none": _none, "gradient": _gradient, "model": _model, "data": _data}
+    for stage in _stages(options):
         found.append(_reached(c, stage, makers[stage](c)))
-    columns = {name: [getattr(row, name) for row in found] for name in Reached._fields}
-    files.write_csv(out / FILE, columns)
-    files.write_json((out / FILE).with_suffix(".json"), told(out, found))
+        columns = {key: [getattr(row, key) for row in found] for key in Reached._fields}
+        files.write_csv(out / FILE, columns)
+        files.write_json((out / FILE).with_suffix(".json"), told(out, found))
     return found
+
+
+def _stages(options: Options) -> list[str]:
+    """Return the stages of a chain, beginning with the one without an attack."""
+    return ["none", *files.STAGES[: files.STAGES.index(options.stage) + 1]]
+
+
+def read(out: Path) -> list[Reached]:
+    """Read the results of the stages that have finished."""
+    file = (out / FILE).with_suffix(".json")
+    if not file.exists():
+        raise Refusal(f"no stage of the attack chain {out} has finished")
+    stages = json.loads(file.read_text("utf-8"))["stages"]
+    known = [{k: math.inf if v is None else v for k, v in s.items()} for s in stages]
+    return [Reached(**stage) for stage in known]
 
 
 def told(out: Path, found: list[Reached]) -> dict[str, Any]:
@@ -152,7 +179,7 @@ def told(out: Path, found: list[Reached]) -> dict[str, Any]:
 
 
 def _check(sections: dict[str, Any], options: Options) -> None:
-    """Refuse experiments that cannot be attacked, before any work."""
+    """Raise Refusal if the experiment cannot be attacked, before any training."""
     e = reader.from_dict(sections)
     if e.personalizer.name != "coupled" or not e.adversary.present():
         raise Refusal(
@@ -166,7 +193,7 @@ def _check(sections: dict[str, Any], options: Options) -> None:
 
 
 def _linear(built: Built, stage: str) -> None:
-    """Refuse a federation for which poisoned examples cannot be made."""
+    """Raise Refusal if poisoned examples cannot be made for a federation."""
     name, classes = built.experiment.model.name, built.facts["classes"]
     if not classes:
         raise Refusal(
@@ -182,12 +209,17 @@ def _linear(built: Built, stage: str) -> None:
 
 
 class _Made(NamedTuple):
-    """An attack as changes of the experiment, and a summary of its examples."""
+    """An attack as changes of the experiment, and facts about its examples."""
 
     changes: dict[str, Any]
-    summary: tuple[int, float, float] = (0, 0.0, 0.0)
+    summary: tuple[int, float, float] = (0, 0.0, 0.0)  # as in `poison.Summary`
     weight: float = 0.0
     needed: float = 0.0
+    enough: float = 0.0
+
+
+def _none(c: _Chain) -> _Made:
+    return _Made({"attack": "none", "corruption": "none"})
 
 
 def _gradient(c: _Chain) -> _Made:
@@ -199,7 +231,7 @@ def _gradient(c: _Chain) -> _Made:
 
 
 def _model(c: _Chain) -> _Made:
-    """Return the attack of a model that never changes and sends honest updates."""
+    """Return an attack in which attackers keep the model θ♠ and send honest updates."""
     frozen = craft.crafted(c.built, *_ended(c, "gradient"))
     np.save(c.out / "model.npy", frozen.numpy())
     attack = {"name": "frozen_model", "target": str(c.out / "model.npy")}
@@ -207,7 +239,7 @@ def _model(c: _Chain) -> _Made:
 
 
 def _data(c: _Chain) -> _Made:
-    """Return the corruption by examples that teach this model."""
+    """Return a corruption with examples from which attackers learn the model θ♠."""
     o = c.options
     made = {k: getattr(o, k) for k in ("inputs", "labels", "noise", "width")}
     weight = None if o.weight == "auto" else o.weight
@@ -219,27 +251,30 @@ def _data(c: _Chain) -> _Made:
         adversary = c.sections["adversary"]
         changes["adversary"] = {**adversary, "start": str(model)}
     weight = taught.corruption["weight"]
-    return _Made(changes, taught.summary, weight, taught.needed)
+    return _Made(changes, taught.summary, weight, taught.needed, taught.enough)
 
 
 def _reached(c: _Chain, stage: str, made: _Made) -> Reached:
     """Run the federation with this attack, and return the result."""
-    path, tree = c.out / stage, {**c.sections, **made.changes}
+    every = _stages(c.options)
+    watch = train.numbered(c.watch, every.index(stage) + 1, len(every))
+    name = "no attack" if stage == "none" else f"stage {stage}"
+    path, tree = c.out / stage, {**c.sections, **made.changes, "name": name}
     if not path.exists():
-        api.run(tree, out=path, data_dir=c.data_dir, watch=c.watch)
+        api.run(tree, out=path, data_dir=c.data_dir, watch=watch)
     elif not api.finished(path):
-        api.resume(path, watch=c.watch)
+        api.resume(path, watch=watch)
     rho, _ = _ended(c, stage)
     start = c.built.federation.broadcast.w.double().cpu()
     far, near = (float((place - c.goal.target).norm()) for place in (start, rho))
     own = Run(path).summary["personal"]["accuracy_mean"]
     true, aimed = judged(c.built, c.goal, rho)
-    count = (*made.summary, made.weight, made.needed)
+    count = (*made.summary, made.weight, made.needed, made.enough)
     return Reached(stage, far, near, true, aimed, own, *count)
 
 
 def _ended(c: _Chain, stage: str) -> tuple[Tensor, list[Tensor]]:
-    """Return ρ and the benign clients' models after the last round of a stage."""
+    """Return ρ, and the benign clients' own models, after the last round of a stage."""
     run = Run(c.out / stage)
     rho = flat.flatten(run.network()).double()
     honest = np.flatnonzero(~c.built.hostile)

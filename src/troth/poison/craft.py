@@ -1,7 +1,9 @@
-"""Build the model θ♠ of a federation's attackers, and the examples that teach it.
+"""Build the model θ♠ of a federation's attackers, and examples to learn it from.
 
-The mathematics is in other modules of `troth.poison`, which do not depend on a
-federation.
+A shared model ρ is coupled with the clients' models. A gradient attack moves ρ to a
+target θ†, and attackers with the model θ♠ keep it there. The mathematics is in other
+modules of `troth.poison`, which do not depend on a federation. The paper is Farhadkhani
+et al. (2022), *An Equivalence Between Data Poisoning and Byzantine Gradient Attacks*.
 """
 
 import math
@@ -21,9 +23,10 @@ from troth.poison.goal import Goal
 def crafted(built: Built, rho: Tensor, own: Sequence[Tensor] | Tensor) -> Tensor:
     """Return the model θ♠ that keeps ρ where a gradient attack left it (Lemma 3).
 
-    The pull of the benign clients' models on ρ is divided by the number of attackers,
-    and `model_attack` finds the model that exerts the opposite pull. Like the authors'
-    code, this uses the models after a finite number of rounds.
+    The pull of the benign clients' models on ρ is divided by the number of attackers.
+    `model_attack` finds the model that exerts the opposite pull. Lemma 3 is about the
+    models after infinitely many rounds. Like the authors' code, this function uses
+    those after a finite number.
 
     Args:
         built: Federation with personalizer `coupled`.
@@ -45,12 +48,12 @@ def crafted(built: Built, rho: Tensor, own: Sequence[Tensor] | Tensor) -> Tensor
 
 
 class Taught(NamedTuple):
-    """Poisoned examples in a file, and what they achieve."""
+    """The use of poisoned examples that were written to a file."""
 
     corruption: dict[str, Any]  # section [corruption] of an experiment that uses them
     summary: poison.Summary
-    enough: float  # weight of each example that holds the attacker's model at θ♠
-    needed: float  # lower bound of the total weight that any examples need
+    enough: float  # weight of each example with which attackers' models stay near θ♠
+    needed: float  # least total weight with which any examples can achieve this
 
 
 def teach(
@@ -67,17 +70,18 @@ def teach(
 
     Args:
         built: Federation with personalizer `coupled` and a linear model.
-        model: [d] model θ♠ that the examples teach.
+        model: [d] model θ♠ to learn from the examples.
         goal: Target θ† of the shared model.
-        number: Examples of each attacker.
+        number: Number of examples of each attacker.
         file: Path of the .npz file.
-        weight: Weight of each example in the loss; None: as much as is enough.
-        lam: λ of an `l2sq` that pulls θ♠ to θ† as strongly as the federation's
-            regularizer does; None: computed.
-        **options: Of `poison.data_attack`.
+        weight: Weight of each example in the loss; None: the estimate `enough` of the
+            result, or 1 if this is larger.
+        lam: λ with which the regularizer `l2sq` would pull θ♠ to θ† as strongly as the
+            federation's regularizer does; None: computed.
+        **options: Options of `poison.data_attack`.
 
     Returns:
-        The corruption that uses the file, and the weights.
+        The corruption that reads the file, a summary of the examples, and the weights.
     """
     e, k = built.experiment, int(built.hostile.sum())
     theta, wanted = head(built, model), head(built, goal.target.numpy())
@@ -90,13 +94,17 @@ def teach(
     enough = k * poison.weight_needed(theta, wanted, made.x, lam=lam)
     nu = e.personalizer.options["nu"]
     needed = k * poison.examples_needed(theta, wanted, lam=lam, nu=nu)
-    chosen = float(f"{max(1.0, enough):.3g}") if weight is None else weight
+    enough_or_one = max(1.0, enough) if math.isfinite(enough) else 1.0
+    chosen = float(f"{enough_or_one:.3g}") if weight is None else weight
     corruption = {"name": "from_file", "path": str(file), "take": "share"}
     return Taught({**corruption, "weight": chosen}, summary, enough, needed)
 
 
 def _pull(built: Built, far: float) -> float:
-    """Return the λ of `l2sq` that pulls as strongly from this distance."""
+    """Return the λ with which `l2sq` pulls as strongly from the distance `far`.
+
+    The comparison is with the regularizer of the federation.
+    """
     e = built.experiment
     lam = float(e.personalizer.options["lam"])
     if e.regularizer.name == "l2sq" or far == 0:
@@ -105,7 +113,7 @@ def _pull(built: Built, far: float) -> float:
 
 
 def head(built: Built, theta: np.ndarray) -> poison.Head:
-    """Return a model [d] as a linear classifier of inputs scaled to 0 … 1."""
+    """Convert a model [d] to a linear classifier of inputs scaled to 0 … 1."""
     first = next(built.network.children())
     assert isinstance(first, Normalize)
     facts = built.facts

@@ -1,5 +1,10 @@
 """Turn a model attack into poisoned examples of a linear classifier, and save them.
 
+The attackers should learn the model θ♠, which moves the shared model ρ to the target
+θ†. V is the indifference subspace of θ♠: the inputs for which all its classes are
+equally likely. The paper is Farhadkhani et al. (2022), *An Equivalence Between Data
+Poisoning and Byzantine Gradient Attacks*.
+
 References: farhadkhani2022equivalence.
 """
 
@@ -28,7 +33,8 @@ from troth.types import Refusal
 def probabilities(head: Head, x: np.ndarray) -> np.ndarray:
     """Return the probabilities of the classes, [m, classes].
 
-    They are the softmax of Wx + b; for a single margin z, (1 − σ(z), σ(z)).
+    They are the softmax of Wx + b. If Wx + b is a single margin z, they are
+    (1 − σ(z), σ(z)) with the logistic function σ.
 
     Args:
         head: linear classifier (W, b).
@@ -62,9 +68,9 @@ def labelled(
         seed: seed of sampled labels.
         labels: "soft": the probabilities of the model, as in the authors' code.
             "sampled": one label per input, drawn from the probabilities. "repeated":
-            every input `repeats` times, each label as often as its probability says.
-        repeats: copies of each input for "repeated". The share of a label differs from
-            its probability by less than 1/repeats.
+            every input is repeated, with labels in proportion to the probabilities.
+        repeats: number of copies of each input for "repeated". The share of a label
+            among the copies differs from its probability by less than 1/repeats.
 
     Returns:
         The examples.
@@ -85,8 +91,8 @@ def labelled(
 def whole_numbers(p: np.ndarray, repeats: int) -> np.ndarray:
     """Round repeats·p to counts that sum to `repeats`, [m, classes].
 
-    Counts are rounded down, and those with the largest remainders get one more. So each
-    differs from repeats·p by less than 1.
+    All counts are rounded down. Then those with the largest remainders are raised by 1
+    until the sum is right. So each count differs from repeats·p by less than 1.
 
     >>> whole_numbers(np.array([[0.5, 0.3, 0.2]]), 4).tolist()
     [[2, 1, 1]]
@@ -112,22 +118,23 @@ def data_attack(
     width: float = 50.0,
     noise: float = 0.01,
 ) -> Examples:
-    """Make examples that teach θ♠ to a linear classifier (Section 5.3, Appendix L).
+    """Make examples from which a linear classifier learns θ♠ (Appendix L).
 
-    The inputs are near the indifference subspace V of θ♠, on which all its classes are
-    equally likely, and have the labels that θ♠ gives them. On embeddings, this works
-    for the last layer of a deep network (Appendix J).
+    The inputs are near the subspace V on which all classes of θ♠ are equally likely.
+    The labels are those that θ♠ gives them. If the inputs are embeddings, the linear
+    classifier may be the last layer of a deep network (Appendix J).
 
     Args:
         head: model θ♠ = (W, b); a single row of W is the margin of a binary classifier.
         examples: number of inputs. If it is smaller than the number of features, some
             directions of θ♠ are not learned.
         seed: seed of all random numbers.
-        inputs: "free": `indifferent_inputs`. "box": `boxed_inputs`, with every feature
-            in [0, 1]. "clip": `clipped_inputs`, the authors' way to such features.
+        inputs: "free": `indifferent_inputs`, with any values. "box": `boxed_inputs`,
+            with all features in [0, 1]. "clip": `clipped_inputs`, whose features are
+            clipped to [0, 1] as in the paper.
         labels: "soft", "sampled" or "repeated": see `labelled`.
-        repeats: copies of each input for "repeated", which multiply the number of
-            examples.
+        repeats: number of copies of each input for "repeated". The number of examples
+            is multiplied by it.
         width: "free" inputs are drawn from [−width, width] before projection.
         noise: standard deviation of inputs along each normal of V. With 0, the scale of
             θ♠ cannot be learned.
@@ -136,7 +143,7 @@ def data_attack(
         The examples.
 
     Raises:
-        Refusal: V is empty, or inputs in the box do not reach it, or `examples` is 1,
+        Refusal: V is empty, or no point near V is in the box, or `examples` is 1,
             which is enough for a regression only.
 
     >>> head = Head(np.array([[2.0, 0.0]]), np.array([-1.0]))  # undecided at x_0 = ½
@@ -165,14 +172,16 @@ def weight_needed(
 ) -> float:
     """Return the weight of each example with which the attacker's model stays near θ♠.
 
-    A weight of α has the effect of α copies (Appendix L.2). The shared model at ρ = θ†
-    pulls the attacker's model away from θ♠. With the returned weight, it moves by
-    `tolerance` of ‖θ♠ − θ†‖. To first order, it moves by λ(αH + λ)⁻¹(θ♠ − θ†), where
-    H = Σ_i Λ_i ⊗ x_i x_iᵀ is the Hessian of the cross-entropy at θ♠. Here,
-    Λ_i = diag(p) − ppᵀ is replaced by its mean eigenvalue other than 0,
-    Σ_a p_a(1 − p_a)/(k − 1). This is exact on V, where all p_a are 1/k, and for two
-    classes; otherwise it is an estimate. The mean of the classes' rows has no effect on
-    labels, and is left out.
+    An example with weight α has the effect of α copies (Appendix L.2). The shared model
+    at ρ = θ† pulls the attacker's model away from θ♠. With the returned weight, the
+    attacker's model moves by the share `tolerance` of ‖θ♠ − θ†‖.
+
+    To first order, it moves by λ(αH + λ)⁻¹(θ♠ − θ†). The Hessian of the cross-entropy
+    at θ♠ is H = Σ_i Λ_i ⊗ x_i x_iᵀ, where Λ_i = diag(p) − ppᵀ depends on the
+    probabilities p of the k classes. Λ_i is replaced by the mean of its eigenvalues
+    other than 0, Σ_a p_a(1 − p_a)/(k − 1). This is exact on V, where all p_a are 1/k,
+    and for two classes; otherwise it is an estimate. A vector that is added to all rows
+    of W does not change the probabilities, so the mean of the rows is subtracted.
 
     Args:
         head: model θ♠.
@@ -183,7 +192,8 @@ def weight_needed(
             goes to infinity.
 
     Returns:
-        Weight α > 0; infinite if the inputs do not determine enough directions of θ♠.
+        Weight α; 0 if θ♠ = θ†, and infinite if the inputs do not determine enough
+        directions of θ♠.
     """
     strength(lam)
     if not 0 < tolerance < 1:
@@ -211,15 +221,15 @@ def weight_needed(
 
 
 def examples_needed(head: Head, target: Head, *, lam: float, nu: float = 0.0) -> float:
-    """Return a lower bound on the number of examples that hold a model at θ♠.
+    """Return a lower bound on the number of examples with which a model stays at θ♠.
 
-    It holds for all examples, however they are made; an example with weight α counts as
-    α examples. The bound is (λ⟨θ♠ − θ†, θ♠⟩ + 2ν‖θ♠‖²)/κ with κ = W((k − 1)/e), where W
-    is Lambert's function: κ is .2785 for two classes and 1.12 for ten. The reason: the
-    inner product of θ♠ with the gradient of the examples must equal that with the pull
-    to the shared model, and one example contributes at most κ
-    (docs/explanation/derivations/poison.md). Inputs near V with the labels of θ♠ need
-    more: `weight_needed`.
+    The bound holds for any inputs and labels. An example with weight α counts as α
+    examples. The bound is (λ⟨θ♠ − θ†, θ♠⟩ + 2ν‖θ♠‖²)/κ with κ = W((k − 1)/e) for k
+    classes, where W is Lambert's function: κ is .2785 for two classes and 1.12 for ten.
+    It follows because the gradient of the examples must balance the pull to the shared
+    model. In the inner product with θ♠, one example contributes at most κ
+    (docs/explanation/derivations/poison.md). Examples of `data_attack` need more weight
+    than this bound: see `weight_needed`.
 
     Args:
         head: model θ♠.
@@ -228,8 +238,7 @@ def examples_needed(head: Head, target: Head, *, lam: float, nu: float = 0.0) ->
         nu: weight decay ν of ν‖θ‖².
 
     Returns:
-        Number of examples, for a loss that is summed over examples; 0 if θ♠ stays
-        without examples.
+        The bound, for a loss that is summed over examples; 0 if it is negative.
     """
     strength(lam)
     at_least_zero("nu", nu)
@@ -243,7 +252,7 @@ def examples_needed(head: Head, target: Head, *, lam: float, nu: float = 0.0) ->
 
 
 def _solve(size: np.ndarray, part: np.ndarray, limit: float) -> float:
-    """Return the α with Σ part/(1 + α·size)² = limit."""
+    """Return the α that solves Σ part/(1 + α·size)² = limit; ∞ if there is none."""
 
     def over(log: float) -> float:
         return float((part / (1 + math.exp(log) * size) ** 2).sum()) - limit
@@ -261,16 +270,16 @@ def _solve(size: np.ndarray, part: np.ndarray, limit: float) -> float:
 class Summary(NamedTuple):
     """How conspicuous poisoned examples are."""
 
-    number: int
-    share: float  # of all examples, including the poisoned ones
+    number: int  # number of poisoned examples
+    share: float  # their share of all examples, including the poisoned ones
     largest_norm: float  # largest norm of an input
 
 
 def summary(x: np.ndarray, others: int) -> Summary:
     """Return number, share and largest norm of poisoned inputs.
 
-    Departs: the paper divides 2,000 poisoned examples by the 60,000 honest ones: 3.3 %.
-    Here the share is that of all 62,000 examples (3.2 %).
+    Departs: the paper divides 2,000 poisoned examples by 60,000 honest ones (3.3 %).
+    Here the divisor is the number of all examples, 62,000 (3.2 %).
 
     Args:
         x: [m, …] poisoned inputs.
@@ -293,8 +302,8 @@ def save(
 ) -> Summary:
     """Write poisoned examples to an .npz file, for the corruption `from_file`.
 
-    The file has arrays x, y, p (for soft labels), scale, number, share and
-    largest_norm. It is written atomically.
+    The file has the arrays x, y, p (for soft labels), scale, number, share and
+    largest_norm. If writing fails, an existing file stays as it was.
 
     Args:
         path: path of the file, with or without .npz. An existing file is replaced.
@@ -302,7 +311,7 @@ def save(
         y: [m] labels, or targets of a regression; None: the most likely label by p.
         p: [m, classes] soft labels.
         others: number of the honest users' examples.
-        scale: value of x that is 1 on the scale of the data; 0: 255 for bytes, else 1.
+        scale: value of x that is scaled to 1; 0: 255 if x is of bytes, otherwise 1.
 
     Returns:
         Number, share and largest norm.

@@ -1,4 +1,8 @@
-"""The target of an attacker, and how near the shared model came to it."""
+"""The target θ† of an attacker, and the accuracy of the shared model ρ after an attack.
+
+The paper is Farhadkhani et al. (2022), *An Equivalence Between Data Poisoning and
+Byzantine Gradient Attacks*.
+"""
 
 import inspect
 from typing import NamedTuple
@@ -21,21 +25,20 @@ class Goal(NamedTuple):
 
 
 def named(name: str) -> bool:
-    """Return whether the name is a corruption of labels, and not a file."""
+    """Return whether the name is that of a corruption; otherwise it is a file."""
     return name in lookup.names("corruption")
 
 
 def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
-    """Return the target θ†: from a file, or trained on data with changed labels.
+    """Return the target θ†: read from a file, or trained on data with changed labels.
 
-    The training data are those of all clients, and each step of Adam uses all of them.
-    The target of the authors has labels y + 1 (Section 5.3).
+    Each step of Adam uses all training data of all clients. The paper's target has the
+    labels y + 1 (Section 5.3), like `shift_labels`.
 
     Args:
         built: the federation.
-        name: a corruption of labels, or a file that the attack `counter_gradient`
-            reads.
-        epochs: steps of training.
+        name: a corruption of labels, or a .npy file with a vector of parameters.
+        epochs: number of steps of training.
         lr: learning rate.
     """
     task, w = built.federation.engine.task, built.federation.broadcast.w
@@ -59,7 +62,10 @@ def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
 
 
 def wanted(built: Built, name: str, y: Tensor) -> Tensor:
-    """Return the labels that the attacker wants in place of y."""
+    """Return the labels that the corruption `name` gives in place of y.
+
+    Raise Refusal if the corruption needs more than inputs and labels.
+    """
     function, given = lookup.find("corruption", name), {"x": y[:, None], "y": y}
     asked = set(inspect.signature(function).parameters)
     if asked - set(lookup.options(function)) - {"x", "y", "classes"}:
@@ -76,7 +82,8 @@ def wanted(built: Built, name: str, y: Tensor) -> Tensor:
 def judged(built: Built, goal: Goal, rho: Tensor) -> tuple[float, float]:
     """Return the accuracy of ρ on all test data, by true and by wanted labels.
 
-    If the target came from a file, the wanted labels are its predictions.
+    The wanted labels are those of the corruption. If the target came from a file, they
+    are the predictions of θ†.
     """
     engine, test = built.federation.engine, built.data.test
     task = engine.task

@@ -1,7 +1,10 @@
 """Make inputs for which a linear classifier finds all classes equally likely.
 
-Inputs may have any values, be limited to a box, or be embeddings of a deep network,
-whose last layer is a linear classifier.
+These inputs are the classifier's indifference subspace V. They may have any values, or
+be limited to a box. They may be embeddings of a deep network, whose last layer is a
+linear classifier. θ♠ is the classifier that attackers should learn from such inputs.
+The paper is Farhadkhani et al. (2022), *An Equivalence Between Data Poisoning and
+Byzantine Gradient Attacks*.
 
 References: farhadkhani2022equivalence.
 """
@@ -20,13 +23,13 @@ from troth.networks.last_layer import last
 from troth.poison._given import above_zero, array, at_least_zero, same_size, some
 from troth.types import Refusal
 
-ROWS = 1024  # examples made at once, each block with separate random numbers
+ROWS = 1024  # inputs in a block; each block has separate random numbers
 
 
 class Head(NamedTuple):
     """A linear classifier with logits Wx + b, such as the last layer of a network.
 
-    A single row is the margin of two classes.
+    If W has a single row, Wx + b is the margin between two classes.
     """
 
     weight: np.ndarray  # [k, d]
@@ -34,7 +37,7 @@ class Head(NamedTuple):
 
     @property
     def classes(self) -> int:
-        """Number of classes; two for a single margin."""
+        """Number of classes; 2 if W has a single row."""
         return max(2, len(self.bias))
 
 
@@ -45,7 +48,7 @@ class Subspace(NamedTuple):
     offset: np.ndarray  # [r]
 
     def project(self, x: np.ndarray) -> np.ndarray:
-        """Return the nearest points of V; a second projection reduces rounding."""
+        """Return the nearest points of V; a second pass reduces rounding errors."""
         for _ in range(2):
             x = x - (x @ self.normals.T - self.offset) @ self.normals
         return x
@@ -97,7 +100,10 @@ def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
 
 
 def checked(head: Head) -> Head:
-    """Convert a head to finite float64 arrays, and check their shapes."""
+    """Convert a head to float64 arrays.
+
+    Raise Refusal if they are not finite, or their shapes do not fit together.
+    """
     weight, bias = array("the weight", head[0], 2), array("the bias", head[1], 1)
     same_size("the bias", bias, "the weight, by its rows,", len(weight))
     if not weight.size:
@@ -111,10 +117,10 @@ def checked(head: Head) -> Head:
 def indifference(head: Head) -> Subspace:
     """Return the subspace V on which all classes are equally likely (Appendix L.1).
 
-    V is the set of x with (W_a − W_0)x = b_0 − b_a for all classes a; for a single
-    margin, Wx = −b. Its normals come from the singular value decomposition of the
-    differences. The paper uses Gram–Schmidt, which loses orthogonality if the rows are
-    nearly dependent.
+    V is the set of x with (W_a − W_0)x = b_0 − b_a for all classes a. If W has a single
+    row, V is the set with Wx = −b. The normals of V come from the singular value
+    decomposition of the differences W_a − W_0. The paper uses Gram–Schmidt, which loses
+    orthogonality if the rows are nearly dependent.
 
     Args:
         head: classifier (W, b).
@@ -157,19 +163,19 @@ def indifferent_inputs(
 ) -> np.ndarray:
     """Draw inputs from a box, project them on V, and add noise normal to V.
 
-    From the noise, N(0, noise²) along each normal of V, a learner sees the scale of θ♠
-    and on which side of a boundary each class is. All classes remain nearly equally
-    likely. A longer list begins with the same examples.
+    The noise is N(0, noise²) along each normal of V. Without it, the scale of θ♠ could
+    not be learned, nor on which side of a boundary each class is. All classes remain
+    nearly equally likely. With a larger `count`, the first inputs stay the same.
 
     Args:
         head: model θ♠.
         count: number of inputs.
         seed: seed of all random numbers.
         low: lower limit of the box; −50 in the authors' code.
-        high: upper limit of the box. With a wide box, fewer examples determine the
-            directions along V.
-        noise: standard deviation of the noise. With 0, inputs are on V, and the scale
-            of θ♠ cannot be learned.
+        high: upper limit of the box. The wider the box, the fewer examples are needed
+            to learn θ♠ in the directions along V.
+        noise: standard deviation of the noise. With 0, all inputs are on V, and the
+            scale of θ♠ cannot be learned.
 
     Returns:
         Inputs, [count, d].
@@ -190,7 +196,16 @@ def drawn(
     noise: float,
     place: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Draw uniform inputs, and move them: place(inputs [m, d], noise [m, r])."""
+    """Draw uniform inputs from a box and noise, and return the inputs after `place`.
+
+    Args:
+        space: the subspace V in d dimensions, with r normals.
+        count: number of inputs.
+        seed: seed of all random numbers.
+        box: lower and upper limit of the box.
+        noise: standard deviation of the noise along each normal.
+        place: function from inputs [m, d] and noise [m, r] to the final inputs.
+    """
     some(count)
     at_least_zero("noise", noise)
     low, high = box
@@ -202,14 +217,14 @@ def drawn(
     x = np.empty((count, d))
     for tile, first in enumerate(range(0, count, ROWS)):
         draw = seeding.generator(seed, "poison/inputs", tile)
-        # whole blocks, so that a longer list begins with a shorter one
+        # always draw whole blocks, so the first inputs do not depend on `count`
         uniform = draw.uniform(low, high, (ROWS, d))[: count - first]
         off = noise * draw.standard_normal((ROWS, r))[: len(uniform)]
         x[first : first + ROWS] = place(uniform, off)
     return x
 
 
-_HALVINGS = 30  # of a step, at most
+_HALVINGS = 30  # number of times that a step may be halved
 
 
 def clipped_inputs(
@@ -217,16 +232,16 @@ def clipped_inputs(
 ) -> np.ndarray:
     """Make inputs with features in [0, 1] as the authors do (Appendix L.3, Fig. 20).
 
-    Inputs are drawn from [0, 1]^d, projected on V, and get `noise` along each normal of
-    V. Then all are divided by their largest value, and negative values are set to 0.
-    Most inputs are then not near V, and a class is nearly certain. So many examples or
-    large weights are needed.
+    Inputs are drawn from [0, 1]^d, projected on V, and get noise along each normal of
+    V. Then all inputs are divided by the largest value among them, and negative values
+    are set to 0. Afterwards, most inputs are far from V, and one class is nearly
+    certain. So many examples or large weights are needed.
 
     Args:
         head: model θ♠.
         count: number of inputs.
         seed: seed of all random numbers.
-        noise: standard deviation of the noise.
+        noise: standard deviation of the noise along each normal.
 
     Returns:
         Inputs, [count, d].
@@ -255,15 +270,16 @@ def boxed_inputs(
 ) -> np.ndarray:
     """Make inputs that are near V and have all features in [low, high].
 
-    Each input is drawn from the box, and projected on the intersection of the box with
-    {x : normals·x = offset + ξ}, where ξ ~ N(0, noise²) is its noise. So it is exactly
-    in the box, and its distance from V along the normals is exactly ξ. All classes are
-    nearly equally likely, and examples teach about as much as without a box.
+    Each input is drawn from the box, with noise ξ ~ N(0, noise²) for each normal. Then
+    it is projected on the intersection of the box with {x : normals·x = offset + ξ}. So
+    it is in the box, and its distance from V along each normal is ξ. All classes are
+    nearly equally likely, and about as many examples are needed as without a box.
 
-    In a projection on the box alone, some features would be at the same limit in all
-    examples, and their weights could not be distinguished from the bias. So each input
-    has a smaller box: every limit is moved towards the drawn value by the share `rim`
-    of their distance. The whole box is used only if the smaller one does not meet V.
+    If inputs were projected on the whole box, some features would be at the same limit
+    in all examples. Then their weights could not be distinguished from the bias. So
+    each input is projected on a smaller box: every limit is moved towards the drawn
+    value by the share `rim` of their distance. The whole box is used only if the
+    smaller one does not meet V.
 
     Args:
         head: model θ♠.
@@ -272,16 +288,16 @@ def boxed_inputs(
         low: lower limit of the features.
         high: upper limit of the features.
         noise: standard deviation along each normal of V.
-        rim: share by which the box is made smaller, at least 0 and below 1; 0 projects
-            on the whole box.
+        rim: share by which the box is made smaller, at least 0 and below 1; 0: the
+            whole box.
         tolerance: largest error of an input along the normals.
-        steps: Newton steps of the projection, at most.
+        steps: largest number of Newton steps of the projection.
 
     Returns:
         Inputs, [count, d].
 
     Raises:
-        Refusal: for some inputs, no point of the box was found that is near V.
+        Refusal: for some inputs, no point of the box with this noise was found.
 
     Departs: Appendix L.3 clips after the projection (`clipped_inputs`), which moves
         inputs away from V.
@@ -322,20 +338,20 @@ def _into_box(
     steps: int,
     tolerance: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Project rows on {normals·z = offset} ∩ box; return the result and its error.
+    """Project each row of x on {normals·z = offset} ∩ box; return z and its error.
 
-    The projection is clip(x − normalsᵀμ), where μ solves the r equations. Dykstra's
-    alternating projections make the steps μ += normals·z − offset, which are gradient
-    ascent on the dual problem (`docs/explanation/derivations/poison.md`). Here, Newton
-    steps are made on it. The Hessian is that of the features that are not at their
-    limits. It is damped, in case there are too few of these. A step is halved until the
-    dual grows.
+    The projection is z = clip(x − normalsᵀμ), where the multipliers μ solve the r
+    equations normals·z = offset. They maximize the dual problem of the projection
+    (`docs/explanation/derivations/poison.md`), which is solved by Newton's method.
+    Dykstra's alternating projections are gradient ascent on the same problem. Only
+    features that are not at their limits enter the Hessian. It is damped, in case there
+    are too few of them. A step is halved until the dual grows.
     """
     normals, r = space.normals, len(space.normals)
     products = (normals[:, None] * normals).reshape(r * r, x.shape[1]).T
     mu = np.zeros_like(offset)
     at = _placed(x, normals, offset, box, mu)
-    # the largest possible primal: if the dual exceeds it, the intersection is empty
+    # largest possible ½‖z − x‖²; if the dual exceeds it, the intersection is empty
     most = (1 + 1e-9) * 0.5 * (np.maximum(x - box[0], box[1] - x) ** 2).sum(axis=1)
     for _ in range(steps):
         far = np.linalg.norm(at.gap, axis=1)
@@ -350,7 +366,7 @@ def _into_box(
             tried = mu[todo] + scale * step
             own = box[0][todo], box[1][todo]
             new = _placed(x[todo], normals, offset[todo], own, tried)
-            # near the solution, the dual grows by less than its rounding error
+            # near the solution, rounding hides the growth of the dual
             near = np.linalg.norm(new.gap, axis=1) <= 0.5 * far[todo]
             good = near | (new.dual > at.dual[todo])
             mu[todo[good]] = tried[good]
@@ -375,7 +391,7 @@ def _placed(
     box: tuple[np.ndarray, np.ndarray],
     mu: np.ndarray,
 ) -> _Placed:
-    """Return the points that multipliers μ lead to."""
+    """Return the points z = clip(x − normalsᵀμ), their errors, and the dual."""
     near = (x - mu @ normals).clip(*box)
     gap = near @ normals.T - offset
     return _Placed(near, gap, 0.5 * ((near - x) ** 2).sum(1) + (mu * gap).sum(1))
@@ -384,22 +400,23 @@ def _placed(
 def embeddings(
     net: nn.Module, x: Tensor, *, batch: int = 1024
 ) -> tuple[np.ndarray, Head]:
-    """Return inputs of the last linear layer, and that layer (Section 4.2, Appendix J).
+    """Return the embeddings of inputs, and the last layer of a network (Appendix J).
 
-    If the layers before the last are fixed, the attack can be made on embeddings:
-    `data_attack(head, …)` makes poisoned ones. The network is evaluated in `eval` mode
-    (no dropout, running statistics), and then returned to its previous mode.
+    An embedding is the input of the last, linear layer. If all other layers are fixed,
+    `data_attack` can attack this layer: it makes poisoned embeddings. The network is
+    evaluated in `eval` mode, and then returned to its previous mode.
 
     Args:
         net: network whose last layer is nn.Linear.
         x: [m, …] inputs of the network.
-        batch: examples that are evaluated at once.
+        batch: number of examples that are evaluated at once.
 
     Returns:
-        Embeddings [m, e] and the layer (W, b), in float64; b is 0 if there is none.
+        Embeddings [m, e] and the layer (W, b), in float64. If the layer has no bias, b
+        is 0.
 
-    Departs: an embedding is not an image. To use a poisoned embedding, an attacker
-    needs an input that has it, as Appendix J says too.
+    Departs: a poisoned embedding is not an input. To use it, an attacker needs an input
+    with this embedding, as Appendix J says too.
     """
     if batch < 1 or not len(x):
         raise Refusal(

@@ -1,5 +1,9 @@
 """Turn a model attack into one example of a linear regression.
 
+Each user n has queries q (inputs), answers a (targets) and a local model θ_n, which is
+coupled with the shared model ρ. The paper is Farhadkhani et al. (2022), *An Equivalence
+Between Data Poisoning and Byzantine Gradient Attacks*.
+
 References: farhadkhani2022equivalence.
 """
 
@@ -40,36 +44,37 @@ def single_example(
 ) -> Examples:
     """Return the one example that moves the optimal ρ to θ† (Theorem 5, Appendix K).
 
-    The loss of every user is ν‖θ‖² + Σ½(θᵀq − a)² + λ·½‖ρ − θ‖². The gradient on ρ is 0
-    at θ† if the attacker's model is θ♠ = θ† + g/λ. The gradient on the attacker's model
-    is 0 at θ♠ if its only example (q, a) fulfills
-    2νθ♠ + (qᵀθ♠ − a)q + λ(θ♠ − θ†) = 0. Since λ(θ♠ − θ†) = g, a solution is, with
-    r = g + 2νθ♠ and any c > 0,
+    The loss of a user is ν‖θ‖² + Σ½(θᵀq − a)² + λ·½‖ρ − θ‖², with the sum over the
+    user's examples (q, a). The gradient of the total loss in ρ is 0 at θ† if the
+    attacker's model is θ♠ = θ† + g/λ. The gradient in the attacker's model is 0 at θ♠
+    if its only example (q, a) fulfills 2νθ♠ + (qᵀθ♠ − a)q + λ(θ♠ − θ†) = 0. The last
+    term is g. Let r = g + 2νθ♠. For any c > 0, a solution is
 
         q = c·r,   a = qᵀθ♠ + 1/c,
 
-    because then (qᵀθ♠ − a)q = −r. If ν > 0 or the pooled queries span R^d, the loss is
-    strictly convex, so this stationary point is its only minimum.
+    because then (qᵀθ♠ − a)q = −r. If ν > 0 or the queries of all users span R^d, the
+    loss is strictly convex, so this stationary point is its only minimum.
     `docs/explanation/derivations/poison.md` has every step.
 
     Args:
         target: [d] target θ† of the shared model.
-        pull: [d] g, the sum of honest gradients on ρ at ρ = θ† (`honest_pull`). A
-            gradient attack that has reached its target sends the gradient −g.
+        pull: [d] g, the sum of the honest users' gradients in ρ at ρ = θ†
+            (`honest_pull`). A gradient attack that has reached its target sends −g.
         lam: λ of `l2sq`; the paper's λ is half of it.
         nu: ν ≥ 0, weight decay of every user, also of the attacker.
-        bias: whether the last parameter is an intercept. Then the query lacks this
-            coordinate, and c = 1/r_last is the only choice.
-        norm: norm of the query. With 0, c = 1 as in the paper: for N users the query
-            has norm Θ(N), and the answer is Θ(N²). With a fixed norm, the answer is
-            Θ(N).
+        bias: whether the last parameter is an intercept. If so, the last entry of the
+            query is 1 and is left out, so c is 1 divided by the last entry of r.
+        norm: norm of the query; 0: c = 1 as in the paper. With c = 1 and N users, the
+            query has norm Θ(N), and the answer is Θ(N²). With a fixed norm, the answer
+            is Θ(N).
 
     Returns:
         One example: query q and answer a.
 
-    Departs: Appendix K prints (q, a) = (g, gᵀθ♠ − 1). The gradient of its loss at θ♠ is
-    +g, but −g is needed, and ν is left out. So ρ* misses θ†, also for ν = 0. Here, the
-    sign and the term 2νθ♠ are corrected. c is an addition.
+    Departs: Appendix K prints (q, a) = (g, gᵀθ♠ − 1). The gradient of this example's
+    loss at θ♠ is +g, but −g is needed, and the term 2νθ♠ is missing. So the optimal ρ
+    is not θ†, not even for ν = 0. Both errors are corrected here. The factor c is an
+    addition.
 
     >>> single_example([1.0], [2.0], lam=2.0).x.tolist()
     [[2.0]]
@@ -84,7 +89,7 @@ def single_example(
     size = float(np.linalg.norm(r))
     if bias:
         return _with_intercept(r, model)
-    if size == 0:  # the honest users reach the target by themselves
+    if size == 0:  # the optimal ρ is θ† without an attack
         return Examples(np.zeros((1, len(g))), np.zeros(1))
     c = norm / size if norm else 1.0
     q = c * r
@@ -92,7 +97,11 @@ def single_example(
 
 
 def _with_intercept(r: np.ndarray, model: np.ndarray) -> Examples:
-    """Return the example with query (q, 1), whose residual is the last entry of r."""
+    """Return the example (q, a) for a model whose last parameter is an intercept.
+
+    With the query (q, 1), the residual is the negative of the last entry of r. Raise
+    Refusal if this entry is 0.
+    """
     if abs(r[-1]) <= 1e-12 * np.linalg.norm(r):
         raise Refusal(
             f"the honest users' pull on the intercept is {r[-1]:.3g}, but one example "
@@ -107,13 +116,13 @@ def spread(examples: Examples, *, norm: float = 1.0) -> Examples:
     """Replace an example by k² copies of (q/k, a/k) with the same loss (Section 5.3).
 
     The losses of the copies sum to that of (q, a): k²·½(θᵀq/k − a/k)² = ½(θᵀq − a)².
-    For the example of `single_example`, whose query has norm Θ(N), they are Θ(N²)
-    examples with answers of Θ(N). This needs users who sum the loss over their examples
-    (not average it), and a model without an intercept.
+    The query of `single_example` has norm Θ(N) for N users. It is replaced by Θ(N²)
+    copies with answers of Θ(N). The loss must be summed over examples, not averaged,
+    and the model must have no intercept.
 
     Args:
-        examples: examples, each of which is replaced.
-        norm: largest norm of a query.
+        examples: examples, each of which is replaced by copies.
+        norm: largest norm of a query; it determines k.
 
     Returns:
         The copies of all examples.
@@ -133,14 +142,15 @@ def honest_pull(
     lam: float,
     nu: float = 0.0,
 ) -> np.ndarray:
-    """Return g, the sum of honest users' gradients on ρ at ρ = θ† (Eq. 175).
+    """Return g, the sum of the honest users' gradients in ρ at ρ = θ† (Eq. 175).
 
-    Each user's model is optimal for ρ = θ†: (S + λ)⁻¹(b + λθ†) with S = QᵀQ + 2ν and
-    b = Qᵀa. Its gradient is λ(S + λ)⁻¹(Sθ† − b).
+    Let Q and a be a user's queries and answers, S = QᵀQ + 2νI and b = Qᵀa. The user's
+    optimal model for ρ = θ† is (S + λI)⁻¹(b + λθ†). Then the gradient of the user's
+    loss in ρ is λ(S + λI)⁻¹(Sθ† − b).
 
     Args:
-        queries: [m_n, d] of each honest user.
-        answers: [m_n] of each honest user.
+        queries: [m_n, d] queries of each honest user n.
+        answers: [m_n] answers of each honest user.
         target: [d] target θ† of the shared model.
         lam: λ of `l2sq`; the paper's λ is half of it.
         nu: ν ≥ 0, weight decay of every user.
@@ -149,7 +159,8 @@ def honest_pull(
         g, [d].
 
     Raises:
-        Refusal: ν = 0 and the pooled queries do not span R^d, so that ρ* is not unique.
+        Refusal: ν = 0 and the queries of all honest users do not span R^d, so the
+            optimal ρ is not unique.
     """
     goal = array("target", target, 1)
     users = _users(queries, answers, lam, nu)
@@ -179,12 +190,12 @@ def coupled_optimum(
     """Minimize Σ_n [ν‖θ_n‖² + Σ½(θ_nᵀq − a)² + λ·½‖ρ − θ_n‖²] (Eqs. 1 and 5).
 
     This is one linear least-squares problem in (ρ, θ_1 … θ_N), with (N + 1)·d unknowns.
-    Use it to check an attack: include the attacker, with its poisoned examples. If the
-    minimum is not unique, the solution of smallest norm is returned.
+    To check an attack, include the attacker as a user with its poisoned examples. If
+    the minimum is not unique, the solution with the smallest norm is returned.
 
     Args:
-        queries: [m_n, d] of each user.
-        answers: [m_n] of each user.
+        queries: [m_n, d] queries of each user n.
+        answers: [m_n] answers of each user.
         lam: λ of `l2sq`; the paper's λ is half of it.
         nu: ν ≥ 0, weight decay of every user.
 
@@ -196,8 +207,8 @@ def coupled_optimum(
     pull, decay = math.sqrt(lam) * np.eye(d), math.sqrt(2 * nu) * np.eye(d)
     rows, sides = [], []
     for k, user in enumerate(users):
-        # QR reduces many examples to d + 1 rows, without the products of data that
-        # would lose half the digits of large queries
+        # QR reduces many examples to d + 1 rows; products QᵀQ would lose half of the
+        # digits if queries are large
         fit = np.linalg.qr(np.column_stack([user.x, user.y])).R
         block = np.zeros((len(fit) + 2 * d, n + 1, d))
         block[:, k + 1] = np.vstack([fit[:, :-1], decay, -pull])
@@ -212,7 +223,7 @@ def coupled_optimum(
 def _users(
     queries: Sequence[ArrayLike], answers: Sequence[ArrayLike], lam: float, nu: float
 ) -> list[Examples]:
-    """Check every user's examples, and convert them to arrays."""
+    """Convert every user's examples to arrays; raise Refusal if they do not fit."""
     strength(lam)
     at_least_zero("nu", nu)
     if not len(queries) or len(queries) != len(answers):

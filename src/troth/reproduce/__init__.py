@@ -1,6 +1,7 @@
-"""The tables and figures of the papers: our numbers and those that the papers print.
+"""Reproduce the tables and figures of five papers, and compare the numbers.
 
-One JSON file per paper lists its entries and its printed numbers.
+An entry is a table or figure. A cell is a number of a table or a point of a figure. One
+JSON file per paper lists its entries and the numbers that it prints.
 """
 
 SEEDS = 3

@@ -1,4 +1,9 @@
-"""Entries: a table or figure of a paper, and its cells."""
+"""Entries (tables and figures of the papers) and their cells (numbers or points).
+
+A part of a table is about one data set. A federation has the data and the settings of
+training. A setting is a federation of a paper, with a substitute if its data are not on
+this machine.
+"""
 
 import dataclasses
 import difflib
@@ -20,7 +25,7 @@ from troth.types import Refusal
 
 @cache
 def folded(text: str) -> str:
-    """Normalize a name for comparison: one form per letter, and single spaces."""
+    """Normalize Unicode characters (NFKC) and spaces of a name, for comparisons."""
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
@@ -32,31 +37,31 @@ class Cell(NamedTuple):
     column: str
     choices: tuple[
         Tree, ...
-    ]  # experiments, of which benign clients' validation data choose one
+    ]  # experiments; the one with the best validation accuracy counts
     federation: Federation
-    kept: tuple[str, ...] = ()  # FOLDER/NAME of a committed result per choice
-    whose: tuple[str, ...] = ("personal",)  # keys of the summary with its numbers
-    metric: str = "weighted"
+    kept: tuple[str, ...] = ()  # for each choice, FOLDER/NAME of a committed result
+    whose: tuple[str, ...] = ("personal",)  # path of keys in the run's summary
+    metric: str = "weighted"  # statistic over clients
     stands: tuple[str, str] = ("", "")  # part and row in the paper, if different
 
     @property
     def label(self) -> str:
-        """The name of the cell, unique in its entry."""
+        """The name of the cell, which is unique in its entry."""
         return f"{self.part}: {self.row} / {self.column}"
 
     @property
     def ours(self) -> str:
-        """The name of the cell with our data, which may be a substitute."""
+        """The name of the cell with the name of our data, which may be a substitute."""
         name = self.federation.name.partition(" (")[0]
         return f"{name}: {self.row} / {self.column}"
 
     @property
     def printed(self) -> tuple[str, str]:
-        """The part and row of the paper that the cell is compared with."""
+        """Part and row in the paper with whose number the cell is compared."""
         return self.stands if any(self.stands) else (self.part, self.row)
 
     def fits(self, pattern: str) -> bool:
-        """Return whether a pattern matches the label, or its row, column or part."""
+        """Return whether a pattern matches the label, the row, column or part."""
         names = (self.label, f"{self.row} / {self.column}")
         return any(
             fnmatchcase(folded(name), folded(pattern))
@@ -65,7 +70,8 @@ class Cell(NamedTuple):
 
 
 Pick = Callable[[Setting], Federation]
-"""Choose the federation of a setting, by the scale and by the data that exist."""
+"""Function from a setting to its federation: the original, a substitute or a small one.
+"""
 
 
 class Entry(NamedTuple):
@@ -78,24 +84,24 @@ class Entry(NamedTuple):
     script: tuple[str, ...] = ()  # file in experiments/, and its arguments
     results: tuple[str, ...] = ()  # records of the script: FOLDER/NAME, * is any text
     form: Literal["table", "lines", "scatter"] = "table"
-    shows: tuple[str, ...] = ()  # numbers and curves to show; default: all
-    over: tuple[str, str] = ("", "")  # name of the x axis, and pattern of x in labels
-    note: str = ""  # parts that are missing or differ from the paper
-    points: tuple[str, ...] = ()  # tables with the printed numbers of a figure
+    shows: tuple[str, ...] = ()  # numbers and curves to show; empty: all
+    over: tuple[str, str] = ("", "")  # name of the x axis; pattern of x in labels
+    note: str = ""  # what is missing, or differs from the paper
+    points: tuple[str, ...] = ()  # tables that have the printed numbers of a figure
     data: tuple[str, ...] = ()  # names of the data sets that a script needs
-    work: tuple[int, float] = (0, 0.0)  # client-steps; seconds on two cores
+    work: tuple[int, float] = (0, 0.0)  # cost: client-steps; seconds on two cores
     numbers: Callable[[Path], dict[tuple[str, str, str], list[float]]] | None = None
     # folder experiments/ → (part, row, column) → our numbers, one per seed
-    own: str = ""  # description of the data of `numbers`
+    own: str = ""  # description of our data in `numbers`
 
     @property
     def paper(self) -> str:
-        """The first part of the name."""
+        """The name of the paper, which is the first part of the entry's name."""
         return self.name.partition("/")[0]
 
     @property
     def printed(self) -> papers.Printed | None:
-        """The numbers printed in the paper; None if there are none."""
+        """The numbers that the paper prints; None if there are none."""
         names = self.points or (self.name.partition("/")[2],)
         known = papers.read(self.paper)["tables"]
         tables = [papers.table(self.paper, name) for name in names if name in known]
@@ -115,9 +121,10 @@ class Entry(NamedTuple):
 
         Args:
             scale: "full" or "small".
-            data_dir: Folder that is searched first for data sets.
-            patterns: Patterns of the cells to return; none: all cells.
-            needed: Whether to refuse cells without data and without a substitute.
+            data_dir: Folder to search first for data.
+            patterns: Patterns of the cells to return; empty: all cells.
+            needed: Whether to raise Refusal if a cell has neither data nor a
+                substitute.
         """
         lacking: dict[str, Refusal] = {}
 
@@ -137,7 +144,7 @@ class Entry(NamedTuple):
         return cells
 
     def everywhere(self) -> list[Cell]:
-        """Return the cells with substitutes, whatever data exist on this machine."""
+        """Return the cells with all substitutes, even if original data exist."""
         if self.cells is None:
             return []
         return self.cells(lambda setting: setting.stand_in or setting.original)
@@ -151,7 +158,10 @@ class Entry(NamedTuple):
 
 
 def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
-    """Return the cells that match patterns, or all; refuse a pattern without match."""
+    """Return the cells that match one of the patterns; without patterns, all cells.
+
+    Raise Refusal if a pattern matches no cell.
+    """
     for pattern in patterns:
         if not any(cell.fits(pattern) for cell in cells):
             rows = list(dict.fromkeys(cell.row for cell in cells))
@@ -167,7 +177,7 @@ def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list
 
 
 def _nearest(pattern: str, rows: Sequence[str], columns: Sequence[str]) -> str:
-    """Return a hint, separately for row and column if both are given."""
+    """Return a hint with the most similar row, column, or both; "" if there is none."""
     row, both, column = pattern.rpartition(" / ")
     if not both:
         return lookup.nearest(pattern, [*rows, *columns])
@@ -202,7 +212,7 @@ def _made(text: str, seed: int) -> tuple[Experiment, str]:
 
 
 def merged(base: Tree, changes: Tree) -> Tree:
-    """Change some keys of an experiment: merge sections, replace other values."""
+    """Return an experiment with changes: sections are merged, other values replaced."""
     tree = dict(base)
     for key, value in changes.items():
         both = isinstance(value, dict) and isinstance(tree.get(key), dict)

@@ -1,4 +1,7 @@
-"""Figures of cells, with the paper's points, and figures of the results of scripts."""
+"""Draw entries: figures of cells with the paper's points, and of scripts' results.
+
+A label names a line, such as a method. A record is the result of one run.
+"""
 
 import io
 import re
@@ -20,13 +23,16 @@ from troth.reproduce.store import Record
 
 _THREAT = re.compile(r"(A\d) (\d+)%")
 _NAMES = ("ours", "the paper's")
-_MOST = 4  # panels of an entry that does not name its quantities
+_MOST = 4  # largest number of panels of an entry without `shows`
 _EARLY = ", early"
 _TITLES: dict[str, str] = scripts.NAMES["titles"]
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write PNG and SVG files, atomically; equal figures give equal bytes."""
+    """Write a figure as PNG and as SVG, atomically, and return both paths.
+
+    Equal figures give equal bytes.
+    """
     made = {}
     with mpl.rc_context({"svg.hashsalt": "troth"}):
         for form, facts in (("png", "Software"), ("svg", "Date")):
@@ -40,7 +46,10 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 
 def of_cells(entry: Entry, judged: Sequence[Judged]) -> Figure:
-    """Draw accuracy over the share of attackers, or variance over accuracy."""
+    """Draw the cells of an entry: accuracy over the share of malicious clients.
+
+    If the entry is a scatter plot, draw variance over clients against accuracy.
+    """
     parts = tables.parts(judged)
     under = [tables.title(mine, "the paper prints no points; ") for mine in parts]
     head = Head(f"{entry.name}: {entry.title}", under, entry.note)
@@ -66,7 +75,10 @@ def of_cells(entry: Entry, judged: Sequence[Judged]) -> Figure:
 
 
 def _panels(judged: Sequence[Judged]) -> dict[str, list[tuple[float, Judged]]]:
-    """Return panel → points (share of attackers, cell), with the clean cell at 0."""
+    """Return panel → points (share of malicious clients in %, cell).
+
+    The cell without an attack is at 0 in all panels.
+    """
     found: dict[str, list[tuple[float, Judged]]] = {}
     several = len({one.cell.part for one in judged}) > 1
     for one in judged:
@@ -83,7 +95,7 @@ def _panels(judged: Sequence[Judged]) -> dict[str, list[tuple[float, Judged]]]:
 
 
 def _lines(points: Sequence[tuple[float, Judged]]) -> Iterator[tuple[str, Line]]:
-    """Yield the lines of a panel: ours and the paper's for each row."""
+    """Yield label and line for each row of the table: ours, then the paper's."""
     for row in dict.fromkeys(one.cell.row for _, one in points):
         own = [(x, one) for x, one in points if one.cell.row == row]
         mine = sorted(own, key=lambda point: point[0])
@@ -101,7 +113,7 @@ def _titled(name: str, judged: Sequence[Judged]) -> str:
 
 
 def _points(judged: Sequence[Judged]) -> tuple[panels.Points, panels.Points]:
-    """Return mean and variance of each row: ours, and the paper's."""
+    """Return row → (mean, variance over clients): of our numbers and of the paper's."""
     ours = {o.cell.row: (o.mean, o.std**2) for o in judged if o.seeds}
     theirs = {
         one.cell.row: (one.theirs.mean, one.theirs.std**2)
@@ -115,7 +127,10 @@ def _points(judged: Sequence[Judged]) -> tuple[panels.Points, panels.Points]:
 
 
 def of_script(entry: Entry, root: Path) -> Figure:
-    """Draw one panel per quantity and one line per label, or bars without curves."""
+    """Draw the results of a script: one panel per quantity and one line per label.
+
+    If the results have no curves, draw bars.
+    """
     labels = " ".join(label for label, _ in scripts.labelled(entry, root))
     data = [name for name in entry.data if name in labels] or entry.data
     names = [scripts.NAMES["data"].get(name, name) for name in data]
@@ -134,7 +149,7 @@ def of_script(entry: Entry, root: Path) -> Figure:
 
 
 def found(entry: Entry, root: Path) -> list[Panel]:
-    """Return one panel per quantity of the entry, or at most four."""
+    """Return one panel per quantity of `entry.shows`; if it is empty, at most four."""
     every = [*scripts.labelled(entry, root)]
     figure = f"figure {entry.name.rpartition('figure')[2]}"
     for _, record in every:
@@ -150,7 +165,7 @@ def found(entry: Entry, root: Path) -> list[Panel]:
     ways = []
     for name in names:
         own = quantities[name]
-        if entry.over[0]:  # points are in panels of their own
+        if entry.over[0]:  # single points are drawn in other panels, see `_numbers`
             own = {label: line for label, line in own.items() if len(line.x) > 1}
         panel = Panel(_TITLES.get(name, name), along, own)
         if along == "batches":
@@ -160,7 +175,7 @@ def found(entry: Entry, root: Path) -> list[Panel]:
 
 
 def _ways(every: list[tuple[str, Record]]) -> tuple[str, dict[str, dict[str, Line]]]:
-    """Return the x axis, and quantity → label → mean over seeds."""
+    """Return the name of the x axis, and quantity → label → mean line over seeds."""
     along, seeds = "", dict[str, dict[str, list[Line]]]()
     for label, record in every:
         along, own = _of(record)
@@ -173,7 +188,7 @@ def _ways(every: list[tuple[str, Record]]) -> tuple[str, dict[str, dict[str, Lin
 
 
 def _of(record: dict[str, Any]) -> tuple[str, dict[str, Line]]:
-    """Return the x axis, and the curves of one record."""
+    """Return the name of the x axis, and name → curve of one record."""
     if "curves" in record:
         every = scripts.ways(record).items()
         return "batches", {name: _line(record["steps"], way) for name, way in every}
@@ -188,7 +203,7 @@ def _of(record: dict[str, Any]) -> tuple[str, dict[str, Line]]:
     if "own models" in lines and "summary" in record:
         x, y = lines["own models"]
         end = float(record["summary"]["personal"]["accuracy_mean"])
-        if abs(y[-1] - end) >= SAME:  # trained after the last round: one point
+        if abs(y[-1] - end) >= SAME:  # trained only after the last round: one point
             lines["own models"] = _line(x[-1:], [end])
     return "round", lines
 
@@ -198,7 +213,7 @@ def _line(x: Any, y: Any) -> Line:
 
 
 def _mean(seeds: list[Line]) -> Line:
-    """Return the mean of lines, up to the end of the shortest."""
+    """Return the mean of lines up to the end of the shortest one."""
     least = min(len(line.x) for line in seeds)
     mean = np.mean([line.y[:least] for line in seeds], axis=0)
     return Line(seeds[0].x[:least], mean)
@@ -211,7 +226,10 @@ def _differ(lines: dict[str, Line]) -> bool:
 
 
 def _joined(lines: Mapping[str, Line]) -> dict[str, Line]:
-    """Merge each run with its denser evaluations at the start (label + ", early")."""
+    """Merge the line of each label with that of its early evaluations.
+
+    Early evaluations are closer together, and their label ends in ", early".
+    """
     found = dict(lines)
     for label, line in lines.items():
         if (first := found.pop(label + _EARLY, None)) is not None:
@@ -222,7 +240,10 @@ def _joined(lines: Mapping[str, Line]) -> dict[str, Line]:
 
 
 def _numbers(entry: Entry, root: Path) -> Iterator[Panel]:
-    """Yield panels of numbers over the x in their labels; without x, a level line."""
+    """Yield one panel per number, over the value of x in the labels.
+
+    A label without a value of x gives a horizontal line.
+    """
     lines = scripts.lines(entry, root)
     names = dict.fromkeys(name for _, numbers in lines for name in numbers)
     for name in (name for name in names if name != "seeds"):
@@ -244,7 +265,10 @@ def _numbers(entry: Entry, root: Path) -> Iterator[Panel]:
 
 
 def over(entry: Entry, label: str) -> tuple[str, float | None]:
-    """Split a label into the text without x and the number x; None if there is no x."""
+    """Split a label into its text without the value of x, and this value.
+
+    If there is none, the value is None.
+    """
     at = re.search(entry.over[1], label)
     if at is None:
         return label, None
@@ -254,7 +278,10 @@ def over(entry: Entry, label: str) -> tuple[str, float | None]:
 def scattered(
     entry: Entry, root: Path
 ) -> dict[str, tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]]:
-    """Return panel → (accuracy, variance) of shared models, and of personal models."""
+    """Return panel → points of shared models, and points of personal models.
+
+    Points are a dictionary from label to (accuracy, variance over clients).
+    """
     made: dict[str, Any] = {}
     for label, numbers in scripts.lines(entry, root):
         rest, x = over(entry, label)
@@ -269,8 +296,8 @@ def scattered(
 # Certified accuracy: one panel per deformation of inputs, data set and federation.
 
 EVERY = "every client"
-"""In `Entry.shows`: one panel per way of training, and one line per client."""
-_LOCAL = "λ=1.0"  # a mixture with λ = 1: every client trains alone
+"""Value in `Entry.shows` for one panel per way of training, and one line per client."""
+_LOCAL = "λ=1.0"  # a mixture with λ = 1, in which every client trains alone
 
 
 def radii(entry: Entry, every: Sequence[tuple[str, Record]]) -> Iterator[Panel]:
@@ -297,10 +324,10 @@ def radii(entry: Entry, every: Sequence[tuple[str, Record]]) -> Iterator[Panel]:
 
 
 def _way(label: str, record: Record) -> str:
-    """Return how models were trained, from the label or the name of the folder.
+    """Return how models were trained.
 
-    The label without the deformation and the clients is the way of training. If it is
-    empty, the folder names it, such as mnist_nominal.
+    This is the label without the deformation and the number of clients. If nothing
+    remains, it is taken from the name of the folder, such as mnist_nominal.
     """
     parts = label.rpartition(": ")[2].split(", ")[1:]
     rest = [part for part in parts if not part.endswith(" clients")]
@@ -308,7 +335,7 @@ def _way(label: str, record: Record) -> str:
 
 
 def _setting(label: str, record: Record) -> str:
-    """Return deformation, data and number of clients, as far as they are known."""
+    """Return deformation, data and number of clients, if they are known, as a text."""
     change = label.rpartition(": ")[2].partition(", ")[0]
     data = str(record.get("changes", {}).get("data", ""))
     clients = record.get("summary", {}).get("clients")
@@ -318,7 +345,7 @@ def _setting(label: str, record: Record) -> str:
 
 
 def _order(at: tuple[str, str]) -> tuple[bool, str, int]:
-    """Return a sort key: data set, deformation and number of clients."""
+    """Return a sort key of a panel: data set, deformation and number of clients."""
     parts = at[0].split(", ")
     numbers = [int(p.split()[0]) for p in parts if p.endswith(" clients")]
     return "CIFAR-10" in parts, parts[0], numbers[0] if numbers else 0
@@ -335,7 +362,7 @@ _ERROR = "error of benign clients"
 
 
 def simulated(figure: dict[str, Any]) -> Iterator[Panel]:
-    """Yield the panels of simulated figures, over λ or over relatedness."""
+    """Yield the panels of a simulated figure of Ditto: 1 (over λ) or 2 (over 1/τ)."""
     yield from _over_lam(figure) if "lam" in figure else _over_tau(figure)
 
 
@@ -355,7 +382,7 @@ def _over_lam(figure: dict[str, Any]) -> Iterator[Panel]:
 
 
 def _over_tau(figure: dict[str, Any]) -> Iterator[Panel]:
-    """Yield Figure 2: the errors of three models, and the best λ, over relatedness."""
+    """Yield Figure 2: errors of three models, and the best λ, over relatedness 1/τ."""
     x, along = 1 / np.array(figure["tau"]), "relatedness of clients, 1/τ"
     for panel in figure["panels"]:
         lines: dict[str, Line] = {}

@@ -1,6 +1,7 @@
-"""Our numbers and the paper's: the difference, its standard error, and a verdict.
+"""Compare our numbers with the paper's: difference, standard error, and verdict.
 
-The rule is in `texts.json` under "rule".
+A cell is judged if we have a number on the paper's data. The verdict is "reproduced",
+"better" or "worse". `RULE` has the rule as a text, from `texts.json`.
 """
 
 import itertools
@@ -36,18 +37,18 @@ class Judged(NamedTuple):
     """A cell with our results and their verdicts."""
 
     cell: Cell
-    theirs: papers.Value | None
+    theirs: papers.Value | None  # the paper's number
     seeds: int  # number of seeds that were run
-    mean: float = math.nan  # over seeds, of the mean weighted by test examples
-    std: float = math.nan  # over clients, mean over seeds
+    mean: float = math.nan  # mean weighted by test examples, averaged over seeds
+    std: float = math.nan  # standard deviation over clients, averaged over seeds
     spread: float = math.nan  # standard deviation over seeds; NaN for one seed
-    error: float = math.nan  # standard error of the mean
+    error: float = math.nan  # standard error of `mean`
     verdict: Verdict = ""
-    devices: float = math.nan  # mean over devices (Ditto's Definition 1), over seeds
-    devices_verdict: Verdict = ""  # as if the paper's numbers were of such means
-    std_verdict: Verdict = ""  # "better" is larger, and "worse" is smaller
+    devices: float = math.nan  # plain mean over clients, averaged over seeds
+    devices_verdict: Verdict = ""  # verdict if the paper's numbers are plain means
+    std_verdict: Verdict = ""  # of `std`: "better" is larger, "worse" is smaller
     late: tuple[float, float] | None = None  # range in the last fifth of the rounds
-    way: Mapping[int, float] = MappingProxyType({})  # round → the mean over seeds
+    way: Mapping[int, float] = MappingProxyType({})  # round → mean over seeds
 
     @property
     def missed(self) -> bool:
@@ -61,7 +62,7 @@ class Judged(NamedTuple):
 
     @property
     def inside(self) -> list[int]:
-        """The rounds after which the cell would count as reproduced."""
+        """The rounds after which the cell would be reproduced."""
         if self.theirs is None:
             return []
         off = {r: value - self.theirs.mean for r, value in self.way.items()}
@@ -69,11 +70,11 @@ class Judged(NamedTuple):
 
     @property
     def draw(self) -> bool:
-        """Return whether the verdict would differ after an earlier evaluation.
+        """Return whether an evaluation a little earlier gives another verdict.
 
-        Only the last fifth of the rounds counts: a reproduced cell is a draw if it
-        would be missed after one of these evaluations, and a missed cell is a draw if
-        it would be reproduced after one of them.
+        Only evaluations in the last fifth of the rounds count. A reproduced cell is a
+        draw if it is not reproduced after one of them. A cell that is not reproduced is
+        a draw if it is after one of them.
         """
         last = {r for r in self.way if r >= kept.late(self.way)}
         good = last & {*self.inside}
@@ -81,7 +82,7 @@ class Judged(NamedTuple):
 
     @property
     def judged(self) -> bool:
-        """Whether the cell has a verdict."""
+        """Whether the verdict is "reproduced", "better" or "worse"."""
         return self.verdict in JUDGED
 
     def plain(self) -> dict[str, Any]:
@@ -111,7 +112,11 @@ class Judged(NamedTuple):
 
 
 def verdict(difference: float, error: float) -> Verdict:
-    """Judge a difference by `RULE`; an unknown standard error counts as 0.
+    """Judge a difference by `RULE`.
+
+    Args:
+        difference: Our number minus the paper's; NaN: there is no verdict.
+        error: Standard error of our number; if it is not finite, 0 is used.
 
     Example:
         >>> verdict(0.03, 0.02), verdict(-0.05, 0.02)
@@ -132,7 +137,7 @@ def judge(entry: Entry, cell: Cell, found: Sequence[Result]) -> Judged:
         return Judged(cell, theirs, 0)
     std = spread([result.number(cell, "std") for result in found])
     if len(found) == 1:
-        # Standard errors over clients; that of s is for normally distributed values.
+        # Standard errors over clients. That of `std` assumes a normal distribution.
         n = found[0].summary["clients"] - found[0].summary["malicious"]
         error = std.mean / math.sqrt(n)
         std = std._replace(error=std.mean / math.sqrt(2 * max(n - 1, 1)))
@@ -163,16 +168,16 @@ def judge(entry: Entry, cell: Cell, found: Sequence[Result]) -> Judged:
 def table(
     entry: Entry, cells: Sequence[Cell], shelf: Shelf, seeds: int
 ) -> list[Judged]:
-    """Judge cells by the results in a store."""
+    """Judge cells by the results of `shelf`, for this number of seeds."""
     return [judge(entry, cell, shelf.settled(cell, seeds)) for cell in cells]
 
 
 def of_script(entry: Entry, root: Path) -> list[Judged]:
     """Judge the results of a script, in the order of the paper's table.
 
-    Rows that the paper does not have come last, without a verdict. Cells without a
-    result and without a number in the paper are left out. The list is empty if the
-    paper prints no numbers.
+    Rows that are not in the paper come last, without a verdict. Cells that have neither
+    our number nor the paper's are left out. If the paper prints no numbers, or there
+    are no results, the list is empty.
     """
     found = list[Judged]()
     if entry.numbers is None or (printed := entry.printed) is None:
@@ -196,9 +201,9 @@ def of_script(entry: Entry, root: Path) -> list[Judged]:
 def order(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
     """Return Spearman's rank correlation between our and the paper's rows, per column.
 
-    Of several rows that are compared with the same row of the paper, the first counts.
-    Columns are left out if fewer than three rows have both numbers, or if all numbers
-    of ours or of the paper are equal.
+    If several of our rows are compared with the same row of the paper, the first one
+    counts. A column is left out if fewer than three rows have both numbers, or if all
+    our numbers are equal, or all of the paper's.
 
     Returns:
         Name of our data → column → correlation.
@@ -219,7 +224,7 @@ def order(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
 
 
 def spread(values: Sequence[float]) -> Number:
-    """Return mean, standard deviation and standard error of one value per seed."""
+    """Return mean, standard deviation and standard error of values, one per seed."""
     found = np.array(values)
     wide = float(found.std(ddof=1)) if len(found) > 1 else math.nan
     return Number(float(found.mean()), wide, wide / math.sqrt(len(found)))
@@ -228,21 +233,21 @@ def spread(values: Sequence[float]) -> Number:
 def share(
     judged: Sequence[Judged], by: Callable[[Judged], str] = lambda one: one.verdict
 ) -> tuple[int, int]:
-    """Count the reproduced cells, and the judged ones.
+    """Return the number of reproduced cells, and the number of judged cells.
 
     Args:
         judged: The cells.
-        by: Name of the verdict that counts.
+        by: Function from a cell to the verdict that counts.
     """
     done = [word for one in judged if (word := by(one)) in JUDGED]
     return done.count("reproduced"), len(done)
 
 
 def distinct(judged: Sequence[Judged]) -> list[Judged]:
-    """Leave out cells that repeat another one, with the same runs and the same number.
+    """Leave out cells that repeat an earlier cell: same runs and same printed number.
 
-    The papers print some runs in several tables and figures. The local models of a
-    table are the same under A1, A2 and A3.
+    The papers print some results in several tables and figures. Local models, for
+    example, are the same under the attacks A1, A2 and A3 of Ditto.
     """
     found: dict[Any, Judged] = {}
     for one in judged:

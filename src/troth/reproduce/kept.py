@@ -1,4 +1,4 @@
-"""Results of cells: find them, check that they are complete, and write them."""
+"""Find, check and write the results of cells."""
 
 import contextlib
 import datetime
@@ -19,10 +19,10 @@ from troth.reproduce.store import Record, Store
 from troth.runs.load import Run
 
 COMMITTED = "reproduce"
-"""The folder of experiments/ with the committed results of cells."""
+"""Folder in experiments/ with the results of cells that are part of the repository."""
 
 SAME = 1e-4
-"""Tolerance between a curve, which has five decimals, and a summary."""
+"""Largest difference between a curve, which has five decimals, and a summary."""
 _SHARES = ("accuracy_weighted", "accuracy_mean", "accuracy_std")
 _COUNTS = ("clients", "malicious", "seconds", "client_steps")
 
@@ -38,7 +38,7 @@ class Result(NamedTuple):
         return dict(self.record["summary"])
 
     def number(self, cell: Cell, metric: str) -> float:
-        """Return accuracy_<metric> of the models that a cell evaluates."""
+        """Return the number accuracy_<metric> of the models that a cell evaluates."""
         at = self.summary
         for part in cell.whose:
             at = at[part]
@@ -53,13 +53,19 @@ class Result(NamedTuple):
         return all(map(math.isfinite, both))
 
     def late(self, cell: Cell) -> tuple[float, float] | None:
-        """Return the range over the last fifth of the rounds; None if unknown."""
+        """Return least and largest value in the last fifth of the rounds.
+
+        Return None if there are fewer than three evaluations.
+        """
         way = self.way(cell)
         last = [value for r, value in way.items() if r >= late(way)]
         return (min(last), max(last)) if len(last) > 2 else None
 
     def way(self, cell: Cell) -> dict[int, float]:
-        """Return round → value of the cell; {} if training goes on after the rounds."""
+        """Return round → value of the cell at every evaluation.
+
+        Return {} if it is unknown, or if training continues after the last round.
+        """
         curve = self.record.get("curve", {})
         values = curve.get(f"{cell.whose[0]}_{cell.metric}")
         if len(cell.whose) > 1 or not values:
@@ -69,11 +75,11 @@ class Result(NamedTuple):
 
     @property
     def valid(self) -> float:
-        """The validation accuracy of benign clients, by which an option is chosen.
+        """The validation accuracy of benign clients, by which a cell's choice is made.
 
-        If there are no validation data, it is the test accuracy, as with the Ditto
-        authors on Fashion-MNIST: their best λ of Table 4 is the best of each column of
-        Table 8.
+        If there are no validation data, it is the test accuracy. The authors of Ditto
+        also chose by test accuracy on Fashion-MNIST: each best λ of their Table 4 has
+        the best test accuracy in a column of their Table 8.
         """
         if "valid" in self.summary:
             return float(self.summary["valid"]["personal"]["accuracy_mean"])
@@ -86,7 +92,7 @@ def late(way: Mapping[int, float]) -> float:
 
 
 def believed(records: Sequence[Record | None], cell: Cell) -> list[Result]:
-    """Return the results of complete records that have the numbers of a cell."""
+    """Return the records that are complete and have the numbers of a cell."""
     found = []
     for record in records:
         with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
@@ -96,7 +102,7 @@ def believed(records: Sequence[Record | None], cell: Cell) -> list[Result]:
 
 
 def _whole(record: Record) -> bool:
-    """Return whether counts, shares and curves of a record are consistent numbers."""
+    """Return whether counts, accuracies and curves of a record are valid numbers."""
     summary, curve = record["summary"], record.get("curve", {})
     counts = [summary[name] for name in _COUNTS]
     models = [summary["personal"], summary["shared"]]
@@ -116,16 +122,19 @@ def _whole(record: Record) -> bool:
 
 
 def experiments() -> Path | None:
-    """Return the folder experiments/ of a checkout; None in an installed package."""
+    """Return the folder experiments/ of the repository; None if only installed."""
     found = Path(build.__file__).parents[2] / "experiments"
     return found if found.is_dir() else None
 
 
 class Shelf:
-    """The results of cells: new ones in a user's folder, and the committed ones.
+    """The results of cells: new ones, and those that are part of the repository.
 
-    New results are written to `out`. With a `change`, the results are those of cells
-    with this one setting changed.
+    Args:
+        out: Folder of new results; None: there is none.
+        root: Folder experiments/ of the repository; None: there is none.
+        change: Name of a setting that was changed in all cells; "": none was changed.
+            Only results with the same change are used.
     """
 
     def __init__(self, out: Path | None, root: Path | None, change: str = "") -> None:
@@ -134,7 +143,7 @@ class Shelf:
         self.look()
 
     def look(self) -> None:
-        """Read the results again, because other processes may have added some."""
+        """Read the results again, in case other processes added some."""
         committed = self.root / COMMITTED if self.root else None
         places = [p for p in (self.out, committed) if p is not None]
         found: dict[str, list[Record]] = {}
@@ -145,7 +154,13 @@ class Shelf:
         self._found = found
 
     def find(self, cell: Cell, choice: int, seed: int) -> Result | None:
-        """Return the newest result of a cell; None if there is none."""
+        """Return the newest result of a cell; None if there is none.
+
+        Args:
+            cell: The cell.
+            choice: Index of the experiment in the cell's choices.
+            seed: Seed of the run.
+        """
         named = key(cell.choices[choice], seed) if self._found else ""
         own = believed(self._found.get(named, []), cell)
         if not own and cell.kept and self.root is not None:
@@ -154,15 +169,15 @@ class Shelf:
         return max(own, key=lambda one: str(one.record.get("when", "")), default=None)
 
     def settled(self, cell: Cell, seeds: int) -> list[Result]:
-        """Return the results of a cell's chosen experiment, one per seed."""
+        """Return the existing results of a cell's chosen experiment, one per seed."""
         at = self.chosen(cell)
         found = (None if at is None else self.find(cell, at, s) for s in range(seeds))
         return [result for result in found if result is not None]
 
     def chosen(self, cell: Cell) -> int | None:
-        """Return which experiment of a cell has the best validation accuracy in seed 0.
+        """Return the index of the experiment with the best validation accuracy.
 
-        None if one of them has not been run.
+        The accuracy is that of seed 0. Return None if an experiment was not run yet.
         """
         if len(cell.choices) == 1:
             return 0
@@ -171,7 +186,7 @@ class Shelf:
         return int(np.argmax(scores)) if len(scores) == len(tried) else None
 
     def add(self, cell: Cell, choice: int, seed: int, run: Run) -> Result:
-        """Write the result of a run, atomically."""
+        """Write the result of a run to a file, atomically, and return it."""
         assert self.out is not None
         record = written(cell, choice, seed, run)
         record |= {"change": self.change} if self.change else {}
@@ -205,18 +220,19 @@ def written(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
 
 
 def each(run: Run, *columns: str) -> dict[str, Any]:
-    """Return the mask of malicious clients, and the columns that the run has."""
+    """Return values per client: the mask of malicious clients, and existing columns."""
     clients = run.clients
     own = {k: [round(float(a), 6) for a in clients[k]] for k in columns if k in clients}
     return {"malicious": [int(m) for m in clients["malicious"]], **own}
 
 
 def curve(run: Run, *numbers: str) -> dict[str, list[float]]:
-    """Return the accuracy of benign clients at every evaluation.
+    """Return the accuracy of benign clients at every evaluation, as columns.
 
     Args:
         run: The run.
-        *numbers: Statistics over clients, such as "mean"; default: "weighted".
+        *numbers: Statistics over clients, such as "mean"; if there are none,
+            "weighted".
     """
     seen = [(r["round"] + 1, r["evaluation"]) for r in run.rounds if "evaluation" in r]
     points: dict[str, list[float]] = {"round": [r for r, _ in seen]}
@@ -228,7 +244,7 @@ def curve(run: Run, *numbers: str) -> dict[str, list[float]]:
 
 
 def spent(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> float:
-    """Return the seconds of all runs of some cells; a shared run counts once."""
+    """Return the seconds of all runs of some cells; a run of two cells counts once."""
     every = [
         shelf.find(cell, choice, seed)
         for cell in cells

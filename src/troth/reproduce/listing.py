@@ -1,4 +1,4 @@
-"""The list of all entries, from the files of the papers."""
+"""The list of all entries (tables and figures), from one JSON file per paper."""
 
 import difflib
 import re
@@ -13,7 +13,7 @@ from troth.types import Refusal
 
 @cache
 def entries() -> dict[str, Entry]:
-    """Return name → table or figure, in the order of the papers."""
+    """Return name → entry, in the order of the papers."""
     return {
         f"{paper}/{name}": _entry(paper, name, source)
         for paper in papers.PAPERS
@@ -22,7 +22,7 @@ def entries() -> dict[str, Entry]:
 
 
 def _entry(paper: str, name: str, source: dict[str, Any]) -> Entry:
-    """Make an entry from its description in the file of the paper."""
+    """Return an entry from its description in the file of a paper."""
     found: dict[str, Any] = {
         field: tuple(value) if isinstance(value, list) else value
         for field, value in source.items()
@@ -47,7 +47,7 @@ def _order(named: tuple[str, object]) -> tuple[bool, int]:
 
 
 def find(name: str) -> Entry:
-    """Return the entry of this name; an unknown name is refused with a hint."""
+    """Return the entry with a name; raise Refusal if there is none."""
     every = entries()
     if folded(name) in every:
         return every[folded(name)]
@@ -59,7 +59,10 @@ def find(name: str) -> Entry:
 
 
 def _nearest(name: str) -> list[str]:
-    """Return the entries of a paper, or those with a near number or spelling."""
+    """Return the names of entries that are similar to an unknown name.
+
+    If it is the name of a paper, they are all entries of the paper.
+    """
     paper, _, rest = name.partition("/")
     own = [other for other in entries() if other.startswith(f"{paper}/")]
     if own and not rest:

@@ -1,4 +1,4 @@
-"""The files of an entry: tables as Markdown and CSV, figures as PNG and SVG."""
+"""Write the files of an entry: Markdown and CSV, and for a figure PNG and SVG."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,9 +22,14 @@ def write(
 
 
 def of_script(entry: Entry, root: Path, out: Path) -> list[Path]:
-    """Write the files of an entry that a script in experiments/ makes.
+    """Write the files of an entry that is made by a script, and return their paths.
 
     If the paper prints numbers, the table has the paper's layout.
+
+    Args:
+        entry: The entry.
+        root: Folder experiments/.
+        out: Folder to write to.
     """
     if judged := judging.of_script(entry, root):
         texts = tables.markdown(entry, judged), tables.as_csv(judged)
@@ -48,7 +53,7 @@ def _written(
     texts: tuple[str, str],
     draw: Callable[[], Figure],
 ) -> list[Path]:
-    """Write Markdown and CSV, and the pictures if the entry is a figure."""
+    """Write Markdown and CSV, and if the entry is a figure, pictures from `draw`."""
     stem = out / name.replace("/", "-")
     both = [stem.with_suffix(".md"), stem.with_suffix(".csv")]
     with files.refused(out, "give another folder with --out, or make room"):

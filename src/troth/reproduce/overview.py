@@ -1,4 +1,7 @@
-"""The list of entries: their data, their cost, and the results so far."""
+"""Facts about entries for the list: their data, their cost, and the results so far.
+
+A client-step is one training step of one client.
+"""
 
 import json
 import math
@@ -17,22 +20,22 @@ ROUGH: dict[str, dict[str, float]] = {
     "cpu": {"linear": 5e-5, "svm": 5e-5, "mlp": 3e-4, "cnn": 2e-2, "celeba_cnn": 1e-2},
     "cuda": {"linear": 2e-5, "svm": 2e-5, "mlp": 5e-5, "cnn": 3e-4, "celeba_cnn": 5e-4},
 }
-"""Rough seconds per client-step on two CPU cores and on an H200, from the pages in
-experiments/. A personal model in addition to the shared one doubles them."""
+"""Device → model → approximate seconds per client-step, on two CPU cores and on an
+H200. They are doubled if there is a personal model in addition to the shared one."""
 ROUND = 5e-3
-"""Further seconds per round: sampling, gathering and aggregating."""
+"""Additional seconds per round, for sampling, gathering and aggregating."""
 
 
 class Cost(NamedTuple):
-    """The cost of one seed."""
+    """The estimated cost of one seed."""
 
     client_steps: int
     seconds: float
-    measured: bool  # from results on this kind of device; otherwise from `ROUGH`
+    measured: bool  # whether the speed was measured on such a device; else `ROUGH`
 
 
 def steps(tree: Tree, federation: Federation) -> int:
-    """Estimate the client-steps of a run: all rounds, and fine-tuning after them."""
+    """Estimate the client-steps of a run, with training after the last round."""
     train, part = tree["train"], tree.get("personalizer", {})
     n, m = federation.clients, federation.examples
     epoch = max(1, math.ceil(m / train["batch"])) if train.get("batch") else 1
@@ -45,7 +48,7 @@ def steps(tree: Tree, federation: Federation) -> int:
 
 
 def speed(shelf: Shelf, cells: Sequence[Cell], device: str) -> dict[str, float]:
-    """Return federation → seconds per client-step, from results on such a device."""
+    """Return federation → seconds per client-step, from results on a kind of device."""
     seen: dict[str, list[float]] = {}
     for cell in cells:
         result = shelf.find(cell, 0, 0)
@@ -56,7 +59,10 @@ def speed(shelf: Shelf, cells: Sequence[Cell], device: str) -> dict[str, float]:
 
 
 def cost(cells: Sequence[Cell], shelf: Shelf) -> Cost:
-    """Estimate the cost of cells for one seed, with all choices, each run once."""
+    """Estimate the cost of cells for one seed.
+
+    It includes all choices of a cell. Cells with the same experiment cost one run.
+    """
     device = build.device("auto").type
     known, seen = speed(shelf, cells, device), set[str]()
     rough = ROUGH.get(device, ROUGH["cpu"])
@@ -79,7 +85,7 @@ def cost(cells: Sequence[Cell], shelf: Shelf) -> Cost:
 
 
 def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any]:
-    """Return the row of an entry in the list."""
+    """Return the facts about an entry, as a dictionary for JSON."""
     needs: list[Setting | str] = [*entry.settings, *entry.data]
     data = [_data(need, data_dir) for need in needs]
     cells = entry.everywhere()
@@ -112,7 +118,12 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
 
 
 def _data(need: Setting | str, data_dir: str | None) -> dict[str, Any]:
-    """Return whether data exist on this machine, and which substitute there is."""
+    """Return whether data are on this machine, and which substitute there is.
+
+    Args:
+        need: A setting with its data, or the name of a data set.
+        data_dir: Folder to search first for data.
+    """
     other = None
     if isinstance(need, str):
         name, here = need, catalogue.entry(need, data_dir).place is not None

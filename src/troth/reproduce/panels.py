@@ -1,4 +1,4 @@
-"""Sheets of panels with lines, points or bars, in one style and with one legend."""
+"""Draw figures with several panels of lines, points or bars, and one legend."""
 
 import math
 import textwrap
@@ -16,17 +16,17 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 """Colors of Okabe and Ito, which color-blind readers can distinguish."""
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "<")
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1)), (0, (5, 1, 1, 1)))
-_WIDE = 165  # characters of a line across the sheet
-_ROW = 4  # panels in a row
+_WIDE = 165  # number of characters that fit in the width of the figure
+_ROW = 4  # largest number of panels in a single row
 
 
 def hue(k: int) -> str:
-    """Return the color of the k-th label."""
+    """Return the color of label number k."""
     return COLORS[k % len(COLORS)]
 
 
 def mark(k: int, hollow: bool = False) -> dict[str, Any]:
-    """Return the marker of the k-th label; the first 56 are different."""
+    """Return the marker of label number k; the first 56 labels have different ones."""
     turn, place = divmod(k, len(COLORS))
     found: dict[str, Any] = {"color": hue(k), "ms": 5, "linestyle": "none"}
     found["marker"] = _MARKS[(place + turn) % len(_MARKS)]
@@ -34,7 +34,7 @@ def mark(k: int, hollow: bool = False) -> dict[str, Any]:
 
 
 def dashed(k: int) -> dict[str, Any]:
-    """Return the line style of the k-th label; the first 28 are different."""
+    """Return the line style of label number k; the first 28 have different ones."""
     turn, place = divmod(k, len(COLORS))
     return {"color": hue(k), "linestyle": _DASHES[(place + turn) % len(_DASHES)]}
 
@@ -45,11 +45,11 @@ def sheet(
     """Return an empty figure with panels in one or two rows.
 
     Args:
-        title: Title of the sheet.
+        title: Title of the figure.
         many: Number of panels.
         under: Lines below the title.
         foot: Note below the panels.
-        **more: `row`, the number of panels that fit in a row, and options of
+        **more: `row`, the largest number of panels in a single row, and options of
             `Figure.subplots`.
 
     Returns:
@@ -72,7 +72,7 @@ def sheet(
 
 
 def dress(axis: Axes, title: str, x: str = "", y: str = "") -> None:
-    """Set the titles and a light grid."""
+    """Set the titles of a panel and its axes, and draw a light grid."""
     axis.set_title(title, fontsize=8)
     axis.set_xlabel(x, fontsize=8)
     axis.set_ylabel(y, fontsize=8)
@@ -83,7 +83,7 @@ def dress(axis: Axes, title: str, x: str = "", y: str = "") -> None:
 def legend(
     figure: Figure, handles: Mapping[str, Artist], more: Mapping[str, Artist]
 ) -> None:
-    """Add one legend for all panels, at the right of them."""
+    """Add one legend for all panels, on their right."""
     named = {**handles, **more}
     if named:
         look: dict[str, Any] = {"fontsize": 7, "frameon": False}
@@ -91,22 +91,27 @@ def legend(
 
 
 def meanings(filled: str, hollow: str) -> dict[str, Artist]:
-    """Return legend entries for filled and hollow marks; "" leaves one out."""
+    """Return legend entries for filled and hollow markers.
+
+    Args:
+        filled: Meaning of filled markers; "": no entry.
+        hollow: Meaning of hollow markers; "": no entry.
+    """
     look: dict[str, Any] = {"color": "#5b6873", "marker": "o", "linestyle": "none"}
     kinds = {f"filled: {filled}": look, f"hollow: {hollow}": {**look, "mfc": "none"}}
     return {k: Line2D([], [], **v) for k, v in kinds.items() if not k.endswith(": ")}
 
 
 THEORY, SIMULATED, THEIRS = ", by theory", ", simulated", ", the paper's"
-"""Endings of labels; labels that differ only in these have the same color."""
-_SHORT = 32  # longest title, in characters, of which four fit in a row
+"""Endings of labels. Labels that differ only in these endings have the same color."""
+_SHORT = 32  # up to this number of characters, four titles fit in a row
 _TICKS = (0, 1, 3, 10, 30, 100, 300, 1000)
 
 
 class Line(NamedTuple):
-    """A line of a panel."""
+    """A line in a panel: points, or one number that is the same for all x."""
 
-    x: np.ndarray
+    x: np.ndarray  # empty for one number
     y: np.ndarray
 
     @property
@@ -116,13 +121,13 @@ class Line(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A panel: a quantity over another."""
+    """A panel with lines."""
 
     title: str
-    along: str
-    lines: Mapping[str, Line]
-    scale: Literal["linear", "symlog"] = "linear"  # of the x axis
-    at: Mapping[str, float] = MappingProxyType({})  # named places on the x axis
+    along: str  # name of the x axis
+    lines: Mapping[str, Line]  # label → line
+    scale: Literal["linear", "symlog"] = "linear"  # scale of the x axis
+    at: Mapping[str, float] = MappingProxyType({})  # label → x of a vertical line
     marked: bool = False  # whether lines have markers
 
 
@@ -130,8 +135,8 @@ class Head(NamedTuple):
     """The texts around the panels."""
 
     title: str
-    under: Sequence[str] = ()
-    foot: str = ""
+    under: Sequence[str] = ()  # lines below the title
+    foot: str = ""  # note below the panels
 
 
 def lines(
@@ -140,13 +145,13 @@ def lines(
     more: Mapping[str, Artist] = MappingProxyType({}),
     y: str = "",
 ) -> Figure:
-    """Draw one panel per quantity, with the same style for a label in all panels.
+    """Draw panels with lines. A label has the same style in all panels.
 
     Args:
         head: Texts around the panels.
         panels: The panels.
         more: Further entries of the legend.
-        y: Name of the y axis that all panels share; "": each has its own.
+        y: Name of a y axis that is the same for all panels; "": the axes differ.
     """
     wide = max(len(line) for panel in panels for line in panel.title.split("\n"))
     fit: dict[str, Any] = {"row": 4 if wide <= _SHORT else 3, "sharey": bool(y)}
@@ -172,7 +177,7 @@ def lines(
 
 
 def _places(labels: Iterable[str]) -> dict[str, int]:
-    """Return label → its number, which determines its style."""
+    """Return label (without ending) → number, which determines its style."""
     return {name: k for k, name in enumerate(dict.fromkeys(map(_base, labels)))}
 
 
@@ -181,7 +186,10 @@ def _base(label: str) -> str:
 
 
 def _look(label: str, own: Line, panel: Panel, k: int) -> dict[str, Any]:
-    """Return the style: a line, or points for simulated values or a single one."""
+    """Return the style of label number k.
+
+    Simulated values and single points have markers, and other lines are drawn.
+    """
     if label.endswith(THEIRS):
         return mark(k, hollow=True) | {"linestyle": ":"}
     if label.endswith(SIMULATED) or len(own.x) == 1:
@@ -200,7 +208,7 @@ def _plot(axis: Axes, line: Line, look: dict[str, Any]) -> Artist:
 def _symlog(axis: Axes, panel: Panel) -> None:
     """Set a logarithmic x axis that is linear near 0."""
     most = max(float(line.x[-1]) for line in panel.lines.values() if len(line.x))
-    small = 1 if most < 500 else 10  # below it the axis is linear
+    small = 1 if most < 500 else 10  # below this value, the axis is linear
     axis.set_xscale("symlog", linthresh=small, linscale=0.5)
     axis.set_xlim(-0.15 * small, 1.2 * most)
     ticks = [tick for tick in _TICKS if tick == 0 or small <= tick <= most]
@@ -209,13 +217,20 @@ def _symlog(axis: Axes, panel: Panel) -> None:
 
 
 Points = Mapping[str, tuple[float, float]]
-"""Label → accuracy and variance."""
+"""Label → accuracy and variance over clients."""
 
 
 def scatter(
     head: Head, panels: Mapping[str, tuple[Points, Points]], filled: str, hollow: str
 ) -> Figure:
-    """Draw accuracies and variances; a thin line joins two points of a label."""
+    """Draw variance against accuracy, with a thin line between two points of a label.
+
+    Args:
+        head: Texts around the panels.
+        panels: Title → points with filled markers, and points with hollow markers.
+        filled: Meaning of filled markers.
+        hollow: Meaning of hollow markers.
+    """
     figure, axes = sheet(head.title, len(panels), head.under, head.foot)
     shared, own = ([pair[k] for pair in panels.values()] for k in range(2))
     places = _places(label for points in (*shared, *own) for label in points)
@@ -235,7 +250,7 @@ def scatter(
 
 
 def bars(head: Head, rows: Sequence[tuple[str, Mapping[str, float]]]) -> Figure:
-    """Draw one bar per label, in one panel per number."""
+    """Draw one panel per number, with one bar per label."""
     names = list(dict.fromkeys(name for _, numbers in rows for name in numbers))
     figure, axes = sheet(head.title, len(names), head.under, head.foot)
     spots = range(len(rows))

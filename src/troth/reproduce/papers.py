@@ -1,4 +1,4 @@
-"""The numbers that the papers print, from one file per paper."""
+"""The numbers that the papers print, from one JSON file per paper."""
 
 import re
 from functools import cache
@@ -11,16 +11,16 @@ _PRINTED = re.compile(r"(\d?\.\d+)(?: \((\.\d+)\))?")
 
 
 class Value(NamedTuple):
-    """A printed number of a table."""
+    """A number that a paper prints in a table."""
 
     mean: float
-    std: float | None  # over clients, if printed
+    std: float | None  # standard deviation over clients; None if not printed
 
 
 class Part(NamedTuple):
     """The part of a table about one data set."""
 
-    data: str  # name in the paper
+    data: str  # name of the data set in the paper
     columns: tuple[str, ...]
     rows: dict[str, tuple[Value | None, ...]]  # None: not printed
 
@@ -32,9 +32,9 @@ class Part(NamedTuple):
 
 
 class Printed(NamedTuple):
-    """A printed table of a paper."""
+    """A table of a paper."""
 
-    where: str  # table and section
+    where: str  # its number and section
     parts: tuple[Part, ...]
 
 
@@ -46,7 +46,7 @@ def read(paper: str) -> dict[str, Any]:
 
 @cache
 def table(paper: str, name: str) -> Printed:
-    """Return a printed table of a paper."""
+    """Return a table of a paper by its name."""
     found = read(paper)["tables"][name]
     return Printed(found["where"], tuple(map(_part, found["parts"])))
 
@@ -57,7 +57,7 @@ def _part(found: dict[str, Any]) -> Part:
 
 
 def value(printed: str) -> Value | None:
-    """Read a printed number.
+    """Read a printed number; return None if it is no number.
 
     Example:
         >>> value("0.911 (.08)"), value("N/A")

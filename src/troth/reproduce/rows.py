@@ -1,9 +1,10 @@
-"""The rows and columns of the Ditto and FMTL tables: methods and threats.
+"""The cells of the tables of two papers, Ditto and FMTL.
 
-`methods.json` lists the rows by name. It says how a row changes the experiment
-(`choices`; if there are several, validation data choose one) and whether it is about
-personal or shared models. It also has the grids of Ditto's Table 3.
-`experiments/personalizers` has larger grids.
+FMTL is *Federated Multi-Task Learning for Competing Constraints*. Rows are methods and
+columns are attacks. `methods.json` lists the rows by name. It has the changes that a
+row makes to the experiment (`choices`; if there are several, validation data decide),
+and whether the row is about personal or shared models. It also has the grids of Ditto's
+Table 3. `experiments/personalizers` has larger grids.
 """
 
 import math
@@ -22,32 +23,33 @@ _COLUMN = re.compile(r"A([123]) (\d+)%")
 _NUMBERED = re.compile(r"((?:Ditto|FMTL|APFL), ([λα]))=([\d.]+)")
 _METHODS = packaged("methods")
 GRIDS: dict[str, list[Tree]] = _METHODS["grids"]
-"""Methods of Ditto's Table 3, and the options among which each is chosen."""
+"""Methods of Ditto's Table 3 → the options from which validation data choose."""
 DYNAMIC = {"Ditto": "dynamic λ's"}
-"""Rows in which clients choose λ, as in all of Section 4 of the Ditto paper."""
+"""Row → its method. In Section 4 of the Ditto paper, each client chooses λ."""
 
 
 class Method(NamedTuple):
-    """A row of a table: its changes to the experiment, and the models it evaluates."""
+    """The method of a row."""
 
-    choices: tuple[Tree, ...]
-    whose: tuple[str, ...] = ("personal",)
+    choices: tuple[Tree, ...]  # changes of the experiment, of which one is chosen
+    whose: tuple[str, ...] = ("personal",)  # models with the row's numbers
 
 
 def threat(federation: Federation, column: str, attack: bool = True) -> Tree:
     """Return the changes of an experiment for a column: `clean`, `A1 20%` and so on.
 
-    The malicious clients are those that the authors' code draws with its seed 0. A2 and
-    A3 are applied to updates trained on wrong labels, as in the authors' code. The
-    authors have other code for StackOverflow: labels are redrawn in every round, A2 is
+    A1, A2 and A3 are the attacks of the Ditto paper, and 20 % is the share of malicious
+    clients. These are the clients that the authors' code draws with its seed 0. A2 and
+    A3 change updates that were trained on wrong labels, as in the authors' code. For
+    StackOverflow, the authors' code differs: labels are redrawn in every round, A2 is
     noise of standard deviation 1, and A3 multiplies an update by the number of the
     client's training examples.
 
     Args:
         federation: The data and the number of clients.
         column: Name of the column in the paper.
-        attack: Whether to include the attack on the updates, which changes only the
-            shared model.
+        attack: Whether malicious clients also change their updates. This has no effect
+            on local models.
 
     Example:
         >>> from troth.reproduce.settings import SETTINGS
@@ -67,23 +69,27 @@ def threat(federation: Federation, column: str, attack: bool = True) -> Tree:
 
 
 def hostile(clients: int, share: float) -> int:
-    """Return the number of malicious clients for a share.
+    """Return the number of malicious clients for a share of the clients.
 
-    Shares up to 20 % are rounded up, larger ones down, as the authors do (11 of 23).
+    As in the authors' code, the number is rounded up for shares up to 20 %, and down
+    for larger shares: 50 % of 23 clients are 11.
     """
     exact = round(share * clients, 9)
     return math.ceil(exact) if share <= 0.2 else math.floor(exact)
 
 
 def authors(clients: int, number: int) -> list[int]:
-    """Return the clients that the authors' code draws with its seed 0."""
+    """Return the malicious clients that the code of Ditto's authors draws.
+
+    They are those for its seed 0.
+    """
     random = np.random.RandomState(1234567)
     drawn = random.choice(clients, number, replace=False)
     return sorted(int(k) for k in drawn)
 
 
 def strong(column: str) -> bool:
-    """Return whether the paper's rule for λ counts an attack as strong (G.4)."""
+    """Return whether an attack is strong by Ditto's rule for λ (Appendix G.4)."""
     match = _COLUMN.fullmatch(column)
     return match is not None and (match[1] == "3" or int(match[2]) > 50)
 
@@ -94,7 +100,7 @@ def method(f: Federation, row: str, column: str) -> Method:
         key = {"λ": "lam", "α": "alpha"}[numbered[2]]
         part = {**_METHODS["numbered"][numbered[1]], key: float(numbered[3])}
         return Method(({"personalizer": part},))
-    if row == "finetuning":  # 40 epochs as in the authors' script, else the paper's 50
+    if row == "finetuning":  # the authors' script has 40 epochs, the paper 50
         epochs = {"fashion_mnist": 40, "digits": 2}.get(f.data, 50)
         tuned: Tree = {"personalizer": {"name": "finetune", "epochs": epochs}}
         chunk = {"engine": {"chunk": 50}} if f.data == "fashion_mnist" else {}
@@ -116,7 +122,7 @@ def method(f: Federation, row: str, column: str) -> Method:
 
 
 def _validated(f: Federation, tree: Tree) -> Tree:
-    """Add validation data to the split if clients choose by them and it has none."""
+    """Add validation data to a given split, because clients choose options by them."""
     given = f.tree["partition"].get("split") == "given"
     return merged({"partition": {"valid": 0.1}} if given else {}, tree)
 
@@ -129,14 +135,14 @@ def printed(
     rename: Mapping[str, str] = MappingProxyType({}),
     rows: Sequence[str] = (),
 ) -> list[Cell]:
-    """Return the cells of a paper's tables, as printed.
+    """Return the cells of a paper's tables in the order of the paper.
 
     Args:
         paper: Name of the paper.
         tables: Names of the tables.
         pick: Chooses the federation of a setting.
-        rename: Row → name of its method, if it differs.
-        rows: Rows to return; if empty, all rows.
+        rename: Row → name of its method, if they differ.
+        rows: Rows to return; empty: all rows.
     """
     settings = papers.read(paper)["settings"]
     return [
@@ -158,7 +164,15 @@ def beside(
     rows: Sequence[str],
     attack: str = "",
 ) -> list[Cell]:
-    """Return rows of Ditto's Table 8, and Ditto of its Table 2."""
+    """Return rows of Ditto's Table 8, and the row Ditto of its Table 2.
+
+    Args:
+        paper: Name of the paper.
+        tables: Names of Table 8 and Table 2.
+        pick: Chooses the federation of a setting.
+        rows: Rows of Table 8.
+        attack: Beginning of the columns to return, such as "A1".
+    """
     table8, table2 = tables
     cells = printed(paper, [table8], pick, rows=rows)
     own = printed(paper, [table2], pick, rename=DYNAMIC, rows=["Ditto"])
@@ -171,11 +185,12 @@ def beside(
 
 
 def anchored(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
-    """Return the cells of FMTL's tables, and FMTL with the anchor of Ditto.
+    """Return the cells of FMTL's tables, with additional rows "Ditto".
 
-    FMTL's Algorithm 1 pulls v towards the client's copy w_k, which moves with every
-    step. The rows "FMTL" are trained so. The rows "Ditto" pull towards the model that
-    the round began with, as the authors' code does.
+    FMTL's Algorithm 1 pulls the personal model v towards the client's copy w_k of the
+    shared model, which is trained at the same time. So do the rows "FMTL". In the rows
+    "Ditto", v is pulled towards the shared model at the beginning of the round, as in
+    the authors' code.
     """
     cells = printed(paper, tables, pick)
     own = [cell for cell in cells if cell.row.startswith("FMTL")]
@@ -187,7 +202,11 @@ def anchored(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
 
 
 def tilted(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
-    """Return the mean and TERM at three temperatures, under A1 (Ditto's Figure 5)."""
+    """Return the cells of Ditto's Figure 5, under the attack A1.
+
+    The rows are the plain mean, and TERM (tilted empirical risk minimization) with
+    three temperatures.
+    """
     name, rows = "Fashion MNIST", ("global", "TERM, t=1", "TERM, t=2", "TERM, t=5")
     f = pick(SETTINGS[name])
     columns = ("clean", "A1 20%", "A1 50%", "A1 80%")
@@ -204,7 +223,7 @@ def _cell(part: str, f: Federation, row: str, name: str, column: str) -> Cell:
 
 
 def label(method: str, part: Tree) -> str:
-    """Return the name of a method of a grid, with its options."""
+    """Return the name of a method with its options, such as `ditto lam=0.1`."""
     options = [f"{k}={v}" for k, v in part.items() if k != "name"]
     return " ".join([method, *options])
 
@@ -212,9 +231,9 @@ def label(method: str, part: Tree) -> str:
 def grids(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
     """Return the cells of Ditto's Table 3: two data sets, clean and under A1.
 
-    The malicious clients are those of the authors' code. With substitutes, whose
-    committed results are those of `experiments/personalizers`, they are drawn by the
-    seed.
+    On the original data, the malicious clients are those of the authors' code. On
+    substitutes, they are drawn by the seed, because the results are those of
+    `experiments/personalizers`.
     """
     drawn: dict[str, Tree] = {"clean": {}, "A1 50%": {"adversary": {"fraction": 0.5}}}
     homes = {"FEMNIST": "personalizers/mnist", "CelebA": "personalizers/celeba"}

@@ -1,4 +1,4 @@
-"""Run the cells of an entry that have no result yet, several runs at once."""
+"""Train the cells of an entry that have no result yet, several runs at once."""
 
 import dataclasses
 import tempfile
@@ -16,14 +16,14 @@ from troth.runs.load import Run
 from troth.types import Refusal
 
 MOST = 10
-"""Largest number of cells that are trained as one matrix: the columns of a row."""
+"""Largest number of runs that are trained at once."""
 
 
 class Job(NamedTuple):
-    """A missing run of a cell."""
+    """A run of a cell that is missing."""
 
     cell: Cell
-    choice: int
+    choice: int  # index in the cell's choices
     seed: int
     experiment: Experiment
 
@@ -40,17 +40,16 @@ def run(
 ) -> int:
     """Train the missing runs of cells.
 
-    Runs are trained in groups. The results of a group are written when the whole group
-    is trained, so a process that is killed and started again repeats at most one group.
-    Runs whose results another process has written in the meantime are not trained
-    again.
+    Runs are trained in groups, and the results of a group are written together. So if
+    the process is killed and started again, it repeats at most one group. If another
+    process has written the result of a run in the meantime, the run is left out.
 
     Args:
         cells: The cells.
-        shelf: Store in which results are found and to which they are written.
+        shelf: Existing results, to which new ones are added.
         seeds: Number of seeds per cell.
         device: Device to train on.
-        data_dir: Folder that is searched first for data sets.
+        data_dir: Folder to search first for data.
         apart: Whether to train one run after another.
         watch: Function that is called with the progress.
 
@@ -82,7 +81,12 @@ def missing(
 ) -> list[Job]:
     """Return the runs that have no result yet.
 
-    Cells with the same experiment are trained once.
+    If several cells have the same experiment, it is returned once.
+
+    Args:
+        wanted: Cells, indices of their choices, and seeds.
+        shelf: Existing results.
+        device: Device to train on.
     """
     jobs: dict[str, Job] = {}
     for cell, choice, seed in wanted:
@@ -118,10 +122,10 @@ def trained(
     data_dir: str | None = None,
     watch: runs.Watch | None = None,
 ) -> list[Run] | None:
-    """Train experiments, several at once, each in its own folder.
+    """Train experiments at once, each in another folder in `place`.
 
     Returns:
-        The runs; None if memory is too small for this many.
+        The runs; None if they do not fit in memory together.
     """
     paths = [place / str(k) for k in range(len(every))]
     if len(every) == 1:
@@ -132,10 +136,10 @@ def trained(
 
 
 def check(job: Job, data_dir: str | None = None) -> None:
-    """Refuse data with another number of clients than the federation has.
+    """Raise Refusal if the data have another number of clients than the federation.
 
-    The ids of the malicious clients are drawn for the federation's number of clients.
-    With another number, the share of malicious clients would not be that of the column.
+    The malicious clients are drawn for the federation's number of clients. With another
+    number, the share of malicious clients would be wrong.
     """
     federation = job.cell.federation
     n = len(load.deal(job.experiment, data_dir)[1].train)
@@ -150,14 +154,17 @@ def check(job: Job, data_dir: str | None = None) -> None:
 def _train(
     group: list[Job], shelf: Shelf, data_dir: str | None, watch: runs.Watch | None
 ) -> None:
-    """Train a group in a temporary folder, and keep its results."""
+    """Train a group in a temporary folder, and store its results.
+
+    If memory is too small, train two halves of the group one after the other.
+    """
     check(group[0], data_dir)
     with tempfile.TemporaryDirectory(prefix="troth-cells-") as place:
         every = [job.experiment for job in group]
         found = trained(every, Path(place), data_dir, watch)
         for job, run in zip(group, found or (), strict=found is not None):
             shelf.add(job.cell, job.choice, job.seed, run)
-    if found is None:  # out of memory: train two halves instead
+    if found is None:  # out of memory
         half = (len(group) + 1) // 2
         for part in (group[:half], group[half:]):
             _train(part, shelf, data_dir, watch)

@@ -1,4 +1,4 @@
-"""Run the scripts in experiments/ that produce entries, and read their results."""
+"""Run the scripts in experiments/ that make entries, and read their results."""
 
 import re
 import subprocess
@@ -26,11 +26,14 @@ Lines = list[tuple[str, dict[str, float]]]
 """Pairs of a label and its numbers."""
 
 NAMES = packaged("names")
-"""Printed names of data sets, curves, quantities and panels."""
+"""Names of data sets, curves, quantities and panels as they are shown."""
 
 
 def check(entry: Entry, data_dir: str | None = None) -> Path:
-    """Return the folder of an entry's script; refuse if it cannot be run."""
+    """Return the folder experiments/.
+
+    Raise Refusal if it or the data of an entry are not on this machine.
+    """
     root = experiments()
     if root is None:
         raise Refusal(
@@ -46,7 +49,10 @@ def check(entry: Entry, data_dir: str | None = None) -> Path:
 
 
 def run(entry: Entry, device: str = "auto", data_dir: str | None = None) -> None:
-    """Run the script of an entry, which continues where it stopped."""
+    """Run the script of an entry; it continues where it was stopped.
+
+    Raise Refusal if the script fails.
+    """
     root = check(entry, data_dir)
     name, *rest = entry.script
     text = (root / name).read_text("utf-8")
@@ -62,7 +68,10 @@ def run(entry: Entry, device: str = "auto", data_dir: str | None = None) -> None
 
 
 def ran(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a process that ends with this one and leaves no temporary folders."""
+    """Run a command and return its exit code.
+
+    The process ends if this process ends, and its temporary folders are removed.
+    """
     with tempfile.TemporaryDirectory(prefix="troth-script-") as place:
         own = {**environment, "TMPDIR": place}
         with processes.child(command, own, stdout=subprocess.DEVNULL) as process:
@@ -76,13 +85,13 @@ def results(entry: Entry, root: Path) -> list[Record]:
 
 
 def _order(record: Record) -> list[str | int]:
-    """Return a sort key by the numbers in a name: 20 comes before 100."""
+    """Return a sort key of a record, by which 20 in a name comes before 100."""
     parts = re.split(r"(\d+)", store.order(record)[-1])
     return [int(part) if k % 2 else part for k, part in enumerate(parts)]
 
 
 def committed(entry: Entry, root: Path) -> str | None:
-    """Return the date on which results of an entry's script were last committed."""
+    """Return the date of the last git commit with results of an entry's script."""
     homes = dict.fromkeys(some.partition("/")[0] for some in entry.results)
     command = ["git", "-C", str(root), "log", "-1", "--format=%cI", "--"]
     command += [f"{home}/{store.TABLE}" for home in homes]
@@ -94,7 +103,7 @@ def committed(entry: Entry, root: Path) -> str | None:
 
 
 def labelled(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield label, result; the label includes the figure if it is not unique."""
+    """Yield label and result; if a label occurs in several folders, add the folder."""
     every = []
     for record in results(entry, root):
         place, _, name = record["name"].rpartition("/")
@@ -114,7 +123,7 @@ def seconds(entry: Entry, root: Path) -> float:
 
 
 def lines(entry: Entry, root: Path) -> Lines:
-    """Return the numbers of an entry, one line per label or panel.
+    """Return the numbers of an entry, one line per label or, for some, per panel.
 
     Numbers are means over the seeds of a label.
     """
@@ -132,11 +141,11 @@ def lines(entry: Entry, root: Path) -> Lines:
 
 
 def ways(record: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Return quantity → its mean over clients during fine-tuning.
+    """Return quantity → its mean over clients after each evaluated step of fine-tuning.
 
-    The disparity of accuracy is that on biased data minus that on conflicting data. For
-    losses it is the other way round. As in the paper's Figure 6, the smallest
-    adversarial accuracy is subtracted from all.
+    The disparity of accuracy is the accuracy on biased data minus that on conflicting
+    data; for losses the sign is the opposite. As in Figure 6 of the paper on spurious
+    features, the smallest adversarial accuracy is subtracted from all values.
     """
     every = record["curves"].items()  # [steps][clients] each
     found = {
@@ -163,16 +172,17 @@ PROBLEMS = {
 }
 """Problem of experiments/shortcuts → the paper's data, and an addition to the row.
 
-The paper does not state how it scales inputs. Standardized ones, (x − .1307)/.3081, are
-taken for the paper's, because fine-tuning then loses as much on conflicting data. The
-same with x/255 has rows of its own. CelebA needs all identities.
+The paper does not state how it scales inputs. Standardized inputs, (x − .1307)/.3081,
+are compared with the paper's numbers, because then fine-tuning loses as much accuracy
+on conflicting data as in the paper. The results with x/255 are in separate rows. CelebA
+is left out, because it needs all identities.
 """
 
 
 def shortcuts(root: Path) -> Numbers:
     """Return our numbers for Table 1 of the paper on spurious features.
 
-    The shared models are those of `train.py`. The settings of a seed are averaged.
+    If a seed has several results for a cell, they are averaged.
     """
     row_of = {"finetune": "FT", "upweight": "UW", "transfer": "Ours"}
     found: dict[tuple[str, str, str], dict[int, list[float]]] = {}
@@ -195,7 +205,10 @@ def shortcuts(root: Path) -> Numbers:
 
 
 def sums(root: Path) -> Numbers:
-    """Return Table 1 of attack equivalence: accuracies at the end, with λ = 1."""
+    """Return our numbers for Table 1 of the paper on attack equivalence.
+
+    They are the accuracies at the end of training, with λ = 1.
+    """
     rows = {"idle user's model": "idle", "active user's model": "own"}
     rows |= {"global model": "shared"}
     found, kept = {}, store.Store(root / "attack_chain")
@@ -210,7 +223,10 @@ def sums(root: Path) -> Numbers:
 
 
 def layout(lines: Lines) -> tuple[list[str], list[list[str]]]:
-    """Return the column heads and one row per label; missing numbers are empty."""
+    """Return names of columns, and one row of texts per label.
+
+    If a number is missing, the text is empty.
+    """
     heads = list(dict.fromkeys(name for _, found in lines for name in found))
     rows = [
         [label, *(f"{found[head]:.4g}" if head in found else "" for head in heads)]
@@ -259,7 +275,10 @@ def _numbers(record: dict[str, Any]) -> dict[str, float]:
 
 
 def _panels(figure: dict[str, Any]) -> Lines:
-    """Return numbers of Ditto's simulated figures: smallest errors, or mean errors."""
+    """Return one line per panel of a simulated figure of Ditto.
+
+    Figure 1 has the least error and its λ, and Figure 2 mean errors.
+    """
     found: Lines = []
     for panel in figure["panels"]:
         if "lam" in figure:

@@ -1,8 +1,8 @@
-"""The papers' federations: their data, substitutes for these, and a small federation.
+"""The federations of the papers, substitutes for them, and a small federation.
 
-They are listed in `federations.json`. A substitute has its own name, and its numbers
-are not judged, because they are about other data. It has a smaller model and fewer
-rounds than the paper's, so that two CPU cores can train it.
+They are listed in `federations.json`. A substitute is used if the data of a paper are
+not on this machine. Its results are not judged, because they are about other data. It
+has a smaller model and fewer rounds than the paper, so two CPU cores can train it.
 """
 
 import json
@@ -23,23 +23,23 @@ Scale = Literal["full", "small"]
 class Federation(NamedTuple):
     """Data and training settings; methods and threats change the other sections."""
 
-    name: str  # as tables print it
+    name: str  # name in tables
     data: str  # name of the data set
-    clients: int
-    examples: float  # approximate training examples per client, for estimates
+    clients: int  # number of clients
+    examples: float  # approximate number of training examples per client
     tree: Tree
     kept: Mapping[str, str] = MappingProxyType({})
-    # method → name of its committed result without attack, with `{seed}`
+    # method → name of its result without an attack in the repository, with `{seed}`
     kind: Literal["original", "stand-in", "small"] = "original"
 
 
 class Setting(NamedTuple):
     """A federation of a paper, and a substitute if there is one."""
 
-    name: str  # as in the paper
+    name: str  # name in the paper
     original: Federation
     stand_in: Federation | None = None
-    more: tuple[str, int] = ("", 0)  # a further file of the original; its lines
+    more: tuple[str, int] = ("", 0)  # another file of the original data; its lines
 
     def here(self, data_dir: str | None = None) -> bool:
         """Return whether the original data are on this machine."""
@@ -54,7 +54,10 @@ class Setting(NamedTuple):
             return sum(1 for _ in opened) >= lines
 
     def choose(self, scale: Scale, data_dir: str | None = None) -> Federation:
-        """Return the federation for a scale; refuse if its data are missing."""
+        """Return the federation for a scale: small, original or substitute.
+
+        Raise Refusal if neither original nor substitute data are on this machine.
+        """
         if scale == "small":
             return SMALL
         if self.here(data_dir):
@@ -71,7 +74,7 @@ class Setting(NamedTuple):
 
 
 def packaged(name: str) -> dict[str, Any]:
-    """Return a data file of this package."""
+    """Return the content of a JSON file of this package."""
     file = resources.files("troth.reproduce").joinpath(f"{name}.json")
     found: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return found
@@ -88,8 +91,8 @@ SETTINGS = {
     )
     for name, one in _FOUND["settings"].items()
 }
-"""Name in the papers → federation."""
+"""Name in the papers → setting."""
 TEXTS: dict[str, str] = packaged("texts")
-"""Sentences of the page of results and of the command."""
+"""Name → sentences for tables and for the command `troth reproduce`."""
 WORDS: dict[str, str] = _FOUND["words"]
-"""Phrases that notes share: name → text, which may contain names in braces."""
+"""Name → phrase for notes. A note or phrase may contain names in braces."""

@@ -1,11 +1,11 @@
-"""Results on disk: one packed table per folder, and one small file per newer result.
+"""Results on disk: one compressed table per folder, and small files of newer results.
 
-Each finished result is written atomically to its own small file, so that a process that
-is killed loses none. `pack` moves these files into the table of their folder, which is
-committed. Results are read from both.
+A new result is written atomically to a small file, so no result is lost if the process
+is killed. `pack` moves the results of these files into the table, which is part of the
+repository. Results are read from both.
 
-A record is found by its name, such as `table/Ditto, clean, seed 0`. Names of files are
-ASCII without spaces.
+A record is the result of a run. It is found by its name, such as
+`table/Ditto, clean, seed 0`. Names of files are ASCII without spaces.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from troth import files
 from troth.types import Refusal
 
 RESULTS = 1
-"""Version of the results: raise it if a change of the code changes numbers.
+"""Version of the results, to be increased if a change of the code changes numbers.
 Results of another version are ignored, and computed again."""
 TABLE = "results.jsonl.xz"
 LOOSE = "*~*.json"
@@ -33,20 +33,20 @@ _KEPT = ("accuracy_std", "accuracy_weighted", "accuracy_worst10")
 
 
 class Store:
-    """The results in a folder, read from its packed table and from small files."""
+    """The results in a folder: those in its table, and those in small files."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
 
     def records(self) -> dict[str, Record]:
-        """Return name → record; small files take precedence over the table."""
+        """Return name → record; if a name is in both, that of the small file."""
         packed = _table(self.home / TABLE, _stamp(self.home / TABLE))
         every = (_loose(file, _stamp(file)) for file in self.loose())
         loose = {one["name"]: one for one in every if one and _current(one)}
         return _sorted(packed | loose) if loose else packed
 
     def loose(self) -> list[Path]:
-        """Return the files of results that are not yet in the table."""
+        """Return the small files, whose results are not yet in the table."""
         try:
             return sorted(self.home.rglob(LOOSE)) if self.home.is_dir() else []
         except OSError as error:
@@ -61,11 +61,11 @@ class Store:
         return [record for name, record in every if fnmatchcase(name, pattern)]
 
     def get(self, name: str) -> Record | None:
-        """Return the record of this name; None if there is none."""
+        """Return the record with a name; None if there is none."""
         return self.records().get(name)
 
     def put(self, name: str, record: Mapping[str, Any]) -> Path:
-        """Write a result to its own file, atomically."""
+        """Write a result to a small file, atomically, and return its path."""
         file = self.home / "loose" / f"{slug(name)}.json"
         with files.refused(f"the folder {file.parent}", "give another --out"):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -75,9 +75,9 @@ class Store:
         return file
 
     def pack(self) -> int:
-        """Move the results of small files into the table; return the number of files.
+        """Move the results of small files into the table, and return their number.
 
-        Do not pack while another process writes into the folder.
+        Do not call this while another process writes results into the folder.
         """
         loose = self.loose()
         packed = [file for file in loose if _loose(file, _stamp(file)) is not None]
@@ -92,26 +92,29 @@ class Store:
 
 
 def named(root: Path, pattern: str) -> list[Record]:
-    """Return the records that match a pattern `FOLDER/NAME` in experiments/."""
+    """Return the records that match a pattern FOLDER/NAME, with FOLDER in `root`."""
     home, _, rest = pattern.partition("/")
     return Store(root / home).find(rest)
 
 
 def slug(name: str) -> str:
-    """Return the name of a file: readable ASCII characters, and a digest."""
+    """Return a name as the name of a file: readable ASCII characters and a digest."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     short = re.sub(r"[^A-Za-z0-9.=+]+", "-", plain).strip("-.")[:80]
     return f"{short}~{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
 def order(record: Record) -> list[str]:
-    """Return the sort key of a record: its name, sorted like the path of a file."""
+    """Return the sort key of a record, by which names are sorted like paths."""
     return f"{record['name']}.json".split("/")
 
 
 @lru_cache(maxsize=4096)
 def _loose(file: Path, stamp: tuple[int, int]) -> Record | None:
-    """Return the record in a small file; None if there is none."""
+    """Return the record in a small file; None if it cannot be read.
+
+    `stamp` changes with the file, so a cached record is never outdated.
+    """
     try:
         record = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -121,7 +124,7 @@ def _loose(file: Path, stamp: tuple[int, int]) -> Record | None:
 
 
 def brief(summary: Record) -> Record:
-    """Return the part of a run's summary that records keep."""
+    """Return the part of a run's summary that is stored in records."""
     return {
         name: brief(value) if isinstance(value, dict) else value
         for name, value in summary.items()
@@ -140,7 +143,7 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=32)
 def _table(file: Path, stamp: tuple[int, int]) -> dict[str, Record]:
-    """Return the records of a table; none if there is no such file."""
+    """Return name → record of a table; empty if there is no such file."""
     every = _lines(file) if stamp[1] else ()
     return _sorted({record["name"]: record for record in every if _current(record)})
 

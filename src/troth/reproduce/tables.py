@@ -1,4 +1,4 @@
-"""Tables in the paper's layout, with our numbers and the paper's: Markdown and CSV."""
+"""Write tables in the layout of the paper, with our numbers and the paper's."""
 
 import csv
 import io
@@ -11,17 +11,17 @@ from troth.reproduce.judging import RULE, Judged, distinct, share
 from troth.reproduce.settings import TEXTS
 
 MARKS = {"reproduced": "=", "better": "↑", "worse": "↓", "not judged": "~", "": ""}
-"""Verdict → its mark. For standard deviations, "better" is larger, "worse" smaller."""
+"""Verdict → mark. For standard deviations, "better" is larger, and "worse" smaller."""
 LEGEND = TEXTS["legend"]
 VERDICTS: dict[str, Callable[[Judged], str]] = {
     "by the mean over devices": lambda one: one.devices_verdict,
     "standard deviations": lambda one: one.std_verdict,
 }
-"""The verdicts of a cell other than that on the weighted mean."""
+"""Name → verdict of a cell, for verdicts other than that on the weighted mean."""
 
 
 def number(value: float | None, sign: bool = False) -> str:
-    """Write three decimals without the leading zero; – for a missing number."""
+    """Return a number with three decimals, without the leading zero; – if missing."""
     if value is None or math.isnan(value):
         return "–"
     text = f"{value:+.3f}" if sign else f"{value:.3f}"
@@ -29,13 +29,16 @@ def number(value: float | None, sign: bool = False) -> str:
 
 
 def short(value: float | None) -> str:
-    """Write two decimals, as the papers print standard deviations."""
+    """Return a number with two decimals, like standard deviations in the papers."""
     known = value is not None and not math.isnan(value)
     return f"{value:.2f}".replace("0.", ".", 1) if known else "–"
 
 
 def words(one: Judged) -> str:
-    """Format a cell as one line; "" if there is neither our number nor the paper's."""
+    """Return all numbers of a cell as one line; "" if it has none.
+
+    `LEGEND` explains the format.
+    """
     theirs = one.theirs
     printed = "" if theirs is None else number(theirs.mean)
     if theirs is not None and theirs.std is not None:
@@ -55,18 +58,23 @@ def words(one: Judged) -> str:
 
 
 def brief(one: Judged) -> str:
-    """Format our mean and the mark of the verdict; "" if nothing was run."""
+    """Return our mean and the mark of the verdict; "" if nothing was run."""
     return f"{number(one.mean)} {MARKS[one.verdict]}".rstrip() if one.seeds else ""
 
 
 Layout = tuple[str, list[str], list[list[str]]]
-"""Title of a part, its columns, and its rows, which begin with their names."""
+"""Title of a part, names of columns, and rows of texts, which begin with their name."""
 
 
 def layout(
     judged: Sequence[Judged], text: Callable[[Judged], str] = words
 ) -> Iterator[Layout]:
-    """Yield the layout of each part, rows and columns in the paper's order."""
+    """Yield the layout of each part, with rows and columns in the paper's order.
+
+    Args:
+        judged: The cells.
+        text: Function that formats a cell.
+    """
     for mine in parts(judged):
         columns = list(dict.fromkeys(one.cell.column for one in mine))
         at = {(one.cell.row, one.cell.column): text(one) for one in mine}
@@ -86,12 +94,12 @@ def parts(judged: Sequence[Judged]) -> list[list[Judged]]:
 
 
 def title(mine: Sequence[Judged], nothing: str = "") -> str:
-    """Return a title with the paper's data of a part and our data.
+    """Return a title for a part, with the name of the paper's data and of our data.
 
     Args:
         mine: The cells of the part.
-        nothing: Text instead of the paper's data, if the paper prints no number for
-            them.
+        nothing: Text in place of the paper's data, if the paper prints no number for
+            the part.
     """
     names = "; ".join(dict.fromkeys(one.cell.federation.name for one in mine))
     printed = any(one.theirs for one in mine)
@@ -100,7 +108,7 @@ def title(mine: Sequence[Judged], nothing: str = "") -> str:
 
 
 def where(entry: Entry) -> str:
-    """Return the table and section of the paper that the numbers are from."""
+    """Return the table and section of the paper from which the numbers are taken."""
     printed = entry.printed
     return printed.where if printed else "the paper prints no numbers"
 
@@ -116,7 +124,7 @@ def markdown(entry: Entry, judged: Sequence[Judged]) -> str:
 
 
 def shares(judged: Sequence[Judged]) -> str:
-    """Write how many of the judged cells are reproduced, by each of the verdicts."""
+    """Return a text with the number of reproduced cells, by each kind of verdict."""
     mean = share(judged)
     text = "Reproduced: {} of {} judged cells".format(*mean)
     once = share(distinct(judged))
@@ -136,12 +144,12 @@ def grid(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def as_csv(judged: Sequence[Judged]) -> str:
-    """Return CSV with one line per cell and all its numbers in full precision."""
+    """Return CSV with one line per cell, and all its numbers in full precision."""
     return plain_csv([one.plain() for one in judged])
 
 
 def plain_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Format one line per row; a missing or NaN value is left empty."""
+    """Return CSV with one line per row; None and NaN become empty."""
     text = io.StringIO()
     out = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     out.writeheader()

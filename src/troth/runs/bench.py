@@ -1,9 +1,9 @@
-"""Measure how fast the engine steps clients on this machine, against a plain loop.
+"""Measure the speed of training on this machine, against a plain loop over clients.
 
-The loop is written as a careful user would write it. It has an eager `nn.Module` per
-client, data on the device, `torch.optim.SGD(foreach=True)`, gradients set to None, and
-the same precision as the engine. The loop gets prepared batches, while the time of the
-engine includes drawing and gathering its batches.
+The loop is what a careful user would write: an eager `nn.Module` per client, data on
+the device, `torch.optim.SGD(foreach=True)`, gradients set to None, and the same
+precision as the engine. The loop gets prepared batches. The time of the engine includes
+drawing and gathering the batches.
 """
 
 import copy
@@ -48,14 +48,14 @@ CASES = (
 
 
 def measure(
-    quick: bool = False,  # measure only the two small models, without compilation
+    quick: bool = False,  # measure only the first two models, without compilation
     device: str = "auto",
-    n: int = 0,  # clients in a round; 0: 10 on a CPU, 100 on a GPU
+    n: int = 0,  # clients in a round; 0 means 10 on a CPU, 100 on a GPU
     cases: tuple[Case, ...] = CASES,
 ) -> list[dict[str, Any]]:
-    """Measure the microseconds per client step of the loop and of the engine.
+    """Measure the microseconds of a step of one client, by the loop and by the engine.
 
-    Returns one row per model.
+    Return one dictionary per model.
     """
     where = build.device(device)
     n = n or (10 if where.type == "cpu" else 100)
@@ -76,7 +76,7 @@ def _measure(case: Case, where: torch.device, n: int, quick: bool) -> dict[str, 
         engine.run("local", broadcast, rows, ids, 0)
 
     times: dict[str, list[float]] = {"loop": [], "engine": []}
-    for _ in range(_REPEATS):  # take turns, so that other programs slow both equally
+    for _ in range(_REPEATS):  # alternate, so that other programs slow both equally
         for name, work in (("loop", loop), ("engine", ours)):
             sync()
             began = time.perf_counter()
@@ -112,7 +112,7 @@ def _data(where: torch.device, n: int) -> Data:
 def _engine(
     net: nn.Module, data: Data, where: torch.device, n: int, steps: int, quick: bool
 ) -> tuple[Engine, Broadcast, Tensor, np.ndarray]:
-    """Build the engine with the plan that it would choose for a long run."""
+    """Build the engine, trained in the way that is chosen for a long run."""
     train = {"steps": steps, "batch": _BATCH, "lr": 0.05}
     experiment = reader.from_dict({"train": train})
     arrays = Arrays(np.zeros(0), np.zeros(0), classes=10)
@@ -130,7 +130,7 @@ def _engine(
 
 
 def _loop(net: nn.Module, data: Data, n: int, steps: int) -> Callable[[], None]:
-    """Step one client after another, each with its own module and optimizer."""
+    """Return the loop over clients, each with a separate module and optimizer."""
     modules = [copy.deepcopy(net) for _ in range(n)]
     optimizers = [
         torch.optim.SGD(m.parameters(), lr=0.05, foreach=True) for m in modules

@@ -1,7 +1,7 @@
-"""Check which path each layer of a network takes, and how fast the network is here.
+"""Check how the layers of a network are computed, and how fast the network is.
 
-A layer that `torch.func.vmap` can lift is computed for many clients together. If a
-network has a layer that cannot be lifted, its clients are trained one at a time.
+A layer that `torch.func.vmap` supports is computed for many clients at once. If a
+network has a layer that vmap does not support, clients are trained one at a time.
 """
 
 import time
@@ -21,7 +21,7 @@ from troth.networks.validate import sentence
 from troth.types import Arrays, Broadcast, Data, Split
 
 _CLIENTS, _BATCH, _STEPS = 8, 16, 2
-_SECONDS = 2.0  # seconds; then the remaining plans are not measured
+_SECONDS = 2.0  # limit of the time of a measurement, in seconds
 TOGETHER, PRODUCT = "together", "together, as matrix products"
 SLOWLY, APART = "together, but slowly", "one client at a time"
 
@@ -38,15 +38,15 @@ def check(
     Args:
         name: Name of a model, or `module:function`.
         shape: Shape of one example.
-        classes: Number of classes; 0 is a regression.
+        classes: Number of classes; 0 means a regression.
         options: Options of the model.
-        device: Device that computes, such as `cpu` or `cuda`.
+        device: Device to compute on, such as `cpu` or `cuda`.
 
     Returns:
-        `layers` (name, kind, parameters, path, why), `parameters`, `device`, `plans`
-        (the plans of the engine that the network allows), `milliseconds` of a step of
-        one client by each of the measured plans, and `note`, a sentence about layers
-        that slow training down ("" if there are none).
+        `layers` (for each one its name, kind, number of parameters, the way in which it
+        is computed, and the reason), `parameters`, `device`, `plans` (possible ways to
+        train the clients), `milliseconds` of a step of one client for the measured
+        plans, and `note`, a sentence about layers that slow the training down, or "".
 
     Example:
         >>> found = check("mlp", (4,), 3, device="cpu")
@@ -74,12 +74,12 @@ def check(
 
 
 def _layers(model: nn.Module, made: Engine) -> list[dict[str, Any]]:
-    """Describe every layer, and every larger module that vmap cannot lift."""
+    """Describe every layer, and every larger module that vmap does not support."""
     obstacles = {o.layer: o for o in made.objective.obstacles}
     products = nn.Conv1d, nn.Conv2d
     rows = []
     for name, part in model.named_modules():
-        known = obstacles.get(f"1.{name}".rstrip("."))
+        known = obstacles.get(name)
         if known is None and any(part.children()):
             continue
         path, why = TOGETHER, ""
@@ -95,7 +95,7 @@ def _layers(model: nn.Module, made: Engine) -> list[dict[str, Any]]:
 
 
 def _speeds(made: Engine) -> dict[str, float]:
-    """Measure milliseconds of a step of one client, one at a time and together."""
+    """Measure milliseconds of a step per client, one at a time and together."""
     w = task.flatten(made.objective.net)
     zero = torch.zeros((), dtype=torch.long, device=w.device)
     sent = Broadcast(w, w.new_zeros(0), w.new_ones(()), zero)

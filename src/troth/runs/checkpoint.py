@@ -16,18 +16,18 @@ _COUNTED = ("asked", "absent", "cut", "dropped", *_VERDICTS)
 
 
 class Journal:
-    """The file of rounds, the checkpoint, and counts per client."""
+    """Writer of the file of rounds and of checkpoints; it counts events per client."""
 
     def __init__(self, path: Path, federation: Federation) -> None:
         self.path, self._federation = path, federation
         n = federation.population.n
         self.counts = {name: np.zeros(n, np.int64) for name in _COUNTED}
-        self.stayed, self.why = 0, ""  # rounds with unchanged w, last reason
+        self.stayed, self.why = 0, ""  # rounds with unchanged w, and the last reason
         self._file = (path / files.ROUNDS).open("ab")
-        files.hold(self._file)  # viewers see by this lock whether the run is active
+        files.hold(self._file)  # this lock shows viewers that the run is active
 
     def write(self, record: Record, evaluated: dict[str, Any] | None) -> None:
-        """Write one round, without times, so that the same run gives the same bytes."""
+        """Write one round; without times, so that equal runs write equal bytes."""
         self.counts["asked"][record.cohort] += 1
         self.counts["absent"][record.absent] += 1
         self.counts["cut"][record.cut] += 1
@@ -55,7 +55,7 @@ class Journal:
         self._file.flush()  # so that viewers can read the round
 
     def checkpoint(self, seconds: float) -> None:
-        """Save everything needed to continue, and the seconds trained."""
+        """Save all that is needed to resume the run, and the seconds of training."""
         self._file.flush()
         f = self._federation
         tensors = {f"population.{k}": v for k, v in f.population.dump().items()}
@@ -67,7 +67,7 @@ class Journal:
         f.population.saved()
 
     def restore(self) -> float:
-        """Restore the last checkpoint, or the start; return the seconds trained."""
+        """Restore the last checkpoint, if any; return its seconds of training."""
         path, f = self.path / files.CHECKPOINT, self._federation
         if not path.exists():
             self._file.truncate(0)

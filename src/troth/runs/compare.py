@@ -1,4 +1,4 @@
-"""Compare finished runs over seeds and client by client, and write the results."""
+"""Compare finished runs over seeds and clients, and format the results."""
 
 import math
 import re
@@ -13,7 +13,7 @@ from troth.evaluation.paired import NAN, Paired, holm, interval, paired
 from troth.runs.load import Run, judged
 
 Row = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""Settings (dotted key → value, with `seed`) and summary of a run."""
+"""Settings of a run (dotted key → value, including `seed`) and its summary."""
 
 _PERSONAL = "personalizer.name"
 
@@ -23,7 +23,7 @@ class Group(NamedTuple):
 
     settings: dict[str, Any]  # without the seed
     seeds: list[Any]
-    runs: list[int]  # index of the run of each seed
+    runs: list[int]  # indices of the runs, one per seed
     numbers: dict[str, tuple[float, float]]  # key → mean, half width of its interval
 
 
@@ -31,16 +31,16 @@ class Pair(NamedTuple):
     """Two runs, or groups of runs, that differ in one setting."""
 
     setting: str
-    first: int  # index of one run or group
+    first: int  # index of the first run or group
     second: int
 
 
 def by_seed(runs: Sequence[Row]) -> list[Group]:
     """Group runs that differ only in `seed`; compute means and 95 % intervals.
 
-    Of runs with the same settings and the same seed, only the first counts. `numbers`
-    has the keys that all runs of a group have. Keys of nested summaries are joined by
-    dots (`personal.accuracy_mean`). Lists and texts are left out.
+    If runs have the same settings and seed, only the first one is used. `numbers` has
+    the numbers that the summaries of all runs of a group have. Keys of nested summaries
+    are joined by dots (`personal.accuracy_mean`).
     """
     members: dict[frozenset[tuple[str, str]], list[int]] = {}
     for i in _distinct(runs):
@@ -58,14 +58,13 @@ def by_seed(runs: Sequence[Row]) -> list[Group]:
 
 
 def pairs(runs: Sequence[Row]) -> list[Pair]:
-    """Return the pairs of runs that differ in exactly one setting other than the seed.
+    """Return the pairs of runs that differ in exactly one setting.
 
-    If several runs differ in the same setting, each is paired with the first of them
-    only. If the setting is the personalizer, each is also paired with local training
-    (`local`), which is the baseline of every personalizer.
-
-    The setting may be the name of a method, such as `personalizer.name`. Then an option
-    that only one of the two methods has does not count as another difference.
+    This setting must not be the seed. If several runs differ only in the same setting,
+    each one is paired with the first of them. If the setting is the personalizer, each
+    one is also paired with the run of `local`, the baseline of every personalizer. If
+    the setting is the name of a method, such as `personalizer.name`, then options that
+    only one of the two methods has are not counted as differences.
     """
     written = {i: _written(runs[i][0]) for i in _distinct(runs)}
     every = {key for settings in written.values() for key in settings}
@@ -86,7 +85,10 @@ def pairs(runs: Sequence[Row]) -> list[Pair]:
 
 
 def _difference(a: dict[str, str], b: dict[str, str]) -> str:
-    """Return the one setting, not the seed, in which two runs differ; otherwise ""."""
+    """Return the only setting in which two runs differ; "" if there is no such setting.
+
+    The seed is not such a setting.
+    """
     changed = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k))
     if len(changed) == 1:
         return "" if changed == ["seed"] else changed[0]
@@ -100,7 +102,7 @@ def _difference(a: dict[str, str], b: dict[str, str]) -> str:
 
 
 def _distinct(runs: Sequence[Row]) -> list[int]:
-    """Return the indices of the runs without repetitions."""
+    """Return the indices of the runs with different settings."""
     first: dict[frozenset[tuple[str, str]], int] = {}
     for i, (settings, _) in enumerate(runs):
         first.setdefault(frozenset(_written(settings).items()), i)
@@ -108,12 +110,12 @@ def _distinct(runs: Sequence[Row]) -> list[int]:
 
 
 def _written(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Write the values of settings as text, so that lists can be compared too."""
+    """Return the values of settings as text, so that lists can be compared too."""
     return {key: repr(value) for key, value in settings.items()}
 
 
 def _numbers(summary: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Return the numbers of a summary by dotted key; `null` becomes NaN."""
+    """Return the numbers of a summary by dotted key; None becomes NaN."""
     flat: dict[str, float] = {}
     for key, value in summary.items():
         if isinstance(value, Mapping):
@@ -128,20 +130,21 @@ def _numbers(summary: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 def compare(runs: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:
     """Summarize runs over their seeds, and compare pairs of methods.
 
-    Two methods are compared if their runs differ in one setting other than the data,
-    the partition and the seed. One comparison uses all seeds that both methods have
-    (see `troth.evaluation.paired.paired`).
+    Two methods are compared if their runs differ in one setting, which is not the data,
+    the partition or the seed. A comparison uses all seeds that both methods have (see
+    `troth.evaluation.paired.paired`).
 
     Args:
-        runs: finished runs.
-        labels: one label per run, such as `personalizer=ditto+lam=1.0,seed=0`.
+        runs: Finished runs.
+        labels: One label per run, such as `personalizer=ditto+lam=1.0,seed=0`.
 
     Returns:
-        One dictionary per group of runs over several seeds (`kind` is "seeds"), then
-        one per pair (`kind` is "paired"), with p-values corrected by `corrected`.
+        One dictionary per group of runs with several seeds (`kind` is "seeds"), then
+        one per pair (`kind` is "paired"), with the corrected p-values of `corrected`.
     """
     groups = by_seed([(settings_of(run), run.summary) for run in runs])
-    other = ("data.", "partition.")  # client k of one run is not client k of the other
+    labels = [full(run, label) for run, label in zip(runs, labels, strict=True)]
+    other = ("data.", "partition.")  # such runs have different clients
     alike = [
         pair
         for pair in pairs([(group.settings, {}) for group in groups])
@@ -155,7 +158,7 @@ def compare(runs: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def corrected(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add `p_holm` to comparisons: p-values corrected for the number of comparisons."""
+    """Add `p_holm` to comparisons: the p-value, corrected for their number."""
     adjusted = holm([pair["p_value"] for pair in found])
     return [
         pair | {"p_holm": p, "comparisons": len(found)}
@@ -164,13 +167,13 @@ def corrected(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def without_seed(label: str) -> str:
-    """Return a label without its seed; "all seeds" if nothing else is in the label."""
+    """Return a label without its seed, or "all seeds" if that is the whole label."""
     rest = re.sub(r"(?<![.\w])seed=[^,]*,|,seed=[^,]*", "", label)
     return re.sub(r"(?<![.\w])seed=[^,]*", "all seeds", rest)
 
 
 def caution(found: Sequence[Mapping[str, Any]]) -> str:
-    """Say what comparisons of one or two seeds cannot show; "" with more seeds."""
+    """Return a warning about comparisons with one or two seeds; "" with more seeds."""
     pairs = [each["seeds"] for each in found if each["kind"] == "paired"]
     groups = [len(each["seeds"]) for each in found if each["kind"] == "seeds"]
     more = "Train at least 3 seeds, better 5, such as seed = [0, 1, 2] in [grid]"
@@ -230,16 +233,16 @@ def _by_client(
 
 
 def _values(run: Run, metric: str) -> np.ndarray:
-    """Return the metric of every client; NaN for clients that summaries leave out."""
+    """Return the metric of every client; NaN for clients that are not in summaries."""
     return np.where(judged(run.clients), run.clients[metric], NAN)
 
 
 def over_seeds(values: Sequence[np.ndarray], metric: str) -> Paired:
-    """Compare two methods under several seeds.
+    """Compare two methods over several seeds.
 
     Args:
-        values: one array [n] per seed of the first method, then the same of the second.
-            NaN: a client without a value. Seeds may differ in the number of clients.
+        values: One array [n] per seed for the first method, then for the second. NaN
+            means that the client has no value. n may depend on the seed.
         metric: "accuracy" (higher is better) or "error" (lower is better).
     """
     rows = np.full((len(values), max(map(len, values))), NAN)
@@ -250,19 +253,19 @@ def over_seeds(values: Sequence[np.ndarray], metric: str) -> Paired:
 
 
 def _identity(run: Run) -> str:
-    """Return the fingerprint, which is equal for runs that must give equal numbers."""
+    """Return the fingerprint; runs with equal fingerprints have equal results."""
     return str(run.experiment.resolved["fingerprint"])
 
 
 def settings_of(run: Run) -> dict[str, Any]:
-    """Return dotted key → value for all settings that determine a run's numbers."""
+    """Return dotted key → value for all settings that affect a run's results."""
     aside = ("name", "engine.", "checkpoint.", "output.")
     flat = reader.differences(reader.to_dict(run.experiment), {})
     return {k: v for k, (v, _) in flat.items() if not k.startswith(aside)}
 
 
 def entries(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Describe the runs for programs, as in `troth run --json`."""
+    """Return the runs as dictionaries, as in `troth run --json`."""
     return [
         {
             "id": _identity(run),
@@ -275,23 +278,53 @@ def entries(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def heading(summary: Mapping[str, Any]) -> str:
-    """Return the main score of clients: accuracy, or error for a regression."""
+    """Return the main score of a summary: "accuracy", or "error" for a regression."""
     return "accuracy" if "accuracy_mean" in summary["personal"] else "error"
 
 
+def poisoned(run: Run) -> str:
+    """Return the corruption of malicious clients' data, in words; "" if none."""
+    name = run.experiment.corruption.name if run.summary.get("malicious") else "none"
+    return {"none": "", "auto": "wrong labels"}.get(name, name)
+
+
+def acts(attack: str, corruption: str) -> str:
+    """Return the name of an attack on messages, combined with a corruption of data.
+
+    Args:
+        attack: Value in a label, such as `alie`; `none` means honest messages.
+        corruption: Result of `poisoned`.
+    """
+    if not corruption:
+        return attack
+    return corruption if attack == "none" else f"{attack} + {corruption}"
+
+
+def full(run: Run, label: str) -> str:
+    """Return a run's label; after the attack, the corruption of data is added."""
+    parts = [part.partition("=") for part in label.split(",")]
+    if "corruption" in [key for key, _, _ in parts]:
+        return label
+    done = poisoned(run)
+    return ",".join(
+        f"{key}{sign}{acts(value, done) if key == 'attack' else value}"
+        for key, sign, value in parts
+    )
+
+
 def short(label: str) -> str:
-    """Shorten a run's label: `ditto,lam=0.1` for `personalizer=ditto+lam=0.1`."""
+    """Return a shorter label: `ditto,lam=0.1` for `personalizer=ditto+lam=0.1`."""
     parts = []
     for part in label.split(","):
         kind, _, value = part.partition("=")
         named = kind in lookup.FOLDERS and value
-        words = f"no {kind}" if value == "none" else value.replace("+", ",")
+        words = f"no {kind}" if value == "none" else re.sub(r"\+(?! )", ",", value)
         parts.append(words if named else part)
     return ",".join(parts)
 
 
 def difference(first: str, second: str) -> str:
-    """Return `second − first` for two labels, with their common parts in brackets."""
+    """Return `second − first` for two labels, followed by their common parts."""
     a, b = first.split(","), second.split(",")
     both = [part for part in a if part in b]
     own = (",".join(p for p in parts if p not in both) for parts in (b, a))
@@ -300,13 +333,13 @@ def difference(first: str, second: str) -> str:
 
 
 def number(value: float | None, head: str = "accuracy") -> str:
-    """Write an accuracy with three decimals, an error with four digits."""
+    """Format an accuracy with three decimals, an error with four digits."""
     if value is None or math.isnan(value):
         return "–"
     return f"{value:.3f}" if head == "accuracy" else f"{value:.4g}"
 
 
 def signed(value: float | None, head: str) -> str:
-    """Write a difference, with its sign."""
+    """Format a difference, with its sign."""
     plus = "+" if value is not None and value >= 0 else ""
     return (plus + number(value, head)).replace("-", "−")

@@ -1,4 +1,4 @@
-"""Data and networks in memory: pass them to new runs, and again to runs on disk."""
+"""Data and networks that are Python objects, for new runs and for resumed runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,12 +9,15 @@ from troth.types import Refusal
 
 KINDS = ("data", "model")
 Objects = Mapping[str, lookup.Given]
-"""Kind (`data` or `model`) → its object in memory, known while this mapping exists.
+""""data" or "model" → the registered object, registered while this mapping exists.
 """
 
 
 def give(data: Any = None, model: Any = None) -> Objects:
-    """Register data and a network as members; `None` is left out."""
+    """Register data and a network, if they are not None.
+
+    Experiments can then name them.
+    """
     found = {}
     if data is not None:
         from troth.data import sources
@@ -28,12 +31,12 @@ def give(data: Any = None, model: Any = None) -> Objects:
 
 
 def settings(objects: Objects) -> list[str]:
-    """Return the settings that make an experiment use the objects."""
+    """Return settings by which an experiment uses the objects."""
     return [f"{kind}.name={given.name}" for kind, given in objects.items()]
 
 
 def check_sections(objects: Objects, sections: Mapping[str, Any]) -> None:
-    """Refuse objects inside an experiment, and names that an object would replace."""
+    """Raise Refusal for objects in an experiment, and for data or model set twice."""
     for kind in KINDS:
         part = sections.get(kind, "")
         inside = part if not isinstance(part, str | Mapping) else None
@@ -59,7 +62,7 @@ def check_sections(objects: Objects, sections: Mapping[str, Any]) -> None:
 
 
 def check_used(objects: Objects, experiments: Sequence[Experiment]) -> None:
-    """Refuse experiments that replace a given object by a named member."""
+    """Raise Refusal if an experiment uses something else than a given object."""
     for kind, given in objects.items():
         for e in experiments:
             if (name := getattr(e, kind).name) != given.name:
@@ -72,12 +75,12 @@ def check_used(objects: Objects, experiments: Sequence[Experiment]) -> None:
 def check_same(
     objects: Objects, experiments: Sequence[Experiment], where: object
 ) -> None:
-    """Refuse other objects than those with which runs on disk were trained.
+    """Raise Refusal if runs on disk were not trained with these objects.
 
     Args:
-        objects: the objects that are given again.
-        experiments: the experiments of the runs.
-        where: the folder of the runs, for the error message.
+        objects: Objects that the caller passed again.
+        experiments: Experiments of the runs.
+        where: Folder of the runs, for the message.
     """
     for kind, given in objects.items():
         for e in experiments:
@@ -96,7 +99,7 @@ def check_same(
 
 
 def check_here(experiments: Sequence[Experiment], where: object) -> None:
-    """Refuse to continue runs whose data or network from memory are missing."""
+    """Raise Refusal if runs were trained with objects that are not registered now."""
     lost = [
         k for k in KINDS if any(lookup.lost(getattr(e, k).name) for e in experiments)
     ]

@@ -1,7 +1,7 @@
-"""Read the folder of a run, finished or not, without stopping at broken files.
+"""Read the folder of a run, finished or not, even if files are missing or broken.
 
-A missing file counts as missing. A file that cannot be read is listed in `troubles`,
-with a remedy, and then counts as missing as well.
+A file that cannot be read is treated like a missing file, and listed in `troubles` with
+a remedy.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from troth.runs.load import Run, Table, judged
 from troth.types import Refusal
 
 _ENDS = ("", "_low", "_high")
-_POINTS = 101  # number of radii of a curve
+_POINTS = 101  # number of radii for which a curve is computed
 
 _WHOLE = (
     *("client", "malicious", "newcomer", "train", "valid", "test", "asked", "absent"),
@@ -40,9 +40,9 @@ class Certified(NamedTuple):
 
     settings: dict[str, str]  # as text, as in the file
     unit: str  # unit of the radii
-    table: dict[str, np.ndarray]  # model, client, y, label, radius, parameters
-    curves: dict[str, Curves]  # model → certified accuracy over all its certificates
-    rows: dict[tuple[str, int], np.ndarray]  # (model, client) → rows of the table
+    table: dict[str, np.ndarray]  # model, client, y, label, radius, parameters, used
+    curves: dict[str, Curves]  # model → certified accuracy of all its certificates
+    rows: dict[tuple[str, int], np.ndarray]  # (model, client) → indices of rows
 
 
 class Audit(NamedTuple):
@@ -54,7 +54,7 @@ class Audit(NamedTuple):
 
 
 def experiment(file: Path) -> dict[str, Any]:
-    """Read the sections of the experiment, and the facts that the run added."""
+    """Read an experiment file; raise ValueError if it is not that of a run."""
     found = reader.read(file)
     if not isinstance(found.get("resolved"), dict):
         raise ValueError("it has no [resolved], which every run writes")
@@ -62,7 +62,7 @@ def experiment(file: Path) -> dict[str, Any]:
 
 
 def summary(file: Path) -> dict[str, Any]:
-    """Read the means over clients, and the number of clients."""
+    """Read `summary.json`; raise ValueError if numbers are missing."""
     found = json.loads(file.read_text("utf-8"))
     kinds = found["personal"], found["shared"]
     known = any(all(f"{m}_mean" in kind for kind in kinds) for m in METRICS)
@@ -74,7 +74,10 @@ def summary(file: Path) -> dict[str, Any]:
 
 
 def clients(file: Path) -> Table:
-    """Read column → one value per client; an empty cell is NaN."""
+    """Read `clients.csv` as column → one value per client; an empty cell is NaN.
+
+    Raise ValueError if columns or numbers are missing.
+    """
     found = files.read_csv(file)
     known = any(metric in found for metric in METRICS)
     if not {"client", "malicious", "test"} <= {*found} or not known:
@@ -91,7 +94,10 @@ def _check_whole(table: Table, names: set[str]) -> None:
 
 
 def audit(file: Path) -> Audit:
-    """Read the table of an audit, and its settings from the .json file next to it."""
+    """Read the table of an audit, and its settings from the .json file next to it.
+
+    Raise ValueError if columns are missing or settings out of range.
+    """
     table = files.read_csv(file)
     needed = {"client", "examples", "adv_accuracy", "shared_adv_accuracy", "suspect"}
     needed |= {f"change{end}" for end in _ENDS}
@@ -109,13 +115,17 @@ def audit(file: Path) -> Audit:
 
 
 def certified(file: Path) -> list[Certified]:
-    """Read the complete lines of the file, grouped by their settings."""
+    """Read a file of certificates, grouped by their settings.
+
+    The last line may be incomplete, and is then left out. Raise ValueError if a number
+    is out of range.
+    """
     text = file.read_text("utf-8")
     whole = text[: text.rfind("\n") + 1]
     if not whole:
         return []
     lines = pd.read_csv(io.StringIO(whole), dtype=str, keep_default_na=False)
-    if "lattice" not in lines:  # older files: noise was not on a lattice
+    if "lattice" not in lines:  # file of a version without lattices
         lines["lattice"] = ""
     names, found = [*Smoothing().record()], []
     for key, mine in lines.groupby(names, sort=False):
@@ -137,7 +147,7 @@ def certified(file: Path) -> list[Certified]:
 
 
 def _curves(table: dict[str, np.ndarray]) -> dict[str, Curves]:
-    """Compute the certified accuracy of every model, up to the largest radius."""
+    """Return certified accuracies up to the largest radius, for every kind of model."""
     radii = np.linspace(0, float(table["radius"].max()), _POINTS)
     found = {}
     for model in ("personal", "shared", "local"):
@@ -149,25 +159,28 @@ def _curves(table: dict[str, np.ndarray]) -> dict[str, Curves]:
     return found
 
 
-@dataclass
+@dataclass(repr=False)
 class Dossier:
-    """Everything that the files of one run contain."""
+    """The contents of the files of one run."""
 
     path: Path
     label: str
-    sections: dict[str, Any] = field(default_factory=dict)  # experiment.toml as a tree
-    run: Run | None = None  # None: this version cannot read the experiment
+    sections: dict[str, Any] = field(default_factory=dict)  # experiment.toml
+    run: Run | None = None  # None if this version cannot read the experiment
     rounds: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] | None = None
     clients: Table | None = None
     certified: list[Certified] = field(default_factory=list)
     audit: Audit | None = None
     troubles: list[str] = field(default_factory=list)
-    kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # cached values
+    kept: dict[Any, Any] = field(default_factory=dict)  # cached values
+
+    def __repr__(self) -> str:
+        return f"Dossier({str(self.path)!r})"
 
     @property
     def finished(self) -> bool:
-        """Whether the files that complete a run exist and can be read."""
+        """Whether the run is finished, and its results can be read."""
         return self.summary is not None and self.clients is not None
 
     @property
@@ -177,7 +190,7 @@ class Dossier:
 
     @property
     def metric(self) -> str:
-        """The score by which clients are judged; "" if the run has no evaluation."""
+        """Main score of the clients (accuracy or error); "" without an evaluation."""
         every = [self.summary or {}, *(r["evaluation"] for r in self.evaluated[-1:])]
         own = [each.get("personal", {}) for each in every]
         return next((m for m in METRICS for s in own if f"{m}_mean" in s), "")
@@ -189,25 +202,25 @@ class Dossier:
 
     @property
     def judged(self) -> np.ndarray:
-        """[n] mask of the clients that the summary covers."""
+        """[n] mask of the clients that the summary averages over."""
         assert self.clients is not None
         return judged(self.clients)
 
     def part(self, kind: str) -> str:
-        """Return the name of a section's member, such as that of the aggregator."""
+        """Return the name of the method in a section, such as the aggregator."""
         value = self.sections.get(kind, {})
         name = value.get("name", "none") if isinstance(value, dict) else value
         return str(name)
 
     @property
     def resolved(self) -> dict[str, Any]:
-        """The facts that the run added to its experiment."""
+        """The section `[resolved]`, which the run added to its experiment."""
         found = self.sections.get("resolved", {})
         return found if isinstance(found, dict) else {}
 
     @property
     def total(self) -> int:
-        """The number of rounds that the experiment asks for."""
+        """Number of rounds of the experiment."""
         train = self.sections.get("train")
         rounds = train.get("rounds", 0) if isinstance(train, dict) else 0
         return rounds if isinstance(rounds, int) else 0
@@ -223,9 +236,9 @@ class Dossier:
     ) -> float:
         """Return a number of the summary, on "test" or "valid" data; NaN if absent.
 
-        `kind` is "personal" or "shared", and `what` is the name of a metric. If there
-        are validation data, use them to choose between models: test data cannot judge a
-        model that they chose.
+        `kind` is "personal" or "shared", and `what` is the name of a metric. To choose
+        between models, use validation data: a score on the data that were used for the
+        choice is biased.
         """
         whole = self.summary or {}
         table = (whole if on == "test" else whole.get(on) or {}).get(kind, {})
@@ -235,7 +248,7 @@ class Dossier:
     def column(self, name: str) -> np.ndarray:
         """Return a column of `clients.csv`; all NaN if the file does not have it."""
         assert self.clients is not None
-        if name not in self.kept:  # cached: many cards read the same column
+        if name not in self.kept:  # many reports need the same column
             none = np.full(len(self.clients["client"]), np.nan)
             self.kept[name] = self.clients.get(name, none).astype(np.float64)
         found: np.ndarray = self.kept[name]
@@ -245,8 +258,9 @@ class Dossier:
 def opened(paths: Sequence[str | Path]) -> list[Dossier]:
     """Read the runs in these folders.
 
-    For the folder of a grid or of a chain of attacks, all runs in it are read. Runs
-    with the same name get longer labels.
+    For the folder of a grid or of a chain of attacks, all runs in it are read. For a
+    folder of such folders, all of them are read. Runs with the same name get longer
+    labels.
     """
     runs: dict[Path, Dossier] = {}
     for path in paths:
@@ -254,7 +268,7 @@ def opened(paths: Sequence[str | Path]) -> list[Dossier]:
             runs.setdefault(place.resolve(), _dossier(place))
     for longer in (lambda p: f"{p.parent.name}/{p.name}", str):
         labels = [run.label for run in runs.values()]
-        for place, run in runs.items():  # lengthen labels that occur twice
+        for place, run in runs.items():  # use longer labels for those that occur twice
             if labels.count(run.label) > 1:
                 run.label = longer(place)
     return list(runs.values())
@@ -278,11 +292,17 @@ def _runs(root: Path) -> list[Path]:
                 names = [reader.label(changed) for changed, _ in grid]
         order = {name: i for i, name in enumerate(names)}
         return sorted(inside, key=lambda p: (order.get(p.name, len(order)), p.name))
-    some = ", ".join(place.name for place in inside[:3])
-    more = f" (it contains folders of runs, such as {some})" if inside else ""
-    raise Refusal(
-        f"{root} is not the folder of a run{more}; give the folder that troth run wrote"
-    )
+    known = files.EXPERIMENT, files.GRID, files.CHAIN
+    below = sorted({file.parent for name in known for file in root.glob(f"*/{name}")})
+    found: list[Path] = []
+    for folder in below:
+        with contextlib.suppress(Refusal):  # a grid that has not begun
+            found += _runs(folder)
+    if not found:
+        raise Refusal(
+            f"{root} is not the folder of a run; give the folder that troth run wrote"
+        )
+    return found
 
 
 def _dossier(path: Path) -> Dossier:

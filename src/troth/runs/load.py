@@ -1,6 +1,7 @@
-"""Open a run again: its tables, and its models as ordinary PyTorch modules.
+"""Open a run from its folder: its tables, and its models as PyTorch modules.
 
-Reading tables loads neither data sets nor networks. Models are loaded on demand.
+Models are loaded when they are needed; tables are read without loading data or
+networks.
 """
 
 import contextlib
@@ -22,11 +23,11 @@ from troth.types import Refusal, Statistics
 
 Table = dict[str, np.ndarray]
 PREPARED = ("features.fill", "features.mean", "features.std")
-"""Tensors in a newcomer's model file that say how inputs are prepared."""
+"""Tensors in the file of a newcomer's model by which inputs are prepared."""
 
 
 def read_experiment(path: Path) -> Experiment:
-    """Read the resolved experiment of a run's folder."""
+    """Read the experiment of a run; raise Refusal if the folder has none."""
     file = path / files.EXPERIMENT
     if not file.exists():
         raise Refusal(
@@ -37,7 +38,7 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def rounds(file: Path) -> list[dict[str, Any]]:
-    """Read the complete lines of `rounds.jsonl`; the last may not be complete yet."""
+    """Read the complete lines of `rounds.jsonl`; the last line may be incomplete."""
     every = [json.loads(line) for line in file.read_text("utf-8").split("\n")[:-1]]
     if not all(isinstance(r, dict) and isinstance(r["round"], int) for r in every):
         raise ValueError("a line is no round")
@@ -45,7 +46,7 @@ def rounds(file: Path) -> list[dict[str, Any]]:
 
 
 class Tail:
-    """The rounds of a run while it trains, each read once from `rounds.jsonl`."""
+    """Reader of the rounds of a run in training, which reads each round once."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -53,13 +54,13 @@ class Tail:
 
     @property
     def shortened(self) -> bool:
-        """Whether the file is now shorter than before: a resumed run has gone back."""
+        """Whether the file became shorter, because the run was resumed."""
         with contextlib.suppress(OSError):
             return self._file.stat().st_size < self._at
         return False
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the new rounds; if the file was shortened, all rounds."""
+        """Return the rounds since the last call, or all if the file was shortened."""
         if self.shortened:
             self._part, self._at = b"", 0
         try:
@@ -72,7 +73,7 @@ class Tail:
         *lines, self._part = (self._part + new).split(b"\n")
         found = []
         for line in lines:
-            with contextlib.suppress(ValueError):  # not written by Troth
+            with contextlib.suppress(ValueError):  # a line that Troth did not write
                 record = json.loads(line)
                 if isinstance(record, dict) and isinstance(record.get("round"), int):
                     found.append(record)
@@ -88,8 +89,11 @@ class Run:
         self._held = lookup.held(e.data.name), lookup.held(e.model.name)
 
     def __reduce__(self) -> tuple[type, tuple[Path]]:
-        """Pickle the folder's path, because objects in memory may not be picklable."""
+        """Pickle only the folder's path, because other objects may not be picklable."""
         return type(self), (self.path,)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
 
     @property
     def finished(self) -> bool:
@@ -98,7 +102,7 @@ class Run:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Every metric of every score over benign clients, and the cost of the run."""
+        """Every metric of every score over the benign clients, and times."""
         found: dict[str, Any] = json.loads(self._file(files.SUMMARY).read_text("utf-8"))
         return found
 
@@ -109,24 +113,24 @@ class Run:
 
     @cached_property
     def rounds(self) -> list[dict[str, Any]]:
-        """Every round: its cohort, the clients without a reply, and any evaluation."""
+        """Every round as a dictionary: its cohort, missing clients, evaluation, …."""
         return rounds(self.path / files.ROUNDS)
 
     def shared(self, client: int | None = None) -> nn.Module:
-        """Return the shared model, for inputs as they are in the data set.
+        """Return the shared model, which takes inputs in the units of the data set.
 
         Args:
-            client: Client whose inputs the model will get. Needed only if each client
-                prepares its inputs with its own statistics.
+            client: Client whose inputs the model will get. It is needed only if inputs
+                are prepared by different statistics for each client.
         """
         return self.raw(self.network(), client)
 
     def network(self, tensors: dict[str, Tensor] | None = None) -> nn.Module:
-        """Return the shared model as it was trained, for prepared inputs.
+        """Return the shared model, which takes prepared inputs, as in training.
 
         Args:
-            tensors: Parameters and buffers of another model, by name. None: those of
-                the shared model.
+            tensors: Parameters and buffers of another model, by name. None means those
+                of the shared model.
         """
         from troth.networks.build import network
 
@@ -148,7 +152,7 @@ class Run:
         return net.eval()
 
     def model(self, client: int) -> nn.Module:
-        """Return the model of a client: its own, or the shared model if it has none."""
+        """Return the model with which a client predicts: personal, or else shared."""
         from troth.networks import task
 
         self.check(client)
@@ -163,7 +167,7 @@ class Run:
         return self.raw(net, client)
 
     def newcomer(self, file: str | Path) -> nn.Module:
-        """Return the model of a newcomer from a file of `troth personalize`."""
+        """Return a newcomer's model from a file that `troth personalize` wrote."""
         from troth.networks import layers
 
         try:
@@ -184,7 +188,7 @@ class Run:
         return nn.Sequential(layers.Features(*parts), net).eval() if parts else net
 
     def check(self, client: int) -> None:
-        """Refuse a client that this run does not have."""
+        """Raise Refusal if this run does not have the client."""
         n = self.experiment.resolved["clients"]
         if not 0 <= client < n:
             raise Refusal(
@@ -192,7 +196,10 @@ class Run:
             )
 
     def raw(self, net: nn.Module, client: int | None) -> nn.Module:
-        """Put the preparation of inputs in front of a network."""
+        """Return a network for inputs in the units of the data set.
+
+        The layer that prepares inputs, if any, is put in front.
+        """
         from troth.data.preprocess import active
         from troth.networks import layers
 
@@ -224,9 +231,9 @@ class Run:
         return file
 
     def statistics(self) -> Statistics | None:
-        """Return the statistics that prepare the inputs of all clients.
+        """Return the statistics by which the inputs of all clients are prepared.
 
-        Return None if each client uses statistics of its own.
+        Return None if they differ between clients.
         """
         found = self._features
         if found["mean"].dim() > len(self.experiment.resolved["shape"]):
@@ -237,13 +244,13 @@ class Run:
         """Predict labels, or the values of a regression, with a client's model.
 
         Args:
-            client: Number of a client, or the file of a newcomer's model.
-            x: [m, ...] inputs as they are in the data set. NaN is a missing value, if
+            client: Id of a client, or the file of a newcomer's model.
+            x: [m, ...] inputs in the units of the data set. NaN is a missing value, if
                 the run fills in missing values.
 
         Returns:
-            [m] predictions. If an example may have several labels: [m, labels] of 0 and
-            1.
+            [m] predictions, or [m, labels] of 0 and 1 if an example may have several
+            labels.
         """
         from troth.data import user_files
 
@@ -265,9 +272,9 @@ class Run:
 
 
 def judged(clients: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return a mask of the clients that the summary covers.
+    """Return a mask of the clients that the summary averages over.
 
-    These are the benign clients that took part in training.
+    These are the benign clients that could take part in training.
     """
     late = clients.get("newcomer", np.zeros_like(clients["malicious"]))
     return np.asarray((clients["malicious"] == 0) & (late == 0))
@@ -277,12 +284,12 @@ def load(path: str | Path, *, data: Any = None, model: Any = None) -> Run:
     """Open the folder of a run, finished or not.
 
     Args:
-        path: Folder of a run, as `run` or `troth run` wrote it. For a grid: the folder
-            of one of its runs.
-        data: The data in memory with which the run was trained, if an audit needs them.
-            They remain known while the returned run exists.
-        model: The network in memory with which the run was trained, if models are
-            needed.
+        path: Folder of a run, as `run` or `troth run` wrote it. For a grid, give the
+            folder of one of its runs.
+        data: Python object with the data of the run, if it was trained with one and an
+            audit needs the data.
+        model: Python object with the network of the run, if it was trained with one and
+            models are needed.
 
     Returns:
         The run, with its `experiment`, its tables (`summary`, `clients`, `rounds`) and
@@ -290,8 +297,8 @@ def load(path: str | Path, *, data: Any = None, model: Any = None) -> Run:
         models are read when they are needed.
 
     Raises:
-        Refusal: The folder is not that of a run, or the data or the network are not
-            those with which it was trained.
+        Refusal: If the folder is not that of a run, or the run was trained with other
+            objects.
 
     >>> import tempfile, troth, numpy as np
     >>> folder = tempfile.TemporaryDirectory()

@@ -1,7 +1,7 @@
-"""A model for a client that took no part in training.
+"""Make a model for a newcomer: a client that took no part in training.
 
-It needs the folder of a run and the client's data, but none of the run's training data.
-The procedure is that of newcomers within a run (`newcomers.join`).
+This needs the folder of a run and the client's data, but not the data of the run. The
+procedure is that for newcomers within a run (`newcomers.join`).
 """
 
 from pathlib import Path
@@ -26,16 +26,16 @@ from troth.types import TEST, TRAIN, VALID, Arrays, Broadcast, Data, Refusal, Sh
 class Newcomer(NamedTuple):
     """The model of a newcomer, and its scores."""
 
-    model: nn.Module  # takes inputs as they are in the data set
+    model: nn.Module  # takes inputs in the units of the data set
     rounds: int  # number of rounds of training; 0 if rounds have no effect
     examples: dict[str, int]  # number of train, valid and test examples
-    personal: dict[str, float]  # scores of its own model; empty without test examples
+    personal: dict[str, float]  # scores of the model; empty without test examples
     shared: dict[str, float]  # scores of the shared model on the same examples
     tensors: dict[str, Tensor]  # parameters and buffers of the model, by name
     run: str  # fingerprint of the run
 
     def save(self, file: str | Path) -> None:
-        """Write the model as a new .safetensors file, which `Run.newcomer` opens."""
+        """Write the model to a new .safetensors file, which `Run.newcomer` opens."""
         if Path(file).exists():
             raise Refusal(f"{file} exists already; give another file, or remove it")
         files.save(Path(file), self.tensors, run=self.run)
@@ -59,32 +59,31 @@ def personalize(
 ) -> Newcomer:
     """Make a model for a client that took no part in training, from a finished run.
 
-    The run's personalizer starts from the shared model. It trains for some rounds on
-    the newcomer's examples, and sends nothing to a server. Then it does its usual work
-    after the last round. With `ditto`, the result is a model that is pulled towards the
-    shared model. With `finetune`, it is the shared model after further training. With
-    `none`, it is the shared model itself.
+    The personalizer of the run trains a model on the newcomer's examples, starting from
+    the shared model, for some rounds without a server. If the personalizer also trains
+    after the last round, this follows. With `ditto`, the result is a model that is
+    pulled towards the shared model; with `finetune`, the shared model after further
+    training; with `none`, the shared model itself.
 
-    Departs: SCAFFOLD's control variates are not in the folder of a run and count as 0.
+    Departs: SCAFFOLD's control variates, which the folder of a run does not contain,
+    are set to 0.
 
     Args:
-        run: A finished run, or its folder. No other data of the run are needed.
-        data: The newcomer's examples: an .npz file with x and y, or a dictionary with
-            these arrays, in the format of the run's data set. An array split may divide
-            the examples into train, valid and test.
-        rounds: Number of rounds in which the newcomer trains. 0 means
-            `evaluate.newcomer_rounds` of the run; if that is 0 too, the number of
-            rounds for which the average client was selected.
-        test: Share of the examples that is held out for testing, in [0, 1); 0 holds out
-            none.
+        run: A finished run, or its folder.
+        data: The newcomer's examples: an .npz file with arrays `x` and `y`, or a
+            dictionary with these arrays, in the format of the run's data set. A further
+            array `split` may divide the examples into train, valid and test.
+        rounds: Number of rounds in which the newcomer trains. 0 means the setting
+            `evaluate.newcomer_rounds` of the run. If that is 0 too, it is the average
+            number of rounds in which a client was sampled.
+        test: Fraction of the examples that is held out for testing, in [0, 1).
         device: Device to compute on: auto, cpu, cuda, cuda:N or mps.
 
     Returns:
-        The model, an ordinary `nn.Module`, and its scores next to those of the shared
-        model.
+        The model, a `torch.nn.Module`, its scores, and those of the shared model.
 
     Raises:
-        Refusal: The examples do not fit the run, or there are too few of them.
+        Refusal: If the examples do not fit the run, or are too few.
 
     >>> import tempfile, torch, troth, numpy as np
     >>> folder = tempfile.TemporaryDirectory()
@@ -152,14 +151,14 @@ def _newcomer(run: Run, made: _Made, w: Tensor, v: Tensor, rounds: int) -> Newco
 def _ready(run: Run, arrays: Arrays, test: float, where: torch.device) -> _Made:
     """Make the newcomer's engine and data.
 
-    Examples are set aside for validation only if the personalizer uses them.
+    Validation examples are drawn only if the personalizer uses them.
     """
     e, m = run.experiment, len(arrays.y)
     made = _made(run, arrays, _marks(run, arrays, test, valid=0.0), where)
     if not build.chooses(made.engine.client):
         return made
     given, valid = e.partition.split, e.partition.valid
-    if not isinstance(given, str):  # the same share as for the run's clients
+    if not isinstance(given, str):  # the same fraction as for the run's clients
         valid = given[VALID] / (given[TRAIN] + given[VALID])
     marks = _marks(run, arrays, test, valid)
     if not (marks == VALID).any():
@@ -196,7 +195,7 @@ def _made(run: Run, arrays: Arrays, marks: np.ndarray, where: torch.device) -> _
 
 
 def _members(run: Run) -> int:
-    """Return how many clients took part in training."""
+    """Return the number of clients that could take part in training."""
     facts = run.experiment.resolved
     return int(facts["clients"] - facts.get("newcomers", 0))
 
@@ -204,7 +203,8 @@ def _members(run: Run) -> int:
 def _marks(run: Run, arrays: Arrays, test: float, valid: float) -> np.ndarray:
     """Return TRAIN, VALID or TEST for each example, as given in the data or drawn.
 
-    `valid` is the share of validation examples among those not held out for testing.
+    `test` is the fraction of test examples, and `valid` the fraction of validation
+    examples among the others.
     """
     if arrays.split is not None:
         if not (arrays.split == TRAIN).any():

@@ -1,4 +1,4 @@
-"""The results of a run, and the files that hold them."""
+"""The results of a run, and the files to which they are written."""
 
 import time
 from collections.abc import Iterator
@@ -20,23 +20,24 @@ from troth.runs.checkpoint import Journal
 from troth.types import Aim, Split
 
 Tables = dict[str, evaluation.Table]
-"""Tables `personal` and `shared`. For a further test set of the data, `personal/NAME`
-and `shared/NAME`."""
-_NUMBERS = 2**21  # parameters of the models that are written at once
+"""Tables of scores under "personal" and "shared". If the data have a further test set
+NAME, there are also "personal/NAME" and "shared/NAME"."""
+_NUMBERS = 2**21  # number of parameters of all models that are written at once
 
 
 def evaluate(
     built: Built, ids: np.ndarray | None = None, on: Literal["test", "valid"] = "test"
 ) -> Tables:
-    """Evaluate each client's own model, and the shared model, on the client's data.
+    """Evaluate each client's personal model and the shared model on the client's data.
 
     Args:
-        built: the federation, trained or not.
-        ids: the clients to evaluate. None: all clients that an evaluation covers.
-        on: "test" also evaluates further test sets, and the success rate of the attack.
+        built: Federation, trained or not.
+        ids: Clients to evaluate. None means those of `evaluated`.
+        on: Data to evaluate on. With "test", further test sets and the success rate of
+            the attack are evaluated too.
 
     Returns:
-        The tables `personal` and `shared`, and those of further test sets.
+        Tables of scores by name, see `Tables`.
     """
     ids, data = evaluated(built) if ids is None else ids, built.data
     aim = built.aim if on == "test" else None
@@ -57,7 +58,7 @@ def _tables(built: Built, split: Split, ids: np.ndarray, aim: Aim | None) -> Tab
 
 
 def evaluated(built: Built) -> np.ndarray:
-    """Return the clients to evaluate: all members, or a fixed sample of them."""
+    """Return the clients to evaluate: all that can train, or a fixed sample of them."""
     members, some = built.federation.members, built.experiment.evaluate.clients
     n, seed = len(members), built.experiment.seed
     if not some or some >= n:
@@ -75,13 +76,14 @@ def summaries(
     """Summarize tables over benign clients, for personal and shared models.
 
     Args:
-        built: the federation that was evaluated.
-        tables: the result of `evaluate`.
-        ids: the clients that were evaluated, as in `evaluate`.
-        on: the data that were used, as in `evaluate`.
+        built: Federation that was evaluated.
+        tables: Result of `evaluate`.
+        ids: Clients that were evaluated, as in `evaluate`.
+        on: Data that were used, as in `evaluate`.
 
     Returns:
-        `personal`, `shared` and `tests`: name of a further test set → the same.
+        The summaries `personal` and `shared`. If there are further test sets, `tests`
+        maps their names to such summaries.
     """
     ids = evaluated(built) if ids is None else ids
     data, found = built.data, dict[str, Any]()
@@ -91,7 +93,7 @@ def summaries(
         at = found.setdefault("tests", {}).setdefault(name, {}) if name else found
         own = tables.get(f"personal{key.removeprefix('shared')}")
         if kind == "shared" and table is own:
-            at[kind] = dict(at["personal"])  # clients have no models of their own
+            at[kind] = dict(at["personal"])  # there are no personal models
             continue
         size = split.size.cpu().numpy()[ids]
         at[kind] = evaluation.summarise(table, size, built.hostile[ids])
@@ -103,13 +105,13 @@ def write(
 ) -> dict[str, Any]:
     """Write the files of a finished run.
 
-    The summary is written last, because a run with a summary counts as finished.
+    The summary is written last, because it marks a run as finished.
 
     Args:
-        built: the trained federation.
-        path: folder of the run.
-        journal: counts that were collected during training.
-        tables: the evaluation after the last round.
+        built: Trained federation.
+        path: Folder of the run.
+        journal: Counts that were collected during training.
+        tables: Evaluation after the last round.
         began: `time.monotonic()` at the start of training.
 
     Returns:
@@ -130,7 +132,7 @@ def write(
         summary |= {"newcomers": own["personal"], "newcomers_shared": own["shared"]}
         summary |= {"newcomers_tests": own["tests"]} if "tests" in own else {}
     chosen_by: Tables = {}
-    if len(data.valid.y):  # so that options can be chosen without test data
+    if len(data.valid.y):  # to choose options without test data
         chosen_by = evaluate(built, on="valid")
         summary["valid"] = summaries(built, chosen_by, on="valid")
     for name in ("train", "valid", "test"):
@@ -158,7 +160,7 @@ def write(
 
 
 def _valid(tables: Tables) -> Tables:
-    """Return the main score on validation data, such as `valid_accuracy`."""
+    """Return only the main scores, as tables of the test set "valid"."""
     return {
         f"{kind}/valid": {k: v for k, v in table.items() if k in METRICS}
         for kind, table in tables.items()
@@ -166,7 +168,7 @@ def _valid(tables: Tables) -> Tables:
 
 
 def _scores(scored: list[tuple[np.ndarray, Tables]], n: int) -> evaluation.Table:
-    """Return one column [n] per score; NaN for clients without it."""
+    """Return one column [n] per score; NaN for clients without this score."""
     columns = {}
     for key, table in scored[0][1].items():
         kind, _, test = key.partition("/")
@@ -180,7 +182,7 @@ def _scores(scored: list[tuple[np.ndarray, Tables]], n: int) -> evaluation.Table
 
 
 def _revealed(f: Federation) -> dict[str, np.ndarray]:
-    """Return the columns that clients report about their state, such as a chosen λ."""
+    """Return the columns in which clients report on their state, such as a chosen λ."""
     columns, ids = f.engine.client.columns, f.population.visited
     if not columns:
         return {}
@@ -193,19 +195,19 @@ def _revealed(f: Federation) -> dict[str, np.ndarray]:
 
 
 def save_models(built: Built, path: Path) -> None:
-    """Write the shared model, the clients' own models and the input preparation."""
+    """Write the shared model, the personal models and the input preparation."""
     f = built.federation
     task.assign(built.network, f.broadcast.w)
     state = built.network.state_dict()
     tensors = {n: t for n, t in state.items() if isinstance(t, Tensor)}
-    own = {name: tensor.clone() for name, tensor in tensors.items()}  # may be tied
+    own = {name: tensor.clone() for name, tensor in tensors.items()}  # may share memory
     files.save(path / files.SHARED, own)
     if built.prepared:
         files.save(path / files.FEATURES, built.prepared.tensors())
     if not built.experiment.output.personal or f.population.width == 0:
         return
     ids, dtype = f.population.visited, f.population.start.dtype
-    client = torch.from_numpy(np.append(ids, -1))  # −1: never selected clients
+    client = torch.from_numpy(np.append(ids, -1))  # −1: clients never sampled
     shapes = {
         "client": (client.dtype, [len(client)]),
         "parameters": (dtype, [len(client), f.engine.task.d]),
@@ -215,7 +217,7 @@ def save_models(built: Built, path: Path) -> None:
 
 
 def _models(f: Federation, ids: np.ndarray) -> Iterator[Tensor]:
-    """Yield clients' models in groups, and last the model of clients never selected."""
+    """Yield clients' models in groups, then the model of clients never sampled."""
     for some, rows in f.population.each(_groups(f, ids)):
         yield f.engine.models(f.broadcast.w, f.engine.settled(rows, some))
     yield f.engine.models(f.broadcast.w, f.population.start[None])

@@ -1,8 +1,8 @@
-"""Tables of a grid: one row per method over its seeds, a pivot, and their files."""
+"""Tables of a grid: one row per method over its seeds, or a pivot table, as files."""
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +21,9 @@ _NUMBERS = {
     "weighted": "personal.{}_weighted",
     "shared mean": "shared.{}_mean",
 }
-_ABOVE = ("attack", "corruption", "adversary")  # in columns, if they are axes
-_SURROUNDINGS = (*_ABOVE, "fraction", "data", "partition", "clients")  # given
+_ABOVE = ("attack", "corruption", "adversary")  # columns of a pivot, if they vary
+# Methods are compared only under equal values of these axes.
+_SURROUNDINGS = (*_ABOVE, "fraction", "data", "partition", "clients")
 _HALF = " half width"
 
 
@@ -33,10 +34,11 @@ class Method(NamedTuple):
     metric: str
     seeds: int
     numbers: dict[str, tuple[float, float]]  # column → mean, half width of its interval
+    corruption: str = ""  # corruption of malicious clients' data, if not an axis
 
 
 class Pivot(NamedTuple):
-    """Mean scores of a grid: one axis in the columns, all others in the rows."""
+    """Mean scores of a grid, with one axis as columns and all other axes as rows."""
 
     heads: list[str]
     rows: list[list[str]]
@@ -44,13 +46,12 @@ class Pivot(NamedTuple):
 
 
 def methods(runs: Sequence[Run], labels: Sequence[str]) -> list[Method]:
-    """Pool the runs of a grid over their seeds.
+    """Combine the runs of a grid over their seeds.
 
     Args:
-        runs: finished runs.
-        labels: their labels, such as `personalizer=ditto+lam=1.0,attack=alie,seed=0`.
-            Any other label, which names no axes, becomes the value of an axis called
-            `run`.
+        runs: Finished runs.
+        labels: Their labels, such as `personalizer=ditto+lam=1.0,attack=alie,seed=0`. A
+            label without axes becomes the value of an axis `run`.
     """
     found = []
     for group in compare.by_seed([(compare.settings_of(r), r.summary) for r in runs]):
@@ -58,12 +59,14 @@ def methods(runs: Sequence[Run], labels: Sequence[str]) -> list[Method]:
         metric = compare.heading(runs[first].summary)
         keys = {column: key.format(metric) for column, key in _NUMBERS.items()}
         numbers = {c: group.numbers[k] for c, k in keys.items() if k in group.numbers}
-        found.append(Method(_axes(labels[first]), metric, len(group.runs), numbers))
+        axes, count = _axes(labels[first]), len(group.runs)
+        done = "" if "corruption" in axes else compare.poisoned(runs[first])
+        found.append(Method(axes, metric, count, numbers, done))
     return found
 
 
 def _axes(label: str) -> dict[str, str]:
-    """Return axis → value of a label, without the seed."""
+    """Return axis → value for a label, without the seed."""
     rest = compare.without_seed(label)
     parts = [part.partition("=") for part in rest.split(",")]
     if not all(value for _, _, value in parts):
@@ -72,7 +75,7 @@ def _axes(label: str) -> dict[str, str]:
 
 
 def pivot(found: Sequence[Method]) -> Pivot | None:
-    """Lay out the means of a grid with two or more axes; None with fewer.
+    """Return the pivot table of a grid; None if fewer than two axes vary.
 
     The columns are the attacks if they are an axis of the grid, and otherwise the
     values of the last axis. A cell has the mean over seeds and, with several seeds, the
@@ -89,29 +92,43 @@ def pivot(found: Sequence[Method]) -> Pivot | None:
     side = [axis for axis in axes if axis != column]
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for method in found:
-        row = tuple(_value(axis, method.axes[axis]) for axis in side)
+        row = tuple(_value(axis, method.axes[axis], method.corruption) for axis in side)
         cells.setdefault(row, {})[method.axes[column]] = cell(method, "mean")
-    heads = [*side, *(_value(column, value) for value in values[column])]
+    done = {m.axes[column]: m.corruption for m in found if m.corruption}
+    tops = [_value(column, value, done.get(value, "")) for value in values[column]]
+    heads = [*side, *tops]
     rows = [[*r, *(c.get(v, "–") for v in values[column])] for r, c in cells.items()]
     return Pivot(heads, rows, len(side))
 
 
-def _value(axis: str, value: str) -> str:
-    return short(f"{axis}={value}").removeprefix(f"{axis}=")
+def _value(axis: str, value: str, corruption: str) -> str:
+    """Format a value of an axis, without the axis."""
+    return _part(axis, value, corruption).removeprefix(f"{axis}=")
+
+
+def _part(axis: str, value: str, corruption: str) -> str:
+    """Format a part of a label; after an attack, the corruption of data is added."""
+    value = compare.acts(value, corruption) if axis == "attack" else value
+    return short(f"{axis}={value}")
+
+
+def _named(method: Method, axes: Mapping[str, str]) -> str:
+    return ",".join(_part(a, v, method.corruption) for a, v in axes.items())
 
 
 def cell(method: Method, column: str) -> str:
-    """Write a mean over seeds, with the half width of its interval if it has one."""
+    """Format a mean over seeds, with the half width of its interval if it has one."""
     mean, half = method.numbers.get(column, (NAN, NAN))
     text = number(mean, method.metric)
     return text if method.seeds == 1 else f"{text} ± {number(half, method.metric)}"
 
 
 def best(found: Sequence[Method]) -> list[tuple[dict[str, str], Method]]:
-    """Return the methods with the best validation mean.
+    """Return the methods with the best validation mean, for each setting.
 
-    Methods are compared only under the same attack, data set and partition. Left out
-    are methods without validation data, and combinations with a single method.
+    A setting is a combination of attack, data set and partition. Methods without
+    validation data and settings with a single method are left out. The result is a list
+    of (axes of the setting, method).
     """
     groups: dict[tuple[tuple[str, str], ...], list[Method]] = {}
     for method in found:
@@ -132,46 +149,61 @@ def _worth(method: Method) -> float:
 
 
 def write(runs: Sequence[Run], labels: Sequence[str], file: str | Path) -> Path:
-    """Write the table of a grid as CSV, Markdown or LaTeX, by the end of its name.
+    """Write the table of a grid as CSV, Markdown or LaTeX; return the path.
 
     A `.csv` file has one row per method, with every mean and half width in full
-    precision. A `.md` or `.tex` file has the pivot if the grid has two or more axes,
-    and otherwise one row per method.
+    precision. A `.md` or `.tex` file has the pivot table if two or more axes vary, and
+    otherwise one row per method.
 
     Args:
-        runs: finished runs.
-        labels: one label per run.
-        file: name ending in `.csv`, `.md` or `.tex`.
+        runs: Finished runs.
+        labels: One label per run.
+        file: Path that ends in `.csv`, `.md` or `.tex`.
+
+    Raises:
+        Refusal: If there are no runs, or the file has another ending.
     """
-    path, found = Path(file), methods(runs, labels)
-    if not found:
-        raise Refusal("there is no finished run to write a table of; finish one first")
-    forms = {".csv": _csv, ".md": _markdown, ".tex": _latex}
-    if path.suffix not in forms:
+    path = Path(file)
+    if path.suffix[1:] not in _FORMS:
         raise Refusal(f"{path} must end in .csv, .md or .tex")
+    made = text(runs, labels, path.suffix[1:])
     with files.refused(path, "give another file with --table"):
         path.parent.mkdir(parents=True, exist_ok=True)
-    files.write(path, forms[path.suffix](found))
+    files.write(path, made)
     return path
+
+
+def text(runs: Sequence[Run], labels: Sequence[str], form: str) -> str:
+    """Return the table of a grid as text; raise Refusal if there are no runs.
+
+    Args:
+        runs: Finished runs.
+        labels: One label per run.
+        form: "csv", "md" or "tex".
+    """
+    found = methods(runs, labels)
+    if not found:
+        raise Refusal("there is no finished run to write a table of; finish one first")
+    return _FORMS[form](found)
 
 
 def _csv(found: Sequence[Method]) -> str:
     axes = [*dict.fromkeys(axis for method in found for axis in method.axes)]
     heads = [name for column in _NUMBERS for name in (column, column + _HALF)]
-    text = io.StringIO()
-    out = csv.writer(text, lineterminator="\n")
+    file = io.StringIO()
+    out = csv.writer(file, lineterminator="\n")
     out.writerow([*axes, "metric", "seeds", *heads])
     for m in found:
         pairs = (m.numbers.get(column, ("", "")) for column in _NUMBERS)
         numbers = ("" if v != v else v for pair in pairs for v in pair)
         out.writerow([*(m.axes.get(a, "") for a in axes), m.metric, m.seeds, *numbers])
-    return text.getvalue()
+    return file.getvalue()
 
 
 def _flat(found: Sequence[Method]) -> Pivot:
-    """Lay out one row per method, if there is no pivot."""
+    """Return a table with one row per method, for grids without a pivot table."""
     heads = ["run", "seeds", *_NUMBERS]
-    names = (",".join(_value(a, v) for a, v in m.axes.items()) for m in found)
+    names = (_named(m, m.axes) for m in found)
     rows = [
         [name, str(m.seeds), *(cell(m, column) for column in _NUMBERS)]
         for name, m in zip(names, found, strict=True)
@@ -193,7 +225,7 @@ _ESCAPES = {c: f"\\{c}" for c in "&%$#_{}"} | {
 
 
 def _latex(found: Sequence[Method]) -> str:
-    """Write a `tabular` with the rules of the package booktabs."""
+    """Return a LaTeX `tabular`, which needs the package booktabs."""
     made = pivot(found) or _flat(found)
 
     def line(row: Sequence[str]) -> str:
@@ -213,13 +245,15 @@ def _latex(found: Sequence[Method]) -> str:
     return "\n".join(lines) + "\n"
 
 
+_FORMS = {"csv": _csv, "md": _markdown, "tex": _latex}
+
+
 def choice(found: Sequence[Method]) -> list[str]:
-    """Name the best methods on validation data, with their results on test data."""
+    """Return one sentence per setting: its best method by validation data."""
     lines = []
     for around, method in best(found):
         chosen = {k: v for k, v in method.axes.items() if k not in around}
-        name = short(",".join(f"{k}={v}" for k, v in chosen.items()))
-        where = short(",".join(f"{k}={v}" for k, v in around.items()))
+        name, where = _named(method, chosen), _named(method, around)
         valid, test = (cell(method, column) for column in ("valid mean", "mean"))
         lines.append(
             f"Best by validation{f' under {where}' if where else ''}: {name} "

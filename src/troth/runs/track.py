@@ -1,8 +1,7 @@
 """Show runs in a tracker, such as TensorBoard or MLflow, from the files of the runs.
 
-`live` starts a process that follows a run while it trains. Training only writes its
-files as always: it never waits for a tracker, and an error of a tracker does not reach
-it.
+`live` starts a process that reads the files of a run in training. Training itself is
+the same as without a tracker: it neither waits for trackers nor fails with them.
 """
 
 import contextlib
@@ -18,23 +17,30 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from troth import files, lookup
+from troth import files, lookup, progress
 from troth.config import reader
 from troth.config.schema import Part
 from troth.runs.load import Run, Tail, read_experiment
-from troth.types import Refusal, Tracked, Tracker
+from troth.types import Notice, Refusal, Tracked, Tracker
 
 Extra = Callable[[Path, Path], Sequence[Path]]
-"""Makes further files to save: (folder of a run or grid, empty folder) → the files."""
+"""Function (folder of a run or grid, empty folder) → further files to save."""
 
 PAUSE = 1.0  # seconds between two readings of the files
 PATIENCE = 10.0  # seconds that a finished run waits for its trackers
-LIMIT = 600.0  # seconds after the end of training until a live tracker gives up
-RESERVE = 2**28  # bytes: with less free space than this, a live tracker gives up
+LIMIT = 600.0  # seconds from the end of training until a live tracker is ended
+RESERVE = 2**28  # bytes: with less free disk space, a live tracker is ended
 _SAVED = (files.EXPERIMENT, files.SUMMARY, files.CLIENTS)
 _log = logging.getLogger("troth.track")
+
+
+class Sent(NamedTuple):
+    """Result of `track`: the number of runs, and where their values are shown."""
+
+    runs: int
+    places: tuple[str, ...]
 
 
 def track(
@@ -44,22 +50,25 @@ def track(
     follow: bool = False,
     over: threading.Event | None = None,
     extra: Extra | None = None,
-) -> int:
-    """Send the values and files of runs to a tracker; return the number of runs.
+) -> Sent:
+    """Send the values and files of runs to a tracker.
+
+    If the tracker fails, raise Refusal with its error.
 
     Args:
         paths: Folders of runs or grids. With `over`, they need not exist yet.
         tracker: Name and options of the tracker.
         follow: Whether to wait for new rounds until all runs have finished.
-        over: Event that ends the waiting for new rounds; `None`: there is no such
-            event.
+        over: Event that ends the waiting for new rounds, or `None`.
         extra: Function that makes further files to save with a run or grid.
     """
     function = lookup.find("tracker", tracker.name)
     options = lookup.check("tracker", tracker.name, tracker.options)
+    places: dict[str, None] = {}  # in the order in which they were opened
 
     def begin(run: Tracked, parent: Tracker | None) -> Tracker:
         made: Tracker = lookup.call(function, options, run=run, parent=parent)
+        places.setdefault(str(getattr(made, "where", "")))
         return made
 
     shown = [_Shown(Path(path), begin, extra) for path in paths]
@@ -83,11 +92,11 @@ def track(
         with contextlib.suppress(Exception):
             for one in shown:
                 one.close()
-    return sum(one.count for one in shown)
+    return Sent(sum(one.count for one in shown), tuple(filter(None, places)))
 
 
 class _Shown:
-    """A run or a grid, and its tracker once its folder exists."""
+    """A run or a grid that is tracked, from the moment when its folder exists."""
 
     def __init__(
         self,
@@ -105,7 +114,7 @@ class _Shown:
 
     @property
     def count(self) -> int:
-        """The number of runs that have been tracked."""
+        """Number of runs that have been tracked."""
         own = int(self._tracker is not None and self._runs is None)
         return own + sum(run.count for run in self._runs or [])
 
@@ -120,7 +129,7 @@ class _Shown:
             self.done = all(run.done for run in self._runs)
             names: Sequence[str] = (files.GRID,)
         else:
-            finished = (self.path / files.SUMMARY).exists()  # before the last rounds
+            finished = (self.path / files.SUMMARY).exists()  # before the rounds
             self._log(finished)
             self.done, names = finished, _SAVED
         if self.done:
@@ -173,7 +182,7 @@ class _Shown:
             self._tracker.log(new)
 
     def _save(self, names: Sequence[str]) -> None:
-        """Send files of the run, and the files that `extra` makes."""
+        """Send the named files of the run, and the files that `extra` makes."""
         assert self._tracker is not None
         with tempfile.TemporaryDirectory() as folder:
             more = self._extra(self.path, Path(folder)) if self._extra else ()
@@ -191,7 +200,8 @@ class _Shown:
 def numbers(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the values of a round by name, such as `personal/accuracy_mean`.
 
-    Lists of clients are counted: `round/asked` is the size of the cohort.
+    For a list of clients, the value is its length: `round/asked` is the size of the
+    cohort.
     """
     found: dict[str, float] = {}
     for key, value in record.items():
@@ -206,7 +216,7 @@ def numbers(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def values(tree: Mapping[str, Any], above: str = "") -> dict[str, float]:
-    """Return the finite numbers of nested tables by path; lists are left out."""
+    """Return numbers of nested dictionaries by path, such as `personal/loss_mean`."""
     found: dict[str, float] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping):
@@ -230,13 +240,20 @@ def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, str]:
 
 @contextlib.contextmanager
 def live(trackers: Sequence[Part], root: Path) -> Iterator[None]:
-    """Follow a run or grid with trackers, each in a separate process, within the block.
+    """Within the block, track a run or grid by a separate process per tracker.
 
     The processes end by themselves: they read end of file from their input when the
     block, or the process that trains, ends. At the end, the block waits for them for a
-    few seconds. Failures are logged as warnings.
+    few seconds. Failures are logged as warnings. If nothing handles the log, they are
+    issued as warnings of Python at the end of the block.
     """
-    watched = [_start(tracker, root) for tracker in trackers]
+    failed: list[str] = []
+
+    def fail(text: str) -> None:
+        _log.warning(text)
+        failed.append(text)
+
+    watched = [_start(tracker, root, fail) for tracker in trackers]
     try:
         yield
     finally:
@@ -244,15 +261,28 @@ def live(trackers: Sequence[Part], root: Path) -> Iterator[None]:
         for process, watcher, name in filter(None, watched):
             with contextlib.suppress(OSError):
                 process.stdin.close()
-            if not root.exists():  # refused: there is nothing to track
+            if not root.exists():  # the run was refused: there is nothing to track
                 process.kill()
             watcher.join(max(0.0, until - time.monotonic()))
             if watcher.is_alive():
-                _log.warning("%s is still sending values of %s", name, root)
+                fail(f"{name} is still sending values of {root}")
+        for text in [] if _heard() else failed:
+            with contextlib.suppress(Notice):  # also if warnings are errors
+                progress.warn(text, Notice)
 
 
-def _start(tracker: Part, root: Path) -> Any:
-    """Start the process of a tracker, and a thread that logs its failure."""
+def _heard() -> bool:
+    """Return whether a handler prints or stores the warnings of this module's log."""
+    log: logging.Logger | None = _log
+    while log is not None:
+        if any(not isinstance(h, logging.NullHandler) for h in log.handlers):
+            return True
+        log = log.parent if log.propagate else None
+    return False
+
+
+def _start(tracker: Part, root: Path, fail: Callable[[str], None]) -> Any:
+    """Start the process of a tracker, and a thread that reports its failure."""
     given = (f"{k}={json.dumps(v)}" for k, v in tracker.options.items())
     command = [sys.executable, "-m", "troth", "track", str(root)]
     command += ["--to", tracker.name, "--follow", "--live"]
@@ -267,10 +297,10 @@ def _start(tracker: Part, root: Path) -> Any:
             stdout=subprocess.DEVNULL,
             stderr=errors,
             env={**os.environ, **alone},
-            start_new_session=True,  # Ctrl-C stops training, which then ends tracking
+            start_new_session=True,  # Ctrl-C stops training only, which ends tracking
         )
     except OSError as error:
-        _log.warning("%s cannot be started (%s)", tracker.name, error)
+        fail(f"{tracker.name} cannot be started ({error})")
         return None
 
     def watch() -> None:
@@ -279,7 +309,7 @@ def _start(tracker: Part, root: Path) -> Any:
             lines = errors.read().decode("utf-8", "replace").strip().splitlines()
             why = lines[-1] if lines else f"exit code {process.returncode}"
             why = why.removeprefix("troth: ")
-            _log.warning("%s does not track %s: %s", tracker.name, root, why)
+            fail(f"{tracker.name} does not track {root}: {why}")
         errors.close()
 
     watcher = threading.Thread(target=watch, name="troth-track", daemon=True)
@@ -288,18 +318,18 @@ def _start(tracker: Part, root: Path) -> Any:
 
 
 def until_closed(root: Path) -> threading.Event:
-    """Return an event that is set when the standard input of this process ends.
+    """Return an event that is set when the standard input of this process is closed.
 
-    From then on, the process has `LIMIT` seconds to finish. It also ends at once if a
-    disk with the runs has less than `RESERVE` bytes of free space, because a tracker
-    must not use up the space that training needs.
+    `LIMIT` seconds later, the process is ended. It is ended at once if the disk with
+    the runs has less than `RESERVE` bytes of free space, because a tracker must not use
+    up the space that training needs.
     """
     if hasattr(os, "nice"):
         os.nice(10)
     over = threading.Event()
 
     def wait() -> None:
-        while os.read(0, 1):  # not sys.stdin, whose lock Python needs when it ends
+        while os.read(0, 1):  # sys.stdin has a lock that Python needs when it ends
             pass
         over.set()
         time.sleep(LIMIT)
@@ -317,6 +347,6 @@ def until_closed(root: Path) -> threading.Event:
 
 
 def _give_up(why: str) -> None:
-    """End this process, whatever the tracker is doing."""
+    """End this process at once, with a message."""
     os.write(2, f"troth: tracking stopped: {why}\n".encode())
     os._exit(1)

@@ -46,14 +46,14 @@ class State(NamedTuple):
 class Progress(NamedTuple):
     """The progress that is passed to `watch` after every round.
 
-    If client states are on disk, there is one more call before the first round, with
+    If client states are on disk, `watch` is also called before the first round, with
     `state`.
     """
 
     label: str
     done: int
     total: int
-    evaluation: dict[str, Any] | None  # of this round; None without evaluation
+    evaluation: dict[str, Any] | None  # evaluation of this round, if any
     state: State | None = None  # only in the call before the first round
     run: int = 1  # number of this run in its grid, from 1
     runs: int = 1  # number of runs in the grid
@@ -63,29 +63,30 @@ Watch = Callable[[Progress], None]
 
 
 def numbered(watch: Watch | None, run: int, runs: int) -> Watch | None:
-    """Return a watch function that also gets the number of the run in its grid."""
+    """Return a watch function that adds the number of the run in its grid."""
     if watch is None:
         return None
     return lambda p: watch(p._replace(run=run, runs=runs))
 
 
 UNMEASURED = Plan("loop", 1)
-"""Plan for experiments that are built but not trained; it avoids measuring plans."""
+"""Plan (how clients are batched) for experiments that are built but not trained. It
+avoids measuring which plan is fastest."""
 
 
 _log = logging.getLogger("troth.run")
 
 
 class Interrupted(Exception):
-    """The user stopped a run; it is saved if the experiment writes checkpoints."""
+    """The user stopped a run; a checkpoint is saved if the experiment writes any."""
 
 
 class Begun(NamedTuple):
-    """A run whose folder exists."""
+    """A run whose folder has been made."""
 
     built: Built
     path: Path
-    state: Path  # file of the clients' states, used if they are on disk
+    state: Path  # file for the clients' states, if they are on disk
 
 
 def train(
@@ -98,8 +99,8 @@ def train(
 ) -> dict[str, Any]:
     """Train an experiment into a new folder; return the content of `summary.json`.
 
-    Everything is checked before anything is written. Without a plan, the engine
-    measures which plan is fastest.
+    All checks are made before any file is written. A plan says how clients are batched;
+    without one, the engine measures which plan is fastest.
     """
     files.check_free(path)
     built = build(experiment, data_dir=data_dir, plan=plan)
@@ -132,7 +133,7 @@ def begin(built: Built, path: Path, data_dir: str | None) -> Begun:
 def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
     """Resume a run from its last checkpoint, or from the start if there is none.
 
-    A finished run is not changed. Returns the content of `summary.json`.
+    Return the content of `summary.json`. A finished run is not changed.
     """
     experiment = read_experiment(path)
     facts = experiment.resolved
@@ -151,7 +152,7 @@ def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
 
 
 def check_same(now: dict[str, Any], before: dict[str, Any], path: Path) -> None:
-    """Refuse to continue a run with other data, or with another network from memory."""
+    """Raise Refusal if the data or the network of a run have changed."""
     for key, what in (("data_sha256", "data"), ("model_sha256", "network")):
         if key in before and now.get(key) != before[key]:
             raise Refusal(
@@ -162,13 +163,13 @@ def check_same(now: dict[str, Any], before: dict[str, Any], path: Path) -> None:
 
 
 def check_room(built: Built, state: Path, path: Path) -> None:
-    """Refuse a run whose states or models do not fit on the disk."""
+    """Raise Refusal if the states or models of a run do not fit on the disk."""
     if built.federation.population.on_disk:
         plans.check(built.need, state, path)
 
 
 def plan_of(experiment: Experiment) -> Plan:
-    """Return the plan by which the steps of a run were computed."""
+    """Return the plan (how clients are batched) with which a run was trained."""
     return Plan(**experiment.resolved["plan"])
 
 
@@ -192,7 +193,7 @@ def go_on(
 ) -> list[dict[str, Any]]:
     """Train runs from their checkpoints to the end; return their summaries.
 
-    `stacks` train the runs together. Without stacks, `runs` must be a single run.
+    If there are several runs, `stacks` trains them together.
     """
     began, watch = time.monotonic(), watch or (lambda p: None)
     with ExitStack() as open_:
@@ -237,7 +238,7 @@ def _started(run: Begun) -> None:
 
 
 def _finish(run: Begun, stacks: Sequence["Stack"], stopped: Callable[[], bool]) -> None:
-    """Do the work after the last round in chunks of clients, newcomers last."""
+    """Train clients after the last round, in chunks, and then newcomers."""
     f, e, done = run.built.federation, run.built.experiment, 0
     n = len(f.newcomers) + (len(f.members) if f.engine.client.finish else 0)
     if stacks:
@@ -261,9 +262,9 @@ def _finish(run: Begun, stacks: Sequence["Stack"], stopped: Callable[[], bool]) 
 
 
 def at_once(plan: Plan) -> int:
-    """Return how many clients finish at a time.
+    """Return the number of clients in a chunk after the last round.
 
-    If clients are computed one by one, each worker gets four of them, so that the
+    If clients are trained one by one, each worker gets four of them, so that the
     workers have about equal work.
     """
     return plan.chunk * plan.workers * (4 if plan.apart else 1)
@@ -292,6 +293,8 @@ def _rounds(
     name = f"{len(runs)} runs together" if stacks else e.name
     after = f.engine.client.finish is not None or len(f.newcomers) > 0
     tables, ahead = list[results.Tables](), False
+    if f.round < f.rounds:
+        progress.report(f"round {f.round + 1}", 0, 0)
     while f.round < f.rounds:
         done = f.round + 1
         last = done == f.rounds
@@ -300,7 +303,7 @@ def _rounds(
             stack.launch()
         ahead = not due
         records, failed = _stepped(f, stacks, ahead)
-        if f.engine.plan != plan:  # the chunk was halved because memory ran out
+        if f.engine.plan != plan:  # chunks were halved because memory ran out
             plan = f.engine.plan
             _record(runs[0].path, plan)
             many = f"{plan.chunk} clients at once"
@@ -343,7 +346,7 @@ def _stepped(
 ) -> tuple[list[Record], Exception | None]:
     """Finish one round, and begin the next one if `ahead` is true.
 
-    Also returns the error if the next round could not begin.
+    Return the records, and the error if the next round could not begin.
     """
     records, failed = [] if stacks else [f.step()], None
     for stack in stacks:
@@ -373,7 +376,7 @@ def saves(e: Experiment, began: float) -> Callable[[list[Journal], int, bool], N
 
 
 def _record(path: Path, plan: Plan) -> None:
-    """Record a plan that changed during the run, for resuming."""
+    """Write a plan that changed during the run to its experiment, for resuming."""
     experiment = read_experiment(path)
     resolved = {**experiment.resolved, "plan": plan._asdict()}
     changed = dataclasses.replace(experiment, resolved=resolved)
@@ -384,7 +387,7 @@ def _record(path: Path, plan: Plan) -> None:
 def stoppable() -> Iterator[Callable[[], bool]]:
     """Let Ctrl-C request a stop after the round; a second Ctrl-C stops at once.
 
-    Yields a function that returns whether a stop was requested.
+    Yield a function that returns whether a stop was requested.
     """
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():

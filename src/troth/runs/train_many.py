@@ -1,9 +1,9 @@
-"""Train several runs at once, with the clients of all runs in one population.
+"""Train several runs at once: every step is computed for the clients of all runs.
 
-These runs have the same data, model and personalizer. They differ only in the seed, the
-initial weights, the malicious clients, the attack and the server's rules. A training
-step is computed for the clients of all runs in one call (`federation/stacked.py`). Each
-run writes a folder and checkpoints like any other run, and can be resumed by itself.
+These runs have the same data, model and personalizer. They may differ only in the seed,
+the initial weights, the malicious clients, the attack and the server's rules
+(`federation/stacked.py`). Each run writes a folder and checkpoints like any other run,
+and can be resumed separately.
 """
 
 import json
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 _SERVERS = ("filter", "aggregator", "server")
 MAY_DIFFER = ("seed", "adversary", "attack", "corruption", *_SERVERS)
-"""Sections in which runs that train together may differ."""
+"""Sections in which runs that are trained together may differ."""
 _ASIDE = ("resolved", "name", "checkpoint", "output", "track")
 
 
 def kind(experiment: Experiment) -> str:
-    """Return a key by which runs are grouped: equal keys can be trained together."""
+    """Return a key; runs with equal keys can be trained together."""
     tree = reader.to_dict(experiment)
     kept = {k: v for k, v in tree.items() if k not in (*MAY_DIFFER, *_ASIDE)}
     kept["model"] = {k: v for k, v in tree["model"].items() if k != "weights"}
-    if experiment.adversary.start:  # some clients start from other states
+    if experiment.adversary.start:  # some clients start from other models
         kept["start"] = experiment.adversary.start
     return json.dumps(kept, sort_keys=True, default=str)
 
@@ -50,12 +50,13 @@ def train(
     data_dir: str | None = None,
     plan: Plan | None = None,
 ) -> None:
-    """Train runs of one `kind`, each into its own new folder.
+    """Train runs with equal keys of `kind`, each into a new folder.
 
-    If stopped by Ctrl-C or killed, each run can be resumed by itself. If memory does
-    not hold all runs, they are trained in several parts. Clients are computed as one
-    batch here, even if a single run would compute them one by one. If the network
-    cannot be lifted over clients (`vmap`), the runs are trained one after another.
+    If stopped by Ctrl-C or killed, each run can be resumed separately. If not all runs
+    fit in memory, they are trained in several parts. Clients are computed together
+    here, even if one run would compute them one by one. If vmap does not support the
+    network, the runs are trained one after another. A plan says how clients are
+    batched; without one, the engine measures which plan is fastest.
     """
     _check(experiments)
     first = build(experiments[0], data_dir=data_dir, plan=plan)
@@ -94,7 +95,7 @@ def train(
 
 
 def _check(experiments: Sequence[Experiment]) -> None:
-    """Refuse runs of different kinds."""
+    """Raise Refusal if the keys of `kind` differ."""
     if len({kind(e) for e in experiments}) > 1:
         raise Refusal(
             "runs that are trained together may differ only in "
@@ -103,7 +104,7 @@ def _check(experiments: Sequence[Experiment]) -> None:
 
 
 def _likeness(built: Built) -> Any:
-    """Return what must be equal in runs that train together, as found in their data.
+    """Return a key of values that must be equal in runs that are trained together.
 
     These are the number of clients, and the tensors of the network that are not
     trained. The latter include the statistics that normalize inputs, which may differ
@@ -118,12 +119,12 @@ def _likeness(built: Built) -> Any:
 
 
 def joint(experiment: Experiment, apart: bool | None = None) -> bool:
-    """Return whether to train a run together with others of its kind.
+    """Return whether to train a run together with others.
 
-    If `apart` is True, runs train one after another. If it is False, they train
-    together whenever possible. If it is None, they train together on a GPU, or if
-    `engine.how` is `vmap` or `compiled`. On a CPU, large models train fastest with one
-    client at a time, so training runs together gains nothing.
+    If `apart` is True, runs are trained one after another; if False, together whenever
+    possible. If it is None, they are trained together on a GPU, or if `engine.how` is
+    `vmap` or `compiled`. (On a CPU, large models are trained fastest with one client at
+    a time, so training runs together is no faster.)
     """
     if apart or experiment.evaluate.newcomers or experiment.engine.store == "disk":
         return False
@@ -138,10 +139,10 @@ def grid(
     watch: runs.Watch | None = None,
     data_dir: str | None = None,
 ) -> None:
-    """Train the runs of a grid that can be computed together; skip the others.
+    """Train those runs of a grid that can be trained together; skip the others.
 
-    Runs that do not fit in memory are skipped too, and can be resumed. `apart` is as in
-    `joint`, but None trains runs together on a GPU only.
+    Runs that do not fit in memory are also skipped, and can be resumed. `apart` is as
+    in `joint`, but with None, runs are trained together on a GPU only.
     """
     kinds: dict[str, list[tuple[Experiment, Path]]] = {}
     for e, path in planned:
@@ -156,10 +157,10 @@ def grid(
 
 
 def held(experiments: Sequence[Experiment], paths: Sequence[Path], **how: Any) -> bool:
-    """Train runs together; return whether they fit in memory. If not, free the memory.
+    """Train runs together; return whether they fit in memory.
 
-    The memory is freed outside the handler, because an exception that is being handled
-    keeps its tensors alive.
+    If not, free the memory. This is done after the `except` block, because an exception
+    that is being handled keeps its tensors alive.
     """
     try:
         train(experiments, paths, **how)
@@ -175,7 +176,7 @@ def fit(built: Built) -> int:
     """Return how many such runs fit in 70 % of the free memory; at least one.
 
     A run needs its clients' states. Each client in training needs about six vectors of
-    the size of the model (such as the shared model, its moving copy, gradients and
+    the size of the model (such as the shared model, the copy in training, gradients and
     updates).
     """
     f = built.federation
@@ -194,9 +195,10 @@ def _room(place: torch.device) -> int:
 
 
 def _stacks(federations: list[Federation]) -> list["Stack"]:
-    """Return two stacks on a GPU: one trains while the other's updates are aggregated.
+    """Divide federations into stacks that are trained together.
 
-    On a CPU, or for fewer than three federations, return a single stack.
+    On a GPU, there are two stacks: one trains while the updates of the other are
+    aggregated. On a CPU, or for fewer than three federations, there is one stack.
     """
     from troth.federation.stacked import Stack
 

@@ -1,6 +1,6 @@
-"""The server: from the clients' messages to the next shared model.
+"""The server: compute the next shared model from the clients' messages.
 
-`rules` builds the attack, filters, aggregator and step of an experiment, and records
-which clients they clipped, chose or downweighted. `server` applies them to the messages
-of a round.
+`rules` makes the attack, filters, aggregator and server step of an experiment, and
+records which clients' updates they clipped, chose or downweighted. `server` applies
+them to the messages of a round.
 """

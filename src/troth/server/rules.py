@@ -1,10 +1,12 @@
 """A server's rules: attacks, filters, aggregators and steps, as plain functions.
 
-A rule takes the parameters that it needs, by name: `broadcast`, `messages`, `hostile`,
-`step`, `key`, `memory`, `loss`, `round_`, `note` and others. A rule that takes `memory`
-returns (result, memory). The others return the result, and their memory stays an empty
-tensor. A rule calls `note` to record what it did with each update. `of` makes the rules
-of an experiment. `tried` calls each rule once before the first round.
+The names of a rule's parameters determine which values it gets: `broadcast`,
+`messages`, `hostile` (mask of malicious clients), `step` (result of the aggregator),
+`key` (for random numbers), `memory` (what the rule returned in the previous round),
+`loss`, `round_`, `note` and others. A rule with a parameter `memory` returns a pair
+(result, memory); all others return only the result. A rule calls `note` to record what
+it did with each update. `of` makes the rules of an experiment. `tried` calls each rule
+once before the first round.
 """
 
 from collections.abc import Callable
@@ -18,9 +20,11 @@ from troth.config.checks import expect
 from troth.config.schema import Experiment, Part
 from troth.types import Broadcast, Messages, Options, Refusal
 
+_TRIED = 2**20  # largest number of numbers in all updates of `tried`
+
 
 class Rule(NamedTuple):
-    """A member with its options, ready to be called in a round."""
+    """An attack, filter, aggregator or server step, with its options."""
 
     name: str
     function: Callable[..., Any]
@@ -28,7 +32,7 @@ class Rule(NamedTuple):
     asks: frozenset[str]
 
     def __call__(self, memory: Tensor, **context: Any) -> tuple[Any, Tensor]:
-        """Call the rule; return its result and its memory."""
+        """Call the rule; return its result and its new memory."""
         if "memory" not in self.asks:
             return lookup.call(self.function, self.options, **context), memory
         pair = lookup.call(self.function, self.options, memory=memory, **context)
@@ -49,10 +53,10 @@ class Rules(NamedTuple):
     aggregator: Rule
     server: Rule
     statistics: Rule  # aggregates the running statistics of batch normalization
-    strength: float = 1.0  # of the attack; 0 leaves malicious updates as they were
+    strength: float = 1.0  # of the attack; 0 means no attack
 
     def named(self) -> dict[str, Rule]:
-        """Return every rule under the name of its memory."""
+        """Return all rules by name; each name has a memory of its own."""
         named = {f"filter{i}": rule for i, rule in enumerate(self.filters)}
         named |= {"aggregator": self.aggregator, "server": self.server}
         named |= {"extra": self.aggregator, "statistics": self.statistics}
@@ -60,19 +64,20 @@ class Rules(NamedTuple):
 
 
 def lift(kind: str, name: str, options: Options) -> Rule:
-    """Return the rule of this kind and name, with its options."""
+    """Find a function by its kind and name, and return it as a rule."""
     function = lookup.find(kind, name)
     return Rule(name, function, options, frozenset(lookup.asks(function)))
 
 
 def no_memory(device: torch.device | str = "cpu") -> Tensor:
-    """Return the empty tensor that is the memory of a rule without one."""
+    """Return an empty tensor: the memory of rules that keep nothing."""
     return torch.zeros(0, device=device)
 
 
 Count = int | Literal["auto"]
-"""The option `f`: a number, or "auto" within an experiment. Then f is the number of
-malicious clients expected in a cohort, rounded down (as in the Ditto authors' code)."""
+"""The option `f` of a rule: a number of malicious clients, or "auto" in an experiment.
+"auto" means the expected number in a cohort, rounded down (as in the code of Ditto's
+authors)."""
 
 
 def count(
@@ -83,16 +88,17 @@ def count(
     strict: bool,
     otherwise: int | None = None,
 ) -> int:
-    """Return the option `f` of a rule; refuse if its guarantee needs more updates.
+    """Return `f` as a number; raise Refusal if the guarantee needs more updates.
 
     Args:
         rule: Name of the rule.
-        f: Option as given; an experiment has already replaced "auto" by a number.
+        f: Value of the option. An experiment has already replaced "auto" by a number.
         n: Number of updates.
-        law: (a, b) of the condition n ≥ a·f + b, which is checked for f > 0 only.
+        law: Numbers (a, b) of the condition n ≥ a·f + b, which is checked only if f >
+            0.
         strict: Whether to check the condition.
         otherwise: Value of "auto" outside an experiment, for rules whose result does
-            not depend on f. If `None`, "auto" is refused there.
+            not depend on f. With `None`, "auto" raises Refusal there.
     """
     if f == "auto" and otherwise is not None:
         f = otherwise
@@ -114,42 +120,41 @@ def count(
 
 
 Note = Callable[..., None]
-"""Function that a rule calls to record what it did with each of its n updates.
+"""Function by which a rule records what it did with each of its n updates.
 
 It takes any of these keywords:
 
     clipped: [n] mask of the updates that the rule scaled down.
-    chosen: [n] mask of the updates that the result consists of. The others do not
-        affect the result.
+    chosen: [n] mask of the updates from which the result is computed.
     weight: [n] weight of each update in the result; the weights sum to 1.
-    into: [n] for each update, the id of the client whose update it was merged into
-        (its own id if it was not merged). A later record about a merged update holds
-        for all clients in it.
+    into: [n] for each update, the id of the client into whose update it was merged (the
+        client's id itself if not merged). Later records about a merged update hold for
+        all clients whose updates it contains.
 """
 _NAMES = ("clipped", "chosen", "weight", "into")
 
 Within = dict[int, set[int]]
-"""Client → all clients merged into its update. A client that is not listed has an
-update that contains only its own."""
+"""Client → all clients whose updates were merged into its update. Updates of clients
+that are not listed were not merged."""
 
 
 def silent(**notes: Tensor) -> None:
-    """Ignore what a rule records; the default for `note`."""
+    """Do nothing; the default for `note`."""
 
 
 def broadcast(w: Any, extra: int = 0) -> Broadcast:
-    """Make a broadcast of a shared model w [d] and `extra` zeros."""
+    """Make a `Broadcast` with the shared model w [d] and `extra` zeros."""
     w = torch.as_tensor(w)
     return Broadcast(w, w.new_zeros(extra), w.new_ones(()))
 
 
 def messages(update: Any, *, loss: Any = None, size: Any = None) -> Messages:
-    """Make messages of clients 0, 1, … from a matrix of updates [n, d].
+    """Make `Messages` of clients 0, 1, … with the given updates [n, d].
 
     Args:
         update: One update per client, as a tensor or as nested lists.
-        loss: [n] losses that the clients send; None: not known (NaN).
-        size: [n] number of examples of each client; None: one each.
+        loss: [n] losses that the clients send; None means unknown (NaN).
+        size: [n] number of examples of each client; None means one each.
     """
     update = torch.as_tensor(update)
     n, client = len(update), torch.arange(len(update), device=update.device)
@@ -159,9 +164,9 @@ def messages(update: Any, *, loss: Any = None, size: Any = None) -> Messages:
 
 
 class Verdicts:
-    """What the rules of a round recorded, per client.
+    """What the rules of a round recorded about each client.
 
-    Client ids are read from the device only when `clients` is called.
+    Ids are copied from the device only when `clients` is called.
     """
 
     def __init__(self) -> None:
@@ -169,7 +174,7 @@ class Verdicts:
         self._noted: list[tuple[str, Tensor, Tensor, Within]] = []  # on the device
 
     def of(self, client: Tensor) -> Note:
-        """Return the `note` function for a rule that gets these clients' updates."""
+        """Return the `note` function of a rule that gets updates of these clients."""
 
         def note(**notes: Tensor) -> None:
             for name, rows in notes.items():
@@ -182,7 +187,7 @@ class Verdicts:
                     self.within = within
                 elif name == "weight":
                     equal = (1 - 1e-6) / max(1, len(rows))
-                    mask = rows < equal  # weigh less than an equal share
+                    mask = rows < equal  # their weights are below 1/n
                     self._noted.append(("downweighted", client, mask, self.within))
                 else:  # a copy, because the rule may overwrite the tensor later
                     self._noted.append((name, client, rows.clone(), self.within))
@@ -190,7 +195,7 @@ class Verdicts:
         return note
 
     def clients(self) -> dict[str, set[int]]:
-        """Return verdict → clients; wait for the device."""
+        """Return "clipped", "chosen", "downweighted" → ids; wait for the device."""
         clients: dict[str, set[int]] = {}
         for name, client, mask, within in self._noted:
             rows = client[mask].tolist()
@@ -199,12 +204,12 @@ class Verdicts:
 
 
 def behind(clients: list[int], within: Within) -> set[int]:
-    """Return all clients whose updates were merged into those of the given clients."""
+    """Return the clients whose updates were merged into those of the given clients."""
     return {other for one in clients for other in within.get(one, {one})}
 
 
 def _check(name: str, rows: Tensor, n: int) -> None:
-    """Refuse an invalid record, because users may bring their own rules."""
+    """Raise Refusal for an invalid record; users can write rules."""
     if name not in _NAMES or _shape(rows) != [n]:
         raise Refusal(
             f"a rule notes '{name}' of shape {_shape(rows)} for {n} updates; it may "
@@ -220,14 +225,17 @@ def _shape(value: Any) -> list[int] | str:
 
 
 def expected(e: Experiment, clients: int, hostile: int) -> int:
-    """Return the value of `f = "auto"`: malicious clients per cohort, rounded down."""
+    """Return f = "auto": the expected number of malicious clients in a cohort.
+
+    The number is rounded down.
+    """
     return (e.train.cohort or clients) * hostile // max(1, clients)
 
 
 def of(e: Experiment, f: int) -> Rules:
-    """Return the rules of an experiment, with this value for f = "auto".
+    """Return the rules of an experiment; `f` is the value of f = "auto".
 
-    Filters that have a function `all_finite` in their module come first in every run.
+    Filters whose modules have a function `all_finite` are added in front.
     """
     known = {"f": f, **_known(e)}
 
@@ -254,12 +262,13 @@ def of(e: Experiment, f: int) -> Rules:
 
 
 def _known(e: Experiment) -> dict[str, Any]:
-    """Return the values that replace the option value "auto", except for f.
+    """Return the values that replace "auto" in options of rules, except for f.
 
-    A member's module may have a function `known`, which derives such values from the
-    member's options. It may take `reach`, the length of the regularizer's longest
-    gradient. The value `infers` (the shared model reveals the sum of all updates) is
-    true only if both the aggregator and the server step declare it.
+    The module of an aggregator, server step or personalizer may have a function
+    `known`. It receives the method's options and `reach`, the largest norm of the
+    regularizer's gradient, and returns such values. The value `infers` (the shared
+    models reveal the sum of all updates) is true only if both the aggregator and the
+    server step return it.
     """
 
     def reach() -> float:
@@ -283,16 +292,16 @@ def _known(e: Experiment) -> dict[str, Any]:
 
 
 def facts(e: Experiment, f: int) -> dict[str, Any]:
-    """Return the value of f = "auto" for the run's record, if a rule used it."""
+    """Return {"f": f} for the run's record if an option f is "auto", else {}."""
     asked = [part.options.get("f") for part in (e.aggregator, *e.filter)]
     return {"f": f} if "auto" in asked else {}
 
 
 def _of_statistics(e: Experiment) -> str:
-    """Return the aggregator of running statistics.
+    """Return the name of the aggregator for running statistics of batch normalization.
 
-    With `train.statistics = "auto"` this is the median if the main aggregator has an
-    option `f` (is robust), and otherwise the mean.
+    With `train.statistics = "auto"`, it is the median if the experiment's aggregator
+    has an option `f` (is robust), and otherwise the mean.
     """
     if e.train.statistics != "auto":
         return e.train.statistics
@@ -303,14 +312,15 @@ def _of_statistics(e: Experiment) -> str:
 def tried(every: Rules, w0: Tensor, cohort: int) -> None:
     """Call every rule once with messages of zeros, one per client of a cohort.
 
-    So a rule that must refuse does so before anything is written. The number of updates
-    is that of a round.
+    So a rule that cannot work raises Refusal before the run writes any file. The number
+    of updates is that of a round. Updates have the length of the model, or a smaller
+    one, so that together they have at most about `_TRIED` numbers.
     """
-    zero = w0.new_zeros
-    left = messages(zero(cohort, 2), loss=zero(cohort))
+    zero, short = w0.new_zeros, max(2, min(len(w0), _TRIED // cohort))
+    left = messages(zero(cohort, short), loss=zero(cohort))
     key = torch.zeros((), dtype=torch.long, device=w0.device)
 
-    def call(rule: Rule, d: int = 2, **more: Any) -> Any:
+    def call(rule: Rule, d: int = short, **more: Any) -> Any:
         context = {"broadcast": broadcast(zero(d)), "key": key, "round_": 0}
         return rule(no_memory(w0.device), **context, **more)[0]
 
@@ -319,7 +329,8 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
         return call(rule, messages=left, loss=left.loss, note=note)
 
     if every.attack is not None:
-        d = len(w0) if "target" in every.attack.options else 2  # the target's length
+        # An attack with a target needs updates of the target's length.
+        d = len(w0) if "target" in every.attack.options else short
         given = {"messages": messages(zero(cohort, d)), "defence": lambda _: zero(d)}
         for hostile in (left.client < 0, left.client < 1):
             attacked = call(every.attack, d, hostile=hostile, **given)
@@ -328,18 +339,22 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
         filtered = reading(rule)
         _rows(rule, filtered)
         if len(filtered.client):
-            left = filtered  # if it drops them all, the next rule still gets zeros
-    steps = reading(every.aggregator), call(every.server, step=zero(2))
+            left = filtered  # otherwise the next rule gets the previous messages
+    steps = reading(every.aggregator), call(every.server, step=zero(short))
     for rule, step in zip((every.aggregator, every.server), steps, strict=True):
-        if _shape(step) != [2]:
+        if _shape(step) != [short]:
             raise Refusal(
-                f"'{rule.name}' gives {_shape(step)} where the model has 2 numbers, of "
-                "shape [2]; it must give one vector of the same length as the model"
+                f"'{rule.name}' gives {_shape(step)} in a trial with updates of shape "
+                f"[{cohort}, {short}]; it must give one vector as long as an update, "
+                f"of shape [{short}]"
             )
 
 
 def _rows(rule: Rule, result: Any, count: int | None = None) -> None:
-    """Refuse a result of an attack or filter that is not (`count`) messages."""
+    """Raise Refusal if the result of an attack or filter is not valid `Messages`.
+
+    `count`, if given, is the required number of messages.
+    """
     if not isinstance(result, Messages) or len({*map(len, result)}) != 1:
         problem = f"a {type(result).__name__} that does not hold one value per client"
     elif count not in (None, len(result.client)):

@@ -1,9 +1,9 @@
-"""The server's part of a round: filter the messages, aggregate them, step the model.
+"""The server's part of a round: filter and aggregate messages, update the shared model.
 
-A simulation and a deployment use the same functions. `Serving.serve` runs one round,
-and `served` runs the rounds of several servers at once. No message from a client can
-stop the server. If no message is left, if a rule's condition is broken, or if the step
-is not finite, w is not changed, and the result says why.
+Simulation and deployment use the same functions. `Serving.serve` computes a round of
+one server, and `served` a round of several servers at once. No message from a client
+can stop the server. If no message is left, if a rule raises Refusal, or if the step is
+not finite, then the shared model w is not changed, and the result contains the reason.
 """
 
 import contextlib
@@ -23,33 +23,33 @@ from troth.types import Broadcast, Messages, Refusal
 class Served(NamedTuple):
     """The result of a round at the server."""
 
-    broadcast: Broadcast  # shared model and extra of the next round
-    messages: Messages  # those that reached the aggregator
-    dropped: dict[str, list[int]]  # filter → clients that it removed
+    broadcast: Broadcast  # shared model and extra values of the next round
+    messages: Messages  # messages that the aggregator received
+    dropped: dict[str, list[int]]  # name of a filter → clients that it removed
     verdicts: dict[str, list[int]]  # clipped, chosen, downweighted → clients
-    moved: float  # ‖w⁺ − w‖
-    cosine: float  # cosine of mean malicious and mean benign update; NaN: not known
-    why: str  # why w was not changed; empty if the step was taken
+    moved: float  # length of the change of w
+    cosine: float  # of the mean malicious and mean benign update; NaN if unknown
+    why: str  # why w was not changed; "" if it was changed
 
 
 class Received(NamedTuple):
     """The messages of a round, after the attack.
 
-    The device may still be computing whether all of them are finite.
+    The device may still be computing `finite`.
     """
 
-    broadcast: Broadcast  # what was sent to the clients
+    broadcast: Broadcast  # message that the clients received
     messages: Messages  # updates, with running statistics moved to `extra`
     round: int
-    hostile: Tensor | None  # [n] mask of malicious clients; None: not known
-    finite: Tensor  # [1] whether all messages are finite; [0]: the filters check
+    hostile: Tensor | None  # [n] mask of malicious clients, or None if unknown
+    finite: Tensor  # [1] whether all messages are finite, or [0] if unknown
 
 
 class Settled(NamedTuple):
-    """A round that has ended, except for numbers to be read from the device."""
+    """A round whose numbers are still to be copied from the device."""
 
-    lengths: Tensor  # output of `step_lengths`; [0] if there is no step
-    angle: Tensor  # [3] output of `between`; [0] if not known
+    lengths: Tensor  # result of `step_lengths`; [0] if there is no step
+    angle: Tensor  # [3] result of `between`; [0] if unknown
     close: Callable[[list[float], list[float]], Served]  # (lengths, angle) → result
 
 
@@ -72,7 +72,7 @@ def cut_broadcast(broadcast: Broadcast, tail: int) -> Broadcast:
 
 
 def join(broadcast: Broadcast, tail: int) -> Broadcast:
-    """Move the running statistics back to the end of w; clamp variances at 0."""
+    """Move the running statistics back to the end of w; clamp variances to ≥ 0."""
     if tail == 0:
         return broadcast
     means, variances = broadcast.extra[-tail:].chunk(2)
@@ -81,29 +81,29 @@ def join(broadcast: Broadcast, tail: int) -> Broadcast:
 
 
 def apart(messages: Messages, tail: int) -> tuple[Messages, Messages]:
-    """Split `extra` into the solvers' part and the running statistics, as updates."""
+    """Split `extra` into solver's values and running statistics, each as updates."""
     width = messages.extra.shape[1] - tail
     solver, layers = messages.extra[:, :width], messages.extra[:, width:]
     return messages._replace(update=solver), messages._replace(update=layers)
 
 
 def length(vector: Tensor) -> Tensor:
-    """Return ‖vector‖ in double precision; it is finite iff all entries are."""
+    """Return ‖vector‖ in double precision; finite if and only if all entries are."""
     return numerics.norms(vector[None])[0]
 
 
 def step_lengths(before: Broadcast, after: Broadcast, tail: int) -> Tensor:
-    """Return ‖w⁺ − w‖, the same for the running statistics, and ‖extra‖."""
+    """Return the length of the change of w, that of running statistics, and ‖extra‖."""
     parts = (*(after.w - before.w).tensor_split([len(before.w) - tail]), after.extra)
     some = (parts[0], *filter(len, parts[1:]))
     return torch.stack([length(part) for part in some])
 
 
 def between(messages: Messages, hostile: Tensor, all_finite: bool) -> Tensor:
-    """Return ⟨a, b⟩, ‖a‖ and ‖b‖ for the mean malicious update a and benign update b.
+    """Return ⟨a, b⟩, ‖a‖ and ‖b‖ of the mean malicious update a and mean benign one b.
 
-    The means are over finite updates; they are NaN if there are no such updates. This
-    waits for the device unless all updates are known to be finite.
+    The means are over finite updates, and NaN if there are none. Unless `all_finite`,
+    the function waits for the device.
     """
     rows = messages.update
     if not all_finite and not bool((finite := numerics.finite(rows)).all()):
@@ -115,7 +115,7 @@ def between(messages: Messages, hostile: Tensor, all_finite: bool) -> Tensor:
 
 
 def cosine(angle: list[float]) -> float:
-    """Return the cosine similarity from the output of `between`; NaN if it is empty."""
+    """Return the cosine similarity from the result of `between`; NaN if it is empty."""
     product, *lengths = angle or [math.nan]
     both = math.prod(lengths)
     return float(product / both) if both else math.nan
@@ -127,11 +127,11 @@ NOBODY, INFINITE = "no message was left", "the step is not finite"
 class Serving:
     """A server: its rules and their memories.
 
-    The last `tail` numbers of w are running statistics. The solvers' extra vectors
-    (such as control variates) are averaged over all `clients`, and absent clients count
-    as 0. If `clients` is 0, they are averaged over the clients present. If the first
-    filter has a function `all_finite` in its module, the filter is skipped whenever
-    that function returns true.
+    The last `tail` numbers of w are running statistics of batch normalization. Extra
+    vectors of a solver (such as control variates) are averaged over all `clients`,
+    where absent clients count as 0. If `clients` is 0, they are averaged over the
+    clients in the round. If the module of the first filter has a function `all_finite`,
+    the filter is skipped in rounds in which this function returns true.
     """
 
     def __init__(
@@ -145,13 +145,13 @@ class Serving:
         self.rules, self.tail, self.seed, self.clients = rules, tail, seed, clients
         self._named = rules.named()
         self.memories = {name: no_memory(device) for name in self._named}
-        self.aggregated: Tensor | None = None  # the aggregator's last result
+        self.aggregated: Tensor | None = None  # last result of the aggregator
         first = [lookup.companion(f.function, "all_finite") for f in rules.filters[:1]]
         self._all_finite = first[0] if first else None
 
     @property
     def asks_loss(self) -> bool:
-        """Whether a rule reads the clients' losses."""
+        """Whether a rule needs the clients' losses."""
         return any("loss" in rule.asks for rule in self._named.values())
 
     def serve(
@@ -161,15 +161,15 @@ class Serving:
         round_: int,
         hostile: Tensor | None = None,
     ) -> Served:
-        """Filter and aggregate the messages and step the model.
+        """Filter and aggregate the messages, and update the shared model.
 
-        If the step is not taken, the rules keep the memories that they had before.
+        If the shared model is not changed, neither are the memories of the rules.
 
         Args:
-            broadcast: What was sent to the clients.
-            messages: The clients' messages.
+            broadcast: Message that the clients received.
+            messages: Messages of the clients.
             round_: Number of the round.
-            hostile: [n] mask of malicious clients; None: not known.
+            hostile: [n] mask of malicious clients, or None if unknown.
         """
         return served([(self, self.receive(broadcast, messages, round_, hostile))])[0]
 
@@ -186,14 +186,14 @@ class Serving:
         finite = broadcast.w.new_zeros(0, dtype=torch.bool)
         if len(sent.client):
             if hostile is not None:
-                with contextlib.suppress(Refusal):  # refused: updates stay honest
+                with contextlib.suppress(Refusal):  # if it fails, there is no attack
                     sent = self.attacked(seen, sent, hostile, round_)
             if self._all_finite is not None:
                 finite = self._all_finite(seen, sent)
         return Received(broadcast, sent, round_, hostile, finite)
 
     def settle(self, received: Received, finite: bool) -> Settled:
-        """Filter, aggregate and step; wait for the device only if a rule needs it."""
+        """Filter, aggregate and update w; wait for the device only if a rule does."""
         broadcast, sent, round_, hostile, _ = received
         seen = cut_broadcast(broadcast, self.tail)
         verdicts, memories = Verdicts(), self.memories
@@ -213,7 +213,7 @@ class Serving:
             angle = between(sent, hostile, finite)
 
         def close(lengths: list[float], angle: list[float]) -> Served:
-            """Take the step if it is finite; otherwise keep the previous model."""
+            """Return the new model if the step is finite, otherwise the old one."""
             finite = math.isfinite(sum(lengths))
             stays = why or ("" if finite else INFINITE)
             if stays:
@@ -229,8 +229,8 @@ class Serving:
     ) -> Messages:
         """Replace the updates of malicious clients by those of the attack.
 
-        The attack may call `defence`, which applies the filters and the aggregator with
-        their memories to trial messages.
+        The attack may call `defence`, which applies the filters and the aggregator to
+        messages without changing their memories.
         """
         strength = self.rules.strength
         if self.rules.attack is None or strength == 0:
@@ -247,7 +247,7 @@ class Serving:
     def _rehearsed(
         self, broadcast: Broadcast, messages: Messages, round_: int
     ) -> Tensor:
-        """Return how trial messages would change w; 0 if they would be refused."""
+        """Return the aggregated update for trial messages; 0 if w would not change."""
         before, nothing = dict(self.memories), torch.zeros_like(broadcast.w)
         try:
             messages, _ = self._filtered(broadcast, messages, round_, Verdicts())
@@ -274,7 +274,7 @@ class Serving:
     def _reading(
         self, name: str, broadcast: Broadcast, sent: Messages, round_: int, **more: Any
     ) -> Any:
-        """Apply a filter or an aggregator, which may read messages and losses."""
+        """Apply a filter or an aggregator to the messages."""
         return self._apply(
             name, broadcast, round_, messages=sent, loss=sent.loss, **more
         )
@@ -287,7 +287,7 @@ class Serving:
         verdicts: Verdicts,
         skip: int = 0,
     ) -> tuple[Messages, dict[str, list[int]]]:
-        """Apply filters from number `skip` on; list the clients that each one drops."""
+        """Apply filters from number `skip` on; return the clients that each drops."""
         dropped: dict[str, list[int]] = {}
         for i, rule in [*enumerate(self.rules.filters)][skip:]:
             before, within = messages.client, verdicts.within
@@ -305,7 +305,7 @@ class Serving:
     def _stepped(
         self, broadcast: Broadcast, messages: Messages, round_: int, verdicts: Verdicts
     ) -> Broadcast:
-        """Return the next shared model and the next extra."""
+        """Return the next broadcast: shared model and extra values."""
         note = verdicts.of(messages.client)
         step = self._reading("aggregator", broadcast, messages, round_, note=note)
         self.aggregated = step
@@ -324,10 +324,10 @@ class Serving:
 
 
 def served(every: Sequence[tuple[Serving, Received]]) -> list[Served]:
-    """End the rounds of several servers, with two transfers from the device in all.
+    """Finish a round of several servers, with only two transfers from the device.
 
-    The first transfer says which servers' messages are all finite; the second one
-    brings the numbers of all results.
+    The first transfer tells for which servers all messages are finite. The second one
+    contains the numbers of all results.
     """
     known = _read([received.finite for _, received in every])
     pairs = zip(every, known, strict=True)
@@ -338,7 +338,7 @@ def served(every: Sequence[tuple[Serving, Received]]) -> list[Served]:
 
 
 def _read(every: Sequence[Tensor]) -> list[list[Any]]:
-    """Return the numbers of several short tensors, with a single transfer."""
+    """Return the numbers of several short tensors with one transfer from the device."""
     ends = [0, *accumulate(map(len, every))]
     values = torch.cat([*every]).tolist() if every else []
     return [values[a:b] for a, b in pairwise(ends)]

@@ -1,8 +1,8 @@
 """Federated learning as estimators of scikit-learn.
 
-`FederatedClassifier` and `FederatedRegressor` train with `troth.run`. The argument
-`groups` of `fit` names the client that holds each example. They work in pipelines, with
-`clone` and with `cross_val_score`.
+`FederatedClassifier` and `FederatedRegressor` train a federation by `troth.run`. The
+argument `groups` of `fit` says which client has which example. The estimators work in
+pipelines, with `clone` and with `cross_val_score`.
 """
 
 from troth.sklearn.estimators import FederatedClassifier, FederatedRegressor

@@ -25,7 +25,7 @@ from troth import api
 from troth.types import TEST, TRAIN
 
 Method = str | Mapping[str, Any]
-"""The name of a method, or a dictionary with `name` and options."""
+"""Name of a method, or a dictionary with its `name` and options."""
 
 _OWN = (
     "grid",
@@ -37,18 +37,18 @@ _OWN = (
     "features",
     "seed",
 )
-"""Sections of an experiment that are arguments of the estimators."""
-_ROWS = 4096  # examples that a model predicts at once
+"""Sections of an experiment that arguments of the estimators set."""
+_ROWS = 4096  # number of examples that are predicted at once
 
 
 class _Federated(BaseEstimator):
-    """Common base of both estimators."""
+    """Base class of both estimators."""
 
     __metadata_request__fit = {"groups": True}
     __metadata_request__predict = {"groups": True}
     __metadata_request__score = {"groups": True}
 
-    _rate = 0.1  # learning rate if none is given
+    _rate = 0.1  # default learning rate
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class _Federated(BaseEstimator):
         self.device = device
 
     def _fit(self, x: np.ndarray, y: np.ndarray, groups: Any) -> None:
-        """Train on class numbers, or on the targets of a regression."""
+        """Train on labels 0 … classes − 1, or on the targets of a regression."""
         owner = np.zeros(len(y), np.int64)
         self.groups_ = owner[:1]
         if groups is not None:
             self.groups_, owner = np.unique(_listed(groups, y), return_inverse=True)
         _, first = np.unique(owner, return_index=True)
-        # Every client must have a test example: its scores are not used.
+        # Every client must have a test example, although its scores are not used.
         order = np.append(np.arange(len(y)), first)
         split = np.where(np.arange(len(order)) < len(y), TRAIN, TEST).astype(np.int8)
         data = {"x": x[order], "y": y[order], "owner": owner[order], "split": split}
@@ -104,11 +104,11 @@ class _Federated(BaseEstimator):
             self.models_ = {k: run.model(k).double() for k in clients}
             if not prepared:
                 self.shared_: nn.Module | None = run.shared().double()
-            else:  # each client prepares its inputs by its own statistics
+            else:  # inputs are prepared by the statistics of each client
                 self.shared_ = run.shared(0).double() if len(clients) == 1 else None
 
     def _experiment(self) -> dict[str, Any]:
-        """Return the sections of the experiment."""
+        """Return the experiment as a dictionary of sections."""
         tree = copy.deepcopy(dict(self.experiment or {}))
         for section in _OWN:
             if section in tree:
@@ -122,7 +122,7 @@ class _Federated(BaseEstimator):
         rate = self._rate if self.lr is None else self.lr
         tree["train"] = {"lr": rate, **tree.get("train", {}), "rounds": self.rounds}
         tree["evaluate"] = {"every": self.rounds, **tree.get("evaluate", {})}
-        tree.setdefault("engine", {"how": "vmap"})  # plans differ by rounding errors
+        tree.setdefault("engine", {"how": "vmap"})  # others round differently
         if isinstance(self.model, str | Mapping):
             tree["model"] = self.model
         part = {"name": "natural", "split": "given", "valid": self.valid}
@@ -136,7 +136,7 @@ class _Federated(BaseEstimator):
         }
 
     def _outputs(self, x: Any, groups: Any) -> np.ndarray:
-        """Return the outputs [m, k] of the model of each example's client."""
+        """Return the outputs [m, k] for m examples, each by its client's model."""
         check_is_fitted(self)
         x = validate_data(self, x, reset=False, dtype=np.float64)
         one = len(self.groups_) == 1 and groups is None
@@ -173,41 +173,44 @@ class _Federated(BaseEstimator):
 class FederatedClassifier(ClassifierMixin, _Federated):
     """Train a classifier for every client of a federation.
 
-    Each group of examples is a client. An example of a group seen in `fit` is predicted
-    by the model of that client. Without groups, or for a new group, the shared model
-    predicts. If `fit` gets no groups, all examples belong to one client.
+    Each group of examples is a client. If `fit` gets no groups, all examples belong to
+    one client. Examples of a group that `fit` has seen are predicted by the model of
+    that client. Examples of a new group, or without a group, are predicted by the
+    shared model.
 
     With scikit-learn's metadata routing, pipelines and cross-validation pass `groups`
-    to this estimator without a call of `set_fit_request`.
+    to this estimator; a call of `set_fit_request` is not needed.
 
     Args:
-        personalizer: How a client gets its own model: a name, such as "ditto", or a
-            dictionary with `name` and options. "none": all clients share one model.
-            `troth list personalizer` prints all.
-        model: The network: a name, such as "linear" or "mlp", a dictionary with `name`
-            and options, a `torch.nn.Module`, or a class or function that returns one.
-        aggregator: How the server combines the clients' updates.
-        rounds: Number of rounds. A client trains for one epoch in each, unless
-            `experiment` sets another number.
-        lr: Learning rate; `None`: 0.1.
-        features: How inputs are standardized: "none", "own" (by each client's own
-            statistics), "federated" (by those of all clients), or a dictionary with
-            `name` and options. "auto": "own" for a single client, otherwise
+        personalizer: Method by which a client gets a personal model: a name, such as
+            "ditto", or a dictionary with its `name` and options. With "none", all
+            clients share one model. `troth list personalizer` prints all names.
+        model: Network: a name, such as "linear" or "mlp", a dictionary with `name` and
+            options, a `torch.nn.Module`, or a class or function that returns one.
+        aggregator: Method by which the server combines the clients' updates: a name, or
+            a dictionary with its `name` and options.
+        rounds: Number of rounds. In a round, a client trains for one epoch, unless
+            `experiment` sets another length.
+        lr: Learning rate; `None` means 0.1.
+        features: How inputs are standardized: "none", "own" (by the statistics of each
+            client), "federated" (by the statistics of all clients), or a dictionary
+            with `name` and options. "auto" means "own" for a single client, otherwise
             "federated".
-        valid: Share of each client's examples that is set aside for validation, for
-            personalizers that choose options by validation data.
+        valid: Fraction of each client's examples that is used for validation. Some
+            personalizers need it to choose options.
         experiment: Further sections of an experiment, such as {"train": {"cohort": 5},
             "adversary": {"fraction": 0.2}}.
         settings: Changes to the experiment, such as ["train.batch=16"].
-        random_state: Seed of all randomness.
-        device: auto, cpu, cuda, cuda:N or mps; `None`: the experiment's setting.
+        random_state: Seed of all random numbers.
+        device: "auto", "cpu", "cuda", "cuda:N" or "mps"; `None` means the setting of
+            the experiment.
 
     Attributes:
-        groups_: The groups in sorted order: group k is client k.
-        shared_: The shared model, a `torch.nn.Module`; `None` if features are "own" and
+        groups_: Groups in sorted order; groups_[k] is client k.
+        shared_: Shared model, a `torch.nn.Module`; `None` if features are "own" and
             there are several clients.
-        models_: Client → its own model; empty if all clients share one.
-        classes_: The labels in sorted order.
+        models_: Client → its personal model; empty if all clients share one model.
+        classes_: Labels in sorted order.
 
     >>> import numpy as np
     >>> from troth.sklearn import FederatedClassifier
@@ -229,7 +232,7 @@ class FederatedClassifier(ClassifierMixin, _Federated):
         Args:
             X: [m, d] inputs.
             y: [m] labels.
-            groups: [m] the client of each example, or `None`: a single client.
+            groups: [m] client of each example; `None` means a single client.
         """
         X, y = validate_data(self, X, y, dtype=np.float32, ensure_min_samples=2)
         check_classification_targets(y)
@@ -245,8 +248,9 @@ class FederatedClassifier(ClassifierMixin, _Federated):
     def predict_proba(self, X: Any, groups: Any = None) -> np.ndarray:
         """Return the probability [m, classes] of every class.
 
-        It is the softmax of the model's outputs. If the model has a single output for
-        two classes, it is the logistic function of this output.
+        The probabilities are the softmax of the model's outputs. If the model has a
+        single output for two classes, they follow from the logistic function of this
+        output.
         """
         outputs = self._outputs(X, groups)
         if outputs.shape[1] == 1:
@@ -273,35 +277,38 @@ class FederatedClassifier(ClassifierMixin, _Federated):
 class FederatedRegressor(RegressorMixin, _Federated):
     """Train a regression for every client of a federation, by squared error.
 
-    Groups are clients, as in `FederatedClassifier`. The targets are not scaled.
+    Each group of examples is a client, as in `FederatedClassifier`. The targets are not
+    scaled.
 
     Args:
-        personalizer: How a client gets its own model: a name, such as "ditto", or a
-            dictionary with `name` and options. "none": all clients share one model.
-            `troth list personalizer` prints all.
-        model: The network: a name, such as "linear" or "mlp", a dictionary with `name`
-            and options, a `torch.nn.Module`, or a class or function that returns one.
-        aggregator: How the server combines the clients' updates.
-        rounds: Number of rounds. A client trains for one epoch in each, unless
-            `experiment` sets another number.
-        lr: Learning rate; `None`: 0.02.
-        features: How inputs are standardized: "none", "own" (by each client's own
-            statistics), "federated" (by those of all clients), or a dictionary with
-            `name` and options. "auto": "own" for a single client, otherwise
+        personalizer: Method by which a client gets a personal model: a name, such as
+            "ditto", or a dictionary with its `name` and options. With "none", all
+            clients share one model. `troth list personalizer` prints all names.
+        model: Network: a name, such as "linear" or "mlp", a dictionary with `name` and
+            options, a `torch.nn.Module`, or a class or function that returns one.
+        aggregator: Method by which the server combines the clients' updates: a name, or
+            a dictionary with its `name` and options.
+        rounds: Number of rounds. In a round, a client trains for one epoch, unless
+            `experiment` sets another length.
+        lr: Learning rate; `None` means 0.02.
+        features: How inputs are standardized: "none", "own" (by the statistics of each
+            client), "federated" (by the statistics of all clients), or a dictionary
+            with `name` and options. "auto" means "own" for a single client, otherwise
             "federated".
-        valid: Share of each client's examples that is set aside for validation, for
-            personalizers that choose options by validation data.
+        valid: Fraction of each client's examples that is used for validation. Some
+            personalizers need it to choose options.
         experiment: Further sections of an experiment, such as {"train": {"cohort": 5},
             "adversary": {"fraction": 0.2}}.
         settings: Changes to the experiment, such as ["train.batch=16"].
-        random_state: Seed of all randomness.
-        device: auto, cpu, cuda, cuda:N or mps; `None`: the experiment's setting.
+        random_state: Seed of all random numbers.
+        device: "auto", "cpu", "cuda", "cuda:N" or "mps"; `None` means the setting of
+            the experiment.
 
     Attributes:
-        groups_: The groups in sorted order: group k is client k.
-        shared_: The shared model, a `torch.nn.Module`; `None` if features are "own" and
+        groups_: Groups in sorted order; groups_[k] is client k.
+        shared_: Shared model, a `torch.nn.Module`; `None` if features are "own" and
             there are several clients.
-        models_: Client → its own model; empty if all clients share one.
+        models_: Client → its personal model; empty if all clients share one model.
 
     >>> import numpy as np
     >>> from troth.sklearn import FederatedRegressor
@@ -323,7 +330,7 @@ class FederatedRegressor(RegressorMixin, _Federated):
         Args:
             X: [m, d] inputs.
             y: [m] targets.
-            groups: [m] the client of each example, or `None`: a single client.
+            groups: [m] client of each example; `None` means a single client.
         """
         X, y = validate_data(
             self, X, y, dtype=np.float32, y_numeric=True, ensure_min_samples=2
@@ -348,7 +355,7 @@ class FederatedRegressor(RegressorMixin, _Federated):
 
 
 def _listed(groups: Any, like: Any) -> np.ndarray:
-    """Check that there is one group per example, and return the groups."""
+    """Return the groups; raise ValueError if there is not one group per example."""
     found: np.ndarray = column_or_1d(groups)
     check_consistent_length(found, like)
     return found

@@ -1,14 +1,15 @@
-"""Closed-form results about federations, which need no training.
+"""Theoretical results about federations, which need no training of networks.
 
-For federated point estimation and linear regression, the best λ of Ditto, its error and
-its fairness have closed forms. Names are the paper's: K clients, n training examples
-per client, noise σ, spread of clients τ, K_a adversaries of spread τ_a, d parameters,
-and designs with X_kᵀX_k = βI. `docs/explanation/derivations/theory.md` derives every
-line.
+Li et al. (2021), *Ditto*: for federated point estimation and linear regression, the
+best λ of Ditto, its error and its fairness have closed forms. Names are the paper's: K
+clients, n training examples per client, noise σ, standard deviation τ of the clients'
+parameters, K_a adversaries with standard deviation τ_a, d parameters, and design
+matrices with X_kᵀX_k = βI. `docs/explanation/derivations/theory.md` has the proofs.
 
-For the coupled federation of the attack-equivalence paper, there are the limit of what
-any algorithm can guarantee (`resilience_limit`), the values of that bound in one run
-(`resilience`), and how fast a client learns its preferred model (`pac_curve`).
+Farhadkhani et al. (2022), *An Equivalence Between Data Poisoning and Byzantine Gradient
+Attacks*: `resilience_limit` is a limit of what any algorithm can guarantee.
+`resilience` compares one run with it. `pac_curve` shows how fast a client learns its
+preferred model.
 """
 
 from troth.theory.ditto import (

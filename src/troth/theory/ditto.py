@@ -1,5 +1,12 @@
 """Closed forms for Ditto: best λ, error and variance; and the Bayes estimator.
 
+Each of K clients has n examples of a linear regression: y_k = X_k w_k plus noise of
+variance σ². Its true parameters w_k are drawn around θ with variance τ² per coordinate,
+those of an adversary with variance τ_a². ŵ_k is a client's least squares estimate, and
+w* the mean of all these estimates, the shared model. v_k(λ) is Ditto's model of client
+k, which is pulled to w* with strength λ. Point estimation is X_k = 1, a column of ones.
+Theorems, lemmas and equations are those of Li et al. (2021), *Ditto*.
+
 References: li2021ditto.
 """
 
@@ -21,14 +28,15 @@ class Setting(NamedTuple):
     excess: float  # τ_a² − τ²
     K_a: int  # number of adversaries
     curvature: float  # β/n, the curvature of a client's loss ½‖Xw − y‖²/n
-    d: int  # number of coordinates
+    d: int  # number of parameters
 
     @property
     def others(self) -> float:
-        """Variance of the mean of the other clients' estimates around a benign w_k.
+        """Variance, per coordinate, of w_k minus the mean of the other ŵ_i.
 
-        Per coordinate it is τ² + Σ_w of Eq. (59):
-        [Kτ² + s² + K_a(τ_a² − τ²)/(K−1)] / (K−1).
+        For a benign client k and K − 1 other clients i, it is
+        [Kτ² + s² + K_a(τ_a² − τ²)/(K−1)] / (K−1) with s² = σ²/β. This is τ² + Σ_w with
+        Σ_w of Eq. (59).
         """
         rest = self.K - 1
         more = self.K_a * self.excess / rest
@@ -46,7 +54,10 @@ def setting(
     d: int = 1,
     beta: float | None = None,
 ) -> Setting:
-    """Check the numbers of a federation. If β is None, use n (point estimation)."""
+    """Compute the quantities of a federation from the arguments of a closed form.
+
+    If β is None, it is n (point estimation). Raise Refusal if a number is out of range.
+    """
     beta = float(n) if beta is None else beta
     size = "finite and at least 0"
     for name, value, fits, must in (
@@ -66,10 +77,10 @@ def setting(
 
 
 def pull(at: Setting, lam: float | np.ndarray) -> np.ndarray:
-    """Return the share a of the shared model in Ditto's solution (Eq. 31): λ/(β/n + λ).
+    """Return the weight a of the shared model in Ditto's solution: λ/(β/n + λ).
 
-    v_k = (1 − a) ŵ_k + a w*, where w* is the mean of all K local estimates. a = 0 is
-    local training (λ = 0), and a = 1 is the shared model (λ = ∞).
+    By Eq. (31), v_k = (1 − a) ŵ_k + a w*. If λ = 0, a is 0, and v_k is the local
+    estimate. If λ = ∞, a is 1, and v_k is the shared model.
     """
     lam = np.asarray(lam, dtype=float)
     if not (lam >= 0).all():
@@ -81,16 +92,16 @@ def pull(at: Setting, lam: float | np.ndarray) -> np.ndarray:
 
 
 def best_lam_regression(n: int, sigma: float, tau: float) -> float:
-    """Return λ* = σ²/(nτ²), for regression without adversaries (Theorem 1, Eq. 26).
+    """Return the best λ for regression without adversaries (Theorem 1, Eq. 26).
 
-    The formula holds for X_kᵀX_k = βI with any β, and for any number of clients. Ditto
-    with λ* is the Bayes estimator (Remark 1).
+    It is λ* = σ²/(nτ²), for X_kᵀX_k = βI with any β, and for any number of clients.
+    Ditto with λ* is the Bayes estimator (Remark 1).
 
     Args:
-        n: training examples per client; many examples make λ* small.
-        sigma: σ, standard deviation of the noise of y; 0 gives λ* = 0, because local
-            estimates are exact.
-        tau: τ, standard deviation of the clients' w_k; 0 gives ∞, the shared model.
+        n: training examples per client; the more examples, the smaller λ*.
+        sigma: σ, standard deviation of the noise of y. If σ = 0, local estimates are
+            exact, and λ* = 0.
+        tau: τ, standard deviation of the clients' w_k around θ. If τ = 0, λ* = ∞.
 
     Returns:
         λ* ≥ 0; ∞ means the shared model.
@@ -99,8 +110,8 @@ def best_lam_regression(n: int, sigma: float, tau: float) -> float:
         >>> best_lam_regression(n=50, sigma=1.0, tau=0.5)
         0.08
 
-    Departs: the loss is ½‖Xw − y‖²/n, as in Eqs. (23), (31) and (70) and in
-    `losses/squared`. With Eq. (21) as printed, without the ½, λ* is twice this.
+    Departs: the loss is ½‖Xw − y‖²/n, as in Eqs. (23), (31) and (70) and in the loss
+    `squared`. Eq. (21) is printed without the ½; then λ* would be twice as large.
     """
     return best_lam_regression_attacked(2, n, sigma, tau, 0, 0.0)
 
@@ -110,18 +121,18 @@ def best_lam_regression_attacked(
 ) -> float:
     """Return the best λ for regression with adversaries (Theorem 3, Eq. 63).
 
-    λ_a* = (σ²/n) · K / (Kτ² + K_a(τ_a² − τ²)/(K − 1)). It becomes smaller with more
-    adversaries and with a larger spread τ_a of the adversaries.
+    It is λ_a* = (σ²/n) · K / (Kτ² + K_a(τ_a² − τ²)/(K − 1)). If τ_a > τ, it decreases
+    with the number of adversaries. It decreases with τ_a.
 
     Args:
-        K: number of clients, with adversaries.
+        K: number of clients, including adversaries.
         n: training examples per client.
         sigma: σ, standard deviation of the noise of y, the same for all clients.
-        tau: τ, standard deviation of benign w_k around θ; 0 gives a finite λ if there
-            are adversaries.
-        K_a: number of adversaries; 0 is Theorem 1.
-        tau_a: τ_a, standard deviation of the adversaries' w_k (Definition 3); λ tends
-            to 0 as τ_a grows.
+        tau: τ, standard deviation of the benign clients' w_k around θ. With
+            adversaries, the best λ is finite even if τ = 0.
+        K_a: number of adversaries; 0: as in Theorem 1.
+        tau_a: τ_a, standard deviation of the adversaries' w_k around θ (Definition 3).
+            As τ_a grows, λ tends to 0.
 
     Returns:
         λ_a* ≥ 0; ∞ means the shared model.
@@ -130,14 +141,14 @@ def best_lam_regression_attacked(
         >>> best_lam_regression_attacked(K=10, n=50, sigma=1.0, tau=0.5, K_a=2, tau_a=5)
         0.025
 
-    Guarantee: λ_a* has the least E‖w_k − v_k(λ)‖² of a benign client k over all λ ≥ 0,
-    for X_iᵀX_i = βI. The solution is the best combination of ŵ_k and the plain mean of
-    the other estimates. Another estimator may be better: if the adversaries were known,
-    their estimates would get less weight.
+    Guarantee: for X_iᵀX_i = βI, λ_a* minimizes E‖w_k − v_k(λ)‖² of a benign client k
+    over all λ ≥ 0. Then v_k is the best weighted mean of ŵ_k and the plain mean of the
+    other estimates. If the adversaries were known, an estimator that gives them less
+    weight would be better.
 
     Departs: the ½ of the loss, as in `best_lam_regression`. Definition 3 requires
-    τ_a > τ. The formula holds for any τ_a ≥ 0, which is allowed here because the
-    authors' own Fig. 2 has τ_a < τ.
+    τ_a > τ. Here any τ_a ≥ 0 is allowed, because the formula holds for it, and because
+    Fig. 2 of the paper has τ_a < τ.
     """
     at = setting(K, n, sigma, tau, K_a, tau_a)
     if sigma == 0:
@@ -149,7 +160,7 @@ def best_lam_regression_attacked(
 best_lam_points = best_lam_regression
 """The best λ for point estimation without adversaries (Theorem 5, Eq. 82).
 
-Point estimation is regression with X_k = 1, so that β = n and d = 1.
+Point estimation is regression with X_k = 1, a column of ones, so β = n and d = 1.
 """
 
 best_lam_points_attacked = best_lam_regression_attacked
@@ -168,22 +179,23 @@ def error(
     d: int = 1,
     beta: float | None = None,
 ) -> np.ndarray:
-    """Return E‖w_k − v_k(λ)‖² of a benign client (behind Lemmas 8 and 12).
+    """Return the mean squared error of Ditto, E‖w_k − v_k(λ)‖², for a benign client.
 
-    The error is d · [(1 − c)² s² + c² T]. Here c = λ/(β/n + λ) · (K−1)/K is the weight
-    of the mean of the other clients, s² = σ²/β and T = τ² + Σ_w (Eq. 59).
+    The error is d · [(1 − c)² s² + c² T], from which Lemmas 8 and 12 follow. Here
+    c = λ/(β/n + λ) · (K−1)/K is the weight of the mean of the other clients' estimates,
+    s² = σ²/β, and T = [Kτ² + s² + K_a(τ_a² − τ²)/(K−1)] / (K−1) (Eq. 59).
 
     Args:
-        lam: λ, one number or an array; 0 is local training (error d·s²), inf is the
+        lam: λ, one number or an array; 0: local training, with error d·s²; ∞: the
             shared model.
-        K: number of clients, with adversaries.
+        K: number of clients, including adversaries.
         n: training examples per client.
         sigma: σ, standard deviation of the noise of y.
-        tau: τ, standard deviation of benign w_k.
+        tau: τ, standard deviation of the benign clients' w_k around θ.
         K_a: number of adversaries.
-        tau_a: τ_a, standard deviation of the adversaries' w_k.
+        tau_a: τ_a, standard deviation of the adversaries' w_k around θ.
         d: number of parameters.
-        beta: β of X_kᵀX_k = βI; None: n, which is point estimation for d = 1.
+        beta: β of X_kᵀX_k = βI; None: n. With d = 1, β = n is point estimation.
 
     Returns:
         The error for every λ, in the shape of `lam`.
@@ -208,22 +220,23 @@ def least_error(
     d: int = 1,
     beta: float | None = None,
 ) -> float:
-    """Return the error at the best λ: d·σ_{w,a}² (Lemma 8; Lemma 12 for d = 1).
+    """Return the mean squared error at the best λ (Lemma 8; Lemma 12 for d = 1).
 
-    1/σ_{w,a}² = 1/s² + 1/T by Eq. (60), and for point estimation by Eqs. (79) and (84).
+    It is d·σ_{w,a}² with 1/σ_{w,a}² = 1/s² + 1/T, by Eq. (60), and for point estimation
+    by Eqs. (79) and (84). `error` defines s² and T.
 
     Args:
-        K: number of clients, with adversaries.
+        K: number of clients, including adversaries.
         n: training examples per client.
         sigma: σ, standard deviation of the noise of y.
-        tau: τ, standard deviation of benign w_k.
+        tau: τ, standard deviation of the benign clients' w_k around θ.
         K_a: number of adversaries.
-        tau_a: τ_a, standard deviation of the adversaries' w_k.
+        tau_a: τ_a, standard deviation of the adversaries' w_k around θ.
         d: number of parameters.
-        beta: β of X_kᵀX_k = βI; None: n, which is point estimation for d = 1.
+        beta: β of X_kᵀX_k = βI; None: n. With d = 1, β = n is point estimation.
 
     Returns:
-        The error at λ_a*.
+        The least error, which is `error` at the best λ.
 
     Example:
         >>> round(least_error(K=10, n=50, sigma=1.0, tau=0.5), 4)
@@ -247,21 +260,22 @@ def variance_pooled(
     d: int = 1,
     beta: float | None = None,
 ) -> np.ndarray:
-    """Return the variance of a benign client's ‖w_k − v_k(λ)‖² over all federations.
+    """Return the variance of a benign client's squared error over random federations.
 
-    The variance is 2d·v² with v = `error`/d, because w_k − v_k(λ) is Gaussian. Like the
-    mean error, it is smallest at λ_a*, where it is 2dσ_{w,a}⁴ (Lemmas 8 and 12).
+    The squared error is ‖w_k − v_k(λ)‖². Its variance is 2d·v² with v = `error`/d,
+    because w_k − v_k(λ) is Gaussian. Like the mean, the variance is smallest at the
+    best λ. There it is 2dσ_{w,a}⁴ (Lemmas 8 and 12), with σ_{w,a} as in `least_error`.
 
     Args:
-        lam: λ, one number or an array; 0 is local training, inf is the shared model.
-        K: number of clients, with adversaries.
+        lam: λ, one number or an array; 0: local training; ∞: the shared model.
+        K: number of clients, including adversaries.
         n: training examples per client.
         sigma: σ, standard deviation of the noise of y.
-        tau: τ, standard deviation of benign w_k.
+        tau: τ, standard deviation of the benign clients' w_k around θ.
         K_a: number of adversaries.
-        tau_a: τ_a, standard deviation of the adversaries' w_k.
+        tau_a: τ_a, standard deviation of the adversaries' w_k around θ.
         d: number of parameters.
-        beta: β of X_kᵀX_k = βI; None: n, which is point estimation for d = 1.
+        beta: β of X_kᵀX_k = βI; None: n. With d = 1, β = n is point estimation.
 
     Returns:
         The variance for every λ, in the shape of `lam`.
@@ -286,23 +300,23 @@ def variance_within(
     d: int = 1,
     beta: float | None = None,
 ) -> np.ndarray:
-    """Return E var_{K_b}{‖w_k − v_k(λ)‖²}, over the benign clients of one federation.
+    """Return the expected variance of the squared error within a federation.
 
-    This is the expected variance of Definition 2 and Eqs. (33) and (64), with divisor
-    K_b, the number of benign clients. Its value is (1 − 1/K_b) · 2d · (v² − ρ²). Here v
-    = `error`/d, and ρ is the covariance of the errors of two benign clients, which have
-    w* in common.
+    The variance is that of ‖w_k − v_k(λ)‖² over the K_b benign clients k of one
+    federation, with divisor K_b (Definition 2, Eqs. (33) and (64)). Its expected value
+    is (1 − 1/K_b) · 2d · (v² − ρ²). Here v = `error`/d. ρ is the covariance, per
+    coordinate, of w_k − v_k(λ) of two benign clients, which depend on the same w*.
 
     Args:
-        lam: λ, one number or an array; 0 is local training, inf is the shared model.
-        K: number of clients, with adversaries.
+        lam: λ, one number or an array; 0: local training; ∞: the shared model.
+        K: number of clients, including adversaries.
         n: training examples per client.
         sigma: σ, standard deviation of the noise of y.
-        tau: τ, standard deviation of benign w_k.
+        tau: τ, standard deviation of the benign clients' w_k around θ.
         K_a: number of adversaries.
-        tau_a: τ_a, standard deviation of the adversaries' w_k.
+        tau_a: τ_a, standard deviation of the adversaries' w_k around θ.
         d: number of parameters.
-        beta: β of X_kᵀX_k = βI; None: n, which is point estimation for d = 1.
+        beta: β of X_kᵀX_k = βI; None: n. With d = 1, β = n is point estimation.
 
     Returns:
         The expected variance for every λ, in the shape of `lam`.
@@ -311,15 +325,15 @@ def variance_within(
         >>> round(float(variance_within(0.08, K=10, n=50, sigma=1.0, tau=0.5)), 6)
         0.000627
 
-    Departs: Eqs. (49) and (57) assume independent errors (ρ = 0) and a large K_b. This
-    gives 2dσ_w⁴ of Lemma 8, which is the pooled variance.
+    Departs: Eqs. (49) and (57) assume independent errors (ρ = 0) and a large K_b. The
+    result is 2dσ_w⁴ of Lemma 8, which is `variance_pooled` at the best λ.
     """
     at = setting(K, n, sigma, tau, K_a, tau_a, d=d, beta=beta)
     return np.asarray((1 - 1 / (K - K_a)) * 2 * d * _product(at)(pull(at, lam)))
 
 
 def _product(at: Setting) -> Polynomial:
-    """Return (v − ρ)(v + ρ) as a polynomial in a, the share of the shared model."""
+    """Return v² − ρ² of `variance_within` as a polynomial in the weight a of `pull`."""
     h = Polynomial([0.0, -2 * at.s2, at.s2 + at.tau2])
     apart = h + at.s2
     more = Polynomial([0.0, 0.0, 2 * at.K_a * at.excess / at.K**2])
@@ -337,20 +351,20 @@ def fairest_lam(
     d: int = 1,
     beta: float | None = None,
 ) -> float:
-    """Return the λ that minimizes `variance_within`.
+    """Return the fairest λ: the one that minimizes `variance_within`.
 
-    Without adversaries, this λ is λ*, which also minimizes the mean error (Theorems 2
-    and 6, for all K ≥ 2).
+    Without adversaries, it is the λ that also minimizes the mean error (Theorems 2 and
+    6, for all K ≥ 2).
 
     Args:
-        K: number of clients, with adversaries.
+        K: number of clients, including adversaries.
         n: training examples per client.
         sigma: σ, standard deviation of the noise of y.
-        tau: τ, standard deviation of benign w_k.
+        tau: τ, standard deviation of the benign clients' w_k around θ.
         K_a: number of adversaries.
-        tau_a: τ_a, standard deviation of the adversaries' w_k.
+        tau_a: τ_a, standard deviation of the adversaries' w_k around θ.
         d: number of parameters.
-        beta: β of X_kᵀX_k = βI; None: n, which is point estimation for d = 1.
+        beta: β of X_kᵀX_k = βI; None: n. With d = 1, β = n is point estimation.
 
     Returns:
         λ ≥ 0; ∞ means the shared model.
@@ -359,11 +373,11 @@ def fairest_lam(
         >>> round(fairest_lam(K=10, n=50, sigma=1.0, tau=0.5), 4)
         0.08
 
-    Departs: with adversaries, Theorems 4 and 8 name λ_a*, but λ_a* minimizes the pooled
-    variance. The minimum within a federation lies strictly between λ_a* and the λ* of
-    the same federation without adversaries. The reason is that adversaries change w*
-    for all benign clients alike. This makes their errors larger but not more different
-    from each other.
+    Departs: with adversaries, Theorems 4 and 8 say that the best λ, λ_a*, is also the
+    fairest. But λ_a* minimizes `variance_pooled`. The λ that minimizes the variance
+    within a federation lies strictly between λ_a* and the best λ without adversaries.
+    The reason is that adversaries change w* for all benign clients alike. This makes
+    their errors larger, but not more different from each other.
     """
     at = setting(K, n, sigma, tau, K_a, tau_a, d=d, beta=beta)
     if K - K_a < 2:
@@ -378,10 +392,10 @@ def fairest_lam(
 
 
 class Posterior(NamedTuple):
-    """The posterior distribution of w_k given all data, for every client."""
+    """The posterior distribution of w_k given all clients' data, for every client k."""
 
     mean: np.ndarray  # [K, d] the Bayes estimator
-    covariance: np.ndarray  # [K, d, d] Σ_{w_k}
+    covariance: np.ndarray  # [K, d, d] posterior covariance of w_k
 
 
 def bayes_estimator(
@@ -390,17 +404,17 @@ def bayes_estimator(
     sigma: float,
     tau: float | np.ndarray,
 ) -> Posterior:
-    """Estimate w_k from all clients' data, for any designs (Lemmas 5 and 6).
+    """Estimate each w_k from all clients' data, for any X_k (Lemmas 5 and 6).
 
-    First estimate θ from the other clients by Eqs. (15)–(17). Then combine it with the
-    client's own least squares estimate ŵ_k by Eqs. (18)–(20).
+    First estimate θ from the other clients by Eqs. (15)–(17). Then combine this with
+    the client's least squares estimate ŵ_k by Eqs. (18)–(20).
 
     Args:
         estimates: [K, d] the clients' least squares estimates ŵ_k, Eq. (14).
         grams: [K, d, d] the clients' X_kᵀX_k, positive definite.
         sigma: σ > 0, standard deviation of the noise of y.
-        tau: τ, standard deviation of the w_k, one number or one per client [K]; 0 makes
-            all w_k the same. Known adversaries have τ_a; their w_k is estimated too.
+        tau: τ, standard deviation of the w_k around θ, one number or one per client
+            [K]; 0: all w_k are equal. For known adversaries, give τ_a.
 
     Returns:
         The mean, which is the Bayes estimator, and the covariance, for every client.
@@ -411,7 +425,7 @@ def bayes_estimator(
         array([0.286, 1.   , 1.714])
 
     Departs: accepts one τ per client. Lemma 4, from which Eq. (15) follows, is read as
-    the distribution of w given y (not ŵ), and its z as n-dimensional.
+    being about the distribution of w given y (it prints ŵ), with n-dimensional noise z.
     """
     estimates, grams = np.asarray(estimates, float), np.asarray(grams, float)
     K, d = estimates.shape

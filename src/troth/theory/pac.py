@@ -1,4 +1,9 @@
-r"""Simulate how fast a user of the coupled federation learns its preferred model.
+r"""Simulate how fast a user of a coupled federation learns its preferred model.
+
+Each user n has queries q (inputs), answers a (targets) and a local model θ_n. The
+distance R(ρ, θ_n) to a global model ρ couples the local models. Equations and theorems
+are those of Farhadkhani et al. (2022), *An Equivalence Between Data Poisoning and
+Byzantine Gradient Attacks*.
 
 References: farhadkhani2022equivalence.
 """
@@ -16,8 +21,8 @@ from troth.types import Refusal
 Kind = Literal["linear", "logistic"]
 Distance = Literal["l2sq", "l2", "smooth_l2"]
 
-_STEPS = 200
-_SHARPER = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # δ, to approach l2
+_STEPS = 200  # largest number of Newton steps
+_SHARPER = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # δ of smooth_l2 → l2
 
 
 class User(NamedTuple):
@@ -34,7 +39,7 @@ class Minimum(NamedTuple):
     theta: np.ndarray  # [n, d] the users' models
 
 
-_Slopes = tuple[float, np.ndarray, np.ndarray]
+_Slopes = tuple[float, np.ndarray, np.ndarray]  # loss, gradient, Hessian
 
 
 class _Problem(NamedTuple):
@@ -42,12 +47,12 @@ class _Problem(NamedTuple):
     users: Sequence[User]
     lam: float
     nu: float
-    delta: float  # δ of smooth_l2; 0: half the squared distance
+    delta: float  # δ of smooth_l2; 0: l2sq
 
     def slopes(self, z: np.ndarray, way: np.ndarray) -> _Slopes:
         """Return loss, gradient and Hessian [(n + 1)d, (n + 1)d] at z = (ρ, θ_1, …).
 
-        `way` holds the direction w of every pull (see `_newton`).
+        `way` holds the direction of the pull between ρ and every θ_n (see `_newton`).
         """
         n, d = len(self.users), z.shape[1]
         g, h = np.zeros_like(z), np.zeros((n + 1, d, n + 1, d))
@@ -64,9 +69,9 @@ class _Problem(NamedTuple):
         return loss, g, h.reshape((n + 1) * d, (n + 1) * d)
 
     def ways(self, z: np.ndarray, step: np.ndarray, way: np.ndarray) -> np.ndarray:
-        """Return the directions w after a step, to first order.
+        """Return the directions of all pulls after a step, to first order.
 
-        The directions solve s·w = u with u = θ_n − ρ and s = √(δ² + ‖u‖²).
+        A direction is u/√(δ² + ‖u‖²) with u = θ_n − ρ.
         """
         away, moved = z[1:] - z[0], step[1:] - step[0]
         far = np.sqrt(self.delta**2 + (away**2).sum(axis=1, keepdims=True))
@@ -112,9 +117,9 @@ def minimum(
 ) -> Minimum:
     """Minimize Σ_n [ν‖θ_n‖² + Σ ℓ(θ_n, x)] + λΣ_n R(ρ, θ_n) (Eqs. 1 and 5).
 
-    R is a distance of `regularizers/`. `l2` has no gradient at θ_n = ρ. So it is
-    replaced by `smooth_l2` with δ decreasing to 1e-7, which moves the minimum by about
-    1e-7.
+    R is one of the regularizers `l2sq`, `l2` and `smooth_l2`. `l2` has no gradient at
+    θ_n = ρ. So it is replaced by `smooth_l2`, with δ decreasing to 1e-7. This changes
+    the minimum by about 1e-7.
 
     Args:
         kind: linear or logistic regression.
@@ -141,8 +146,8 @@ def _newton(
     problem: _Problem, z: np.ndarray, way: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Minimize by Newton's method; halve a step until the loss decreases enough."""
-    # The direction w of every pull is a separate unknown (Chan, Golub and Mulet, 1999).
-    # For small δ, Newton's method on the models alone jumps over θ_n = ρ.
+    # The direction of every pull is a separate unknown (Chan, Golub and Mulet, 1999).
+    # Otherwise, with small δ, Newton's steps would jump over θ_n = ρ.
     loss, g, h = problem.slopes(z, way)
     for _ in range(_STEPS):
         step = _solve(h, g)
@@ -155,7 +160,7 @@ def _newton(
         ):
             length /= 2
             if length < 1e-12:
-                return z, way  # rounding allows no better
+                return z, way  # rounding errors prevent a better solution
         z, way = z + length * step, new
         loss, g, h = after
     raise Refusal(f"no minimum was found in {_STEPS} steps; rescale the queries")
@@ -175,13 +180,13 @@ _DRAWS = 200_000  # number of random queries that estimate an expectation
 
 
 class Users(NamedTuple):
-    """The federation of a curve: its users and how they are coupled."""
+    """The federation of `pac_curve`: its users and how they are coupled."""
 
-    honest: int = 1  # users with a growing number of examples
-    others: int = 4  # users with fixed data, who prefer the opposite model
-    fixed: int = 100  # examples of each of the other users
-    d: int = 3  # parameters
-    length: float = 2.0  # ‖θ†‖ of every user
+    honest: int = 1  # number of honest users, whose number of examples varies
+    others: int = 4  # number of other users, who prefer the opposite model
+    fixed: int = 100  # number of examples of each of the other users
+    d: int = 3  # number of parameters
+    length: float = 2.0  # norm ‖θ†‖ of every user's preferred model
     noise: float = 1.0  # σ of the answers of linear regression
     lam: float = 10.0  # λ, strength of the coupling
     nu: float = 0.1  # ν, strength of the ℓ2 penalty
@@ -192,7 +197,7 @@ class Curve(NamedTuple):
     """Distances between the learned and the preferred models of honest users."""
 
     examples: np.ndarray  # [k] number of examples of each honest user
-    distance: np.ndarray  # [k, trials] max_h ‖θ*_h − θ†_h‖
+    distance: np.ndarray  # [k, trials] largest distance over honest users
 
 
 def pac_curve(
@@ -204,30 +209,34 @@ def pac_curve(
     trials: int = 20,
     seed: int = 0,
 ) -> Curve:
-    """Simulate local PAC* learning (Definition 1): max_h ‖θ*_h − θ†_h‖ over examples.
+    """Simulate how near honest users' learned models come to their preferred models.
 
-    Theorems 2 (linear) and 3 (logistic): whatever the other users' data, the distance
-    between learned models θ* and preferred models θ† goes to 0 in probability as honest
-    users have more examples. Queries q are uniform in [−1, 1]^d. Answers are
-    qᵀθ† + N(0, σ²) (linear), or 1 with probability σ(qᵀθ†) and otherwise −1 (logistic).
-    The whole problem of Eqs. 1 and 5 is solved for every point. The other users' data
-    are drawn once. Their preferred model is opposite to the mean of the honest ones.
+    An honest user h prefers a model θ†_h and learns a model θ*_h. The result is
+    max_h ‖θ*_h − θ†_h‖ for several numbers of examples. By Theorems 2 (linear) and 3
+    (logistic), it goes to 0 in probability as honest users have more examples, whatever
+    the other users' data are. The paper calls this local PAC* learning (Definition 1).
 
-    The coupling to the other users (with `l2` and `smooth_l2` at most λ) and ν pull
-    with a force that stays bounded as the number of examples I grows. The curvature of
-    the fit grows like I. So the bias is about 1/I. The random answers cause an error of
-    about 1/√I, which dominates (`pac_constant`). The proof (Definition 3) has I^{α − 1}
-    with α < 1.
+    Queries q are uniform in [−1, 1]^d. Linear answers are qᵀθ† plus noise N(0, σ²).
+    Logistic answers are 1 with probability 1/(1 + exp(−qᵀθ†)), and otherwise −1. The
+    loss of the whole federation (Eqs. 1 and 5) is minimized for every point. The other
+    users' data are drawn once. Their preferred model is opposite to the mean of the
+    honest users' ones.
+
+    Two forces pull θ*_h away from the user's data: the coupling (with `l2` and
+    `smooth_l2` at most λ), and the penalty ν. They stay bounded as the number of
+    examples I grows, but the curvature of the data's loss grows like I. So they cause a
+    bias of about 1/I. The random answers cause an error of about 1/√I, which dominates
+    (`pac_constant`). The paper's proof (Definition 3) has I^{α − 1} with α < 1.
 
     Args:
         kind: linear or logistic regression.
-        distance: R, as in `regularizers/`. `l2sq` is ½‖ρ − θ‖², so that the paper's λ
-            is `lam`/2.
-        examples: numbers of examples of each honest user, one point of the curve each.
-            With 0, only the coupling decides the user's model.
+        distance: the regularizer R of the same name. `l2sq` is ½‖ρ − θ‖², so the
+            paper's λ is half of `users.lam`.
+        examples: numbers of examples of each honest user; each gives one point of the
+            curve. With 0, only the coupling determines the user's model.
         users: the federation.
-        trials: number of random data sets of the honest users. A smaller number of
-            examples uses the first examples of the same data set.
+        trials: number of random data sets of the honest users. The points of a trial
+            use the first examples of the same data set.
         seed: seed of all random numbers.
 
     Returns:
@@ -260,16 +269,18 @@ def pac_curve(
 
 
 def pac_constant(kind: Kind, theta: np.ndarray, noise: float = 1.0) -> float:
-    """Return c of √E‖θ* − θ†‖² ≈ c/√I, for one honest user with many examples I.
+    """Return the constant c of the error √E‖θ* − θ†‖² ≈ c/√I of an honest user.
 
-    This follows from the central limit theorem and is not in the paper. c² is the trace
-    of the inverse Fisher information of one example, with the queries of `pac_curve`.
-    The information is E[qqᵀ]/σ² = 1/(3σ²) times the identity for linear regression, and
-    E[σ'(qᵀθ†)qqᵀ] (estimated from 200,000 random queries) for logistic regression.
+    The approximation holds for a large number of examples I. It follows from the
+    central limit theorem and is not in the paper. c² is the trace of the inverse Fisher
+    information of one example, with the queries of `pac_curve`. For linear regression,
+    the information is E[qqᵀ]/σ², which is the identity divided by 3σ². For logistic
+    regression, it is E[s(1 − s)qqᵀ] with s = 1/(1 + exp(−qᵀθ†)), and is estimated from
+    200,000 random queries.
 
     Args:
         kind: linear or logistic regression.
-        theta: preferred model θ† [d].
+        theta: [d] preferred model θ†.
         noise: σ of the answers of linear regression; 0 gives 0.
 
     Returns:

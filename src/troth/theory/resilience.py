@@ -1,5 +1,9 @@
 r"""Limits of resilience to malicious participants: for any algorithm, and in one run.
 
+Equations and corollaries are those of Farhadkhani et al. (2022), *An Equivalence
+Between Data Poisoning and Byzantine Gradient Attacks*. θ†_h is the model that honest
+participant h prefers, and ρ the global model.
+
 References: farhadkhani2022equivalence.
 """
 
@@ -13,11 +17,11 @@ from troth.types import Refusal
 
 
 class Resilience(NamedTuple):
-    """The values of both sides of Eq. (4) in one run."""
+    """The values of Eq. (4) in one run (see `resilience_limit`)."""
 
     heterogeneity: float  # max ‖θ†_h − θ†_h'‖ over pairs of honest participants
     distance: float  # ‖ρ − mean of θ†_h‖
-    shown: float  # the smallest C for which Eq. (4) holds in this run, with ε = 0
+    shown: float  # smallest C for which Eq. (4) holds in this run with ε = 0
     limit: float  # `resilience_limit`: no algorithm can guarantee a smaller C
 
 
@@ -25,19 +29,21 @@ def resilience_limit(F: int, N: int) -> float:
     """Return the smallest C for which (F, N, C)-Byzantine learning may be possible.
 
     Let θ†_h be the model that honest participant h prefers, and ρ the global model of
-    any algorithm, with any defense against poisoned data. (F, N, C)-Byzantine learning
-    means ‖ρ − mean of θ†_h‖² ≤ C² max ‖θ†_h − θ†_h'‖² + ε (Eq. 4) in all federations of
-    N participants with F malicious ones. No algorithm has this property if F ≥ N/2
-    (Corollary 1) or if C < F/(N − F) (Corollary 2).
+    an algorithm. (F, N, C)-Byzantine learning means that
+    ‖ρ − mean of θ†_h‖² ≤ C² max ‖θ†_h − θ†_h'‖² + ε (Eq. 4) in all federations of N
+    participants with F malicious ones. No algorithm has this property if F ≥ N/2
+    (Corollary 1) or if C < F/(N − F) (Corollary 2). This includes all defenses against
+    poisoned data.
 
-    Guarantee: a lower bound. The paper does not state that some algorithm attains it.
+    Guarantee: the result is a lower bound of C. The paper does not state that some
+    algorithm attains it.
 
     Args:
-        F: number of malicious participants; 0 gives 0.
-        N: number of participants, with the malicious ones.
+        F: number of malicious participants.
+        N: number of participants, including malicious ones.
 
     Returns:
-        F/(N − F), which is below 1, or ∞ if F ≥ N/2, where every C is ruled out.
+        F/(N − F), which is below 1. If F ≥ N/2, no C is possible, and the result is ∞.
 
     Example:
         >>> resilience_limit(F=2, N=10), resilience_limit(F=5, N=10)
@@ -54,20 +60,20 @@ def resilience_limit(F: int, N: int) -> float:
 def resilience(preferred: np.ndarray, rho: np.ndarray, F: int) -> Resilience:
     """Compare a run's measured distance with the bound of Eq. (4).
 
-    One run is one attack on one federation. So `shown` is a lower bound of the C that
-    the run's algorithm can guarantee. `shown` may be below `limit`, because `limit` is
-    about the worst federation. If `shown` is above `limit`, the theory does not rule
-    out that another algorithm does better on this federation.
+    A run is one attack on one federation. So `shown`, the C of this run, is a lower
+    bound of the C that the run's algorithm can guarantee. `limit` is about the worst
+    federation, so `shown` may be below `limit`. If `shown` is above `limit`, another
+    algorithm may do better on this federation, as far as the theory says.
 
     Args:
-        preferred: θ†_h [H, d], one row per honest participant: the model that it would
-            learn from an unlimited number of its own examples.
-        rho: ρ [d], the global model of the run. If it is not finite, the distance is ∞.
+        preferred: [H, d] preferred models θ†_h, one row per honest participant: the
+            model that it would learn from an unlimited number of its own examples.
+        rho: [d] global model ρ of the run. If it is not finite, the distance is ∞.
         F: number of malicious participants; N is H + F.
 
     Returns:
-        All four numbers. If all honest participants prefer the same model, C multiplies
-        0 in Eq. (4). Then `shown` is 0 if ρ is that model, and otherwise ∞.
+        All four numbers. If all honest participants prefer the same model, the factor
+        of C in Eq. (4) is 0. Then `shown` is 0 if ρ is that model, and otherwise ∞.
 
     Example:
         >>> theta = np.array([[0.0, 0.0], [2.0, 0.0]])

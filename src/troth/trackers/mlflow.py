@@ -9,25 +9,25 @@ from typing import Any
 
 from troth.types import Refusal, Tracked
 
-_MOST = {"metrics": 1000, "params": 100}  # entries of a request that MLflow accepts
-_KEY, _VALUE = 250, 6000  # characters of a name and of a setting that MLflow accepts
+_MOST = {"metrics": 1000, "params": 100}  # MLflow's limits of entries per request
+_KEY, _VALUE = 250, 6000  # MLflow's limits of characters of a name and of a value
 _TAG = "troth_run"
 
 
 def mlflow(
     run: Tracked, parent: Any, *, uri: str = "", experiment: str = "troth"
 ) -> "_Recorded":
-    """Record a run with MLflow. A grid is the parent of its runs.
+    """Record a run in MLflow; a grid is the parent run of its runs.
 
-    Tracking a run again deletes its earlier record. Needs
+    If the run was recorded before, the earlier record is deleted. Install MLflow by
     `pip install 'troth[mlflow]'`.
 
     Args:
-        run: the run or grid.
-        parent: the tracker of the run's grid, or `None`.
-        uri: address of the tracking server or database; "": the environment variable
-            MLFLOW_TRACKING_URI, or `mlflow.db` in the current folder.
-        experiment: name of the MLflow experiment, which is made if it does not exist.
+        run: The run or grid to record.
+        parent: Tracker of the grid that contains the run, or `None`.
+        uri: Address of the tracking server or database. "" means the environment
+            variable MLFLOW_TRACKING_URI, or else `mlflow.db` in the current folder.
+        experiment: Name of the MLflow experiment; it is created if it does not exist.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     try:
@@ -44,18 +44,19 @@ def mlflow(
     if parent is not None:
         tags["mlflow.parentRunId"] = parent.id
     made = client.create_run(group, tags=tags, run_name=run.name)
-    recorded = _Recorded(client, made.info.run_id)
+    where = f"{client.tracking_uri}, experiment '{experiment}'"
+    recorded = _Recorded(client, made.info.run_id, where)
     recorded.settings(run.settings)
     return recorded
 
 
 def _experiment(client: Any, name: str) -> str:
-    """Return the id of an experiment, which is made if it does not exist."""
+    """Return the id of an experiment; create the experiment if it does not exist."""
     found = client.get_experiment_by_name(name)
     if found is None:
         try:
             return str(client.create_experiment(name))
-        except Exception:  # another process may have made it
+        except Exception:  # another process may have created it
             found = client.get_experiment_by_name(name)
             if found is None:
                 raise
@@ -63,10 +64,10 @@ def _experiment(client: Any, name: str) -> str:
 
 
 class _Recorded:
-    """One run in MLflow."""
+    """The tracker of one run in MLflow."""
 
-    def __init__(self, client: Any, id_: str) -> None:
-        self.id, self._client = id_, client
+    def __init__(self, client: Any, id_: str, where: str) -> None:
+        self.id, self._client, self.where = id_, client, where
 
     def settings(self, settings: Mapping[str, str]) -> None:
         from mlflow.entities import Param

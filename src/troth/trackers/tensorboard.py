@@ -1,32 +1,38 @@
 """TensorBoard: event files in a folder."""
 
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from troth.types import Refusal, Tracked
 
-_SUFFIX = ".troth"  # of the event files, so that only those are replaced
+_SUFFIX = ".troth"  # marks our event files; other ones are not replaced
 _ARTIFACTS = "artifacts"
 
 
 def tensorboard(run: Tracked, *, folder: str = "") -> "_Events":
-    """Write event files for TensorBoard.
+    """Write a run's values to event files of TensorBoard.
 
-    Show them with `tensorboard --logdir FOLDER`. The runs of a grid are in one folder.
-    Files are copied to the folder `artifacts` of the run's event files. Needs
-    `pip install 'troth[tensorboard]'`.
+    `tensorboard --logdir FOLDER` shows them. The runs of a grid are in one folder.
+    Files of a run are copied to the folder `artifacts` next to its event files. Install
+    TensorBoard by `pip install 'troth[tensorboard]'`.
 
     Args:
-        run: the run or grid.
-        folder: folder of all event files; "": `tensorboard`, next to the run or grid.
+        run: The run or grid to record.
+        folder: Folder of all event files. "" means the folder `tensorboard` next to the
+            run or grid.
     """
     root = Path(folder) if folder else run.root.absolute().parent / "tensorboard"
-    return _Events(root.joinpath(*run.name.split("/")), run.settings)
+    made = _Events(root.joinpath(*run.name.split("/")), run.settings)
+    made.where = f"{root} (show it: tensorboard --logdir {shlex.quote(str(root))})"
+    return made
 
 
 class _Events:
-    """The event file of one run."""
+    """The tracker of one run: its event files."""
+
+    where = ""
 
     def __init__(self, place: Path, settings: Mapping[str, str]) -> None:
         try:

@@ -15,17 +15,18 @@ def wandb(
     mode: str = "",
     folder: str = "",
 ) -> "_Logged":
-    """Log a run to Weights & Biases. The runs of a grid are one group.
+    """Log a run to Weights & Biases; the runs of a grid are one group.
 
-    Tracking a run again continues its earlier record. Needs `pip install wandb` and an
-    account, or mode = "offline".
+    If the run was logged before, the earlier record is continued. Install the package
+    by `pip install wandb`. You need an account, or mode = "offline".
 
     Args:
-        run: the run or grid.
-        project: name of the project.
-        entity: user or team; "": the default of the account.
-        mode: online, offline or disabled; "": the environment variable WANDB_MODE.
-        folder: folder for local files; "": `wandb` in the current folder.
+        run: The run or grid to log.
+        project: Name of the project.
+        entity: User or team. "" means the default of the account.
+        mode: "online", "offline" or "disabled". "" means the value of the environment
+            variable WANDB_MODE.
+        folder: Folder for local files. "" means `wandb` in the current folder.
     """
     try:
         import wandb as package
@@ -52,10 +53,11 @@ def wandb(
 
 
 class _Logged:
-    """One run of Weights & Biases."""
+    """The tracker of one run of Weights & Biases."""
 
     def __init__(self, package: Any, run: Any, id_: str) -> None:
         self._package, self._run, self._id = package, run, id_
+        self.where = str(run.url or run.dir)  # offline, a run has no address
 
     def log(self, rounds: Mapping[int, Mapping[str, float]]) -> None:
         for step, values in rounds.items():

@@ -87,13 +87,13 @@ def test_adversaries(troth, advised, tmp_path):
     assert found["tau_a2"] == pytest.approx(25, rel=0.5)
     assert (found["clients"], found["hostile"], found["used"]) == (30, 10, 20)
     said = "data of the 10 malicious clients deviate by τ_a² = "
-    assert said in troth("advise", path).stderr
+    assert said in troth("advise", path).stdout
 
 
 def test_what_people_read(troth, tmp_path):
     result = troth("advise", trained(tmp_path, points(clients=20)))
-    assert result.exit_code == 0 and result.stdout == ""
-    first, second, third, fourth, fifth = result.stderr.splitlines()
+    assert result.exit_code == 0 and result.stderr == ""
+    first, second, third, fourth, fifth = result.stdout.splitlines()
     assert first.startswith("Estimated from 20 benign clients of 20 clients, with 40 ")
     assert second.startswith("  σ² = 0.6") and third.startswith("  τ² = 0.")
     assert "between clients, 95 % interval 0" in third and fourth.startswith("  λ = ")
@@ -190,7 +190,7 @@ def test_a_network_is_said_to_be_rough(troth, advised, tmp_path):
     assert found["hostile"] == 2 and found["tau_a2"] >= 0
     mild = found["tau_a2"] <= found["tau2"]  # labels at random lean to no class
     assert ("Theorem 3 sees no attack in them" in words) == mild
-    assert troth("advise", path).stderr.count("\nCaution: ") == len(found["rough"])
+    assert troth("advise", path).stdout.count("\nCaution: ") == len(found["rough"])
 
 
 def test_features_that_are_prepared(advised, tmp_path):

@@ -120,7 +120,7 @@ def test_one_client_alone(troth, refused, run, tmp_path):
     assert done.exit_code == 0, done.output
     assert {row["client"] for row in rows(tmp_path / "out")} == {"2"}
     for file in (tmp_path / "out").iterdir():
-        assert str(file) in done.stderr
+        assert str(file) in done.stdout
     said = refused("certify", run, "--client", 2, "--clients", "3", *given)
     assert "--client 2 and --clients 3 contradict each other; give one" in said
 
@@ -158,7 +158,7 @@ def test_a_deformation(troth, run):
     given = ("--transform", "rotation", "--clients", 1, "--models", "shared", *FEW)
     result = troth("certify", run, *given, "--sigma", 0.1, "--padding", "border")
     assert result.exit_code == 0, result.output
-    assert "one resampling of the original image" in result.stderr
+    assert "one resampling of the original image" in result.stdout
     assert {r["padding"] for r in rows(run)} == {"border"}
 
 
@@ -181,7 +181,7 @@ def test_parameters_that_do_not_match_the_hash(troth, refused, run):
     given = ("--sigma", 0.2, "--models", "shared", "--clients", 2, *FEW)
     result = troth("certify", run, *given)
     told = json.loads((run / "certificates_pixel_0.2.json").read_text())
-    line = next(x for x in result.stderr.splitlines() if x.startswith("shared"))
+    line = next(x for x in result.stdout.splitlines() if x.startswith("shared"))
     printed = [float(cell) for cell in line.split()[7:9]]
     exact = [told["models"]["shared"][k] for k in ("acr", "acr_right")]
     assert all(0 <= b - a < 0.001 for a, b in zip(printed, exact, strict=True))

@@ -108,8 +108,8 @@ def test_a_model_is_made_written_and_predicts(troth, run, mine):
 def test_nothing_is_written_unasked(troth, run, mine):
     before = sorted(mine.parent.iterdir()), sorted(run.iterdir())
     result = troth("personalize", run, "--data", mine, "--test", 0, "--rounds", 1)
-    assert result.exit_code == 0 and result.stdout == ""
-    first, second, third = result.stderr.splitlines()
+    assert result.exit_code == 0 and result.stderr == ""
+    first, second, third = result.stdout.splitlines()
     assert first == "ditto: 1 round on 50 training examples"
     assert second.startswith("No examples were held out")
     assert third.startswith("The model was not saved. Save")

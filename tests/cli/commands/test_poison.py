@@ -1,9 +1,13 @@
 """`troth poison`."""
 
 import json
+import math
 
 import numpy as np
 import pytest
+
+from troth import files
+from troth.poison import chain
 
 EXPERIMENT = """
 aggregator = "sum"
@@ -73,10 +77,10 @@ def test_a_stage(troth, file, tmp_path):
     given = ("--stage", "gradient", "--out", tmp_path / "out", "--quiet")
     result = troth("poison", file, *given)
     assert result.exit_code == 0, result.output
-    assert result.stdout == "" and "Stage gradient brings" in result.stderr
-    assert "poisoned" not in result.stderr.lower()
+    assert result.stderr == "" and "Stage gradient brings" in result.stdout
+    assert "poisoned" not in result.stdout.lower()
     again = troth("poison", file, *given)  # nothing is trained twice
-    assert again.exit_code == 0 and again.stderr == result.stderr
+    assert again.exit_code == 0 and again.stdout == result.stdout
 
 
 def test_refusals(troth, file, tmp_path):
@@ -90,3 +94,20 @@ def test_refusals(troth, file, tmp_path):
         assert result.exit_code == 2
         assert words in " ".join(result.stderr.split())
         assert len(result.stderr.strip().splitlines()) <= 2
+
+
+def test_what_is_said_of_a_failed_attack(troth, tmp_path):
+    """By hand: further away than at the start, and with too few examples."""
+    rows = [chain.Reached("none", 2.0, 2.0, 0.9, 0.1, 0.8)]
+    rows.append(chain.Reached("data", 2.0, 37.1, 0.5, 0.1, 0.8, 9, enough=math.inf))
+    (tmp_path / "chain.json").write_text("{}")
+    told = json.dumps(files.plain(chain.told(tmp_path, rows)))
+    (tmp_path / "stages.json").write_text(told)
+    result = troth("show", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "does not bring the shared model nearer" in result.stdout
+    assert "18.6 times that of the first model" in result.stdout
+    assert "9 poisoned examples are too few to hold" in result.stdout
+    assert "%" in result.stdout and "-1755" not in result.stdout
+    again = json.loads(troth("show", tmp_path, "--json").stdout)
+    assert [row["stage"] for row in again["stages"]] == ["none", "data"]

@@ -20,7 +20,7 @@ def screen(monkeypatch):
 
     def made(columns):
         found = Console(file=io.StringIO(), width=columns, highlight=False, **PLAIN)
-        monkeypatch.setattr(tables, "console", lambda **_: found)
+        monkeypatch.setattr(tables, "console", lambda *_, **__: found)
         return found.file
 
     return made

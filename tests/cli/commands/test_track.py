@@ -9,7 +9,9 @@ def test_event_files_artifacts_and_one_line(troth, grid, tmp_path):
     place = f"folder={tmp_path / 'events'}"
     done = troth("track", folder, "--to", "tensorboard", "--set", place)
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr.strip() == "Tracked with tensorboard: 6 runs"
+    first, second = done.stderr.strip().splitlines()
+    assert first == "Tracked with tensorboard: 6 runs"
+    assert second.startswith(f"Values are in {tmp_path / 'events'} (show it: tensorb")
     report = {"report.html", "report.cards.json"}
     saved = {file.name for file in (tmp_path / "events/out/artifacts").iterdir()}
     assert saved == {"grid.toml", *report}

@@ -129,3 +129,28 @@ def test_refuses(refuses):
     small = published(60, 10, 10)
     with pytest.raises(Refusal, match="wants .* of class 0 .* there are 60: raise"):
         classes(small, 0, clients=1, recipe="ditto")
+
+
+def test_random_classes():
+    """Every client has per_client classes; "first" has the class of its number."""
+    arrays = made(np.arange(3000) % 10, 10)
+    for assign in ("first", "random"):
+        lists = classes(arrays, 0, clients=40, per_client=3, assign=assign)
+        held = [set(arrays.y[x].tolist()) for x in lists]
+        assert [len(h) for h in held] == [3] * 40
+        own = [u % 10 in h for u, h in enumerate(held)]
+        assert all(own) == (assign == "first")
+        assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(3000))
+        assert len({frozenset(h) for h in held}) > 20  # by number there are 10
+        alone = classes(arrays, 0, clients=5, per_client=3, assign=assign, size=9)
+        many = classes(arrays, 0, clients=7, per_client=3, assign=assign, size=9)
+        assert all(map(np.array_equal, alone, many)) and len(alone[0]) == 9
+
+
+def test_classes_that_no_client_holds_are_left_out_if_random():
+    arrays = made(np.arange(100) % 10, 10)
+    lists = classes(arrays, 0, clients=3, per_client=2, assign="random")
+    held = set(arrays.y[np.concatenate(lists)].tolist())
+    assert len(held) <= 6 and sum(map(len, lists)) == 10 * len(held)
+    with pytest.raises(Refusal, match="assign = random must be 'number' with part"):
+        classes(arrays, 0, clients=3, recipe="ditto", assign="random")

@@ -48,11 +48,29 @@ def test_owners_go_whole(owner, number, fixed, seed):
         assert max(counts) - min(counts) <= 1
 
 
+def test_remaining_owners():
+    """Seven owners, three per client: one owner remains."""
+    arrays = owned(np.arange(7))
+    for remainder, counts in (
+        ("drop", [3, 3]),
+        ("smaller", [3, 3, 1]),
+        ("spread", [4, 3]),
+    ):
+        lists = identities(arrays, 0, per_client=3, remainder=remainder)
+        assert [len(x) for x in lists] == counts
+        assert len(np.unique(np.concatenate(lists))) == sum(counts)
+    whole = identities(owned(np.arange(6)), 0, per_client=3)
+    for remainder in ("smaller", "spread"):  # no owner remains
+        lists = identities(owned(np.arange(6)), 0, per_client=3, remainder=remainder)
+        assert [len(x) for x in lists] == [3, 3] and len(whole) == 2
+
+
 def test_refuses(refuses):
     for options, words in (
         ({}, "per_client = 0 and partition.clients = 0: set one of them, to 1 to 3"),
         ({"per_client": 4}, "per_client = 4 .* set one of them, to 1 to 3, the number"),
         ({"clients": -1}, "partition.clients = -1: set one of them, to 1 to 3"),
+        ({"clients": 2, "remainder": "spread"}, "goes only with partition.per_client"),
     ):
         refuses(words, identities, owned([0, 1, 2, 2]), 0, **options)
     with pytest.raises(Refusal, match="'identities' needs data with an owner"):

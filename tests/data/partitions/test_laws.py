@@ -11,11 +11,20 @@ from troth import lookup
 from troth.types import TEST, TRAIN, Arrays
 
 OPTIONS = {
-    "classes": [{}, {"recipe": "ditto"}],
+    "classes": [{}, {"recipe": "ditto"}, {"assign": "first"}, {"assign": "random"}],
     "dirichlet": [{"min_size": 1}, {"by": "client"}, {"min_size": 0, "alpha": 0.01}],
     "draws": [{"sizes": [400] * 50}],
+    "fixed_sizes": [{"sizes": [140] * 50}, {"sizes": [9] * 50}],
     "identities": [{}, {"clients": 0, "per_client": 7}],
-    "quantity": [{}, {"law": "power"}],
+    "inner_dirichlet": [{"sizes": [140] * 50}, {"sizes": [9] * 50, "alpha": 0.01}],
+    "quantity": [
+        {},
+        {"law": "power"},
+        {"law": "linear"},
+        {"law": "square"},
+        {"law": "exponential"},
+    ],
+    "shard": [{}, {"per_client": 1, "size": 9}],
 }
 """Options to try beside clients = 50; a member that is not here has none."""
 
@@ -23,7 +32,9 @@ DRAWS = ("draws", OPTIONS["draws"][0])
 SHARES = [("classes", {"recipe": "ditto"}), DRAWS]  # clients may hold the same example
 UNSEEDED = [("classes", {"recipe": "ditto"}), ("natural", {})]
 WHOLE = ("identities", OPTIONS["identities"][1])
-LEAVES = [("classes", {"recipe": "ditto"}), DRAWS, WHOLE]
+FEWER = [("fixed_sizes", {"sizes": [9] * 50}), ("shard", OPTIONS["shard"][1])]
+FEWER += [("inner_dirichlet", OPTIONS["inner_dirichlet"][1])]
+LEAVES = [("classes", {"recipe": "ditto"}), DRAWS, WHOLE, *FEWER]
 
 MEMBERS = [(n, o) for n in lookup.names("partition") for o in OPTIONS.get(n, [{}])]
 
@@ -50,7 +61,7 @@ def same(one, other):
 def test_rows_are_rows_with_one_home_unless_it_says_otherwise():
     for name, options in MEMBERS:
         lists = dealt(name, options)
-        expected = {"natural": 120}.get(name, 17 if "per_client" in options else 50)
+        expected = 17 if (name, options) == WHOLE else {"natural": 120}.get(name, 50)
         assert len(lists) == expected
         for mine in lists:
             assert mine.ndim == 1 and mine.dtype == np.int64

@@ -49,6 +49,17 @@ def test_power_law_has_its_exponent():
     assert abs(1 / np.log(s / s.min()).mean() / 2 - 1) < 0.13
 
 
+def test_sizes_that_grow_with_the_number():
+    """Client k has k, k² or e^k units, and which examples it has is random."""
+    for law, units in (("linear", [1, 2, 3]), ("square", [1, 4, 9])):
+        m = 100 * sum(units)
+        lists = quantity(made(m), 0, clients=3, law=law, min_size=0)
+        assert sizes(lists).tolist() == [100 * u for u in units]
+        assert lists[0].max() > 300 > lists[2].min()
+    s = sizes(quantity(made(10**6), 0, clients=5, law="exponential", min_size=0))
+    assert np.allclose(s[1:] / s[:-1], np.e, rtol=1e-3)
+
+
 def test_parts_are_dealt_by_the_same_weights():
     arrays = made(7800, [TRAIN] * 6000 + [VALID] * 600 + [TEST] * 1200)
     for least in (0, 2):

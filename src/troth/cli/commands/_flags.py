@@ -20,7 +20,7 @@ def absolute(path: str | Path | None) -> str | None:
     return None if path is None else str(Path(path).absolute())
 
 
-Json = Annotated[bool, Flag("--json", help="Print one JSON object to stdout.")]
+Json = Annotated[bool, Flag("--json", help="Print the result as one JSON object.")]
 Quiet = Annotated[bool, Flag("--quiet", "-q", help="Print results but no progress.")]
 Folder = Annotated[Path, Argument(metavar="RUN", help="Folder of a run.")]
 Experiment = Annotated[
@@ -28,7 +28,10 @@ Experiment = Annotated[
 ]
 Clients = Annotated[
     str,
-    Flag(help="Benign clients: all, the first N (such as 10), or ids (such as 0,3,8)."),
+    Flag(
+        help="Clients: all (all benign ones), N (the first N benign ones, such as 10) "
+        "or ids (such as 0,3,8)."
+    ),
 ]
 Client = Annotated[
     int | None, Flag(min=0, help="Only this client. The first client is 0.")
@@ -51,12 +54,12 @@ Settings = Annotated[
 ]
 Insecure = Annotated[
     bool,
-    Flag("--insecure", help="No encryption, and no check of identities. For trials."),
+    Flag("--insecure", help="For trials: no encryption and no check of identities."),
 ]
 
 
 def opened(path: Path) -> Run:
-    """Open the run in a folder. If it is a grid, refuse it and name its runs."""
+    """Open the run in a folder. If it has a grid, raise Refusal that names its runs."""
     from troth import files
     from troth.runs.load import Run
 
@@ -67,7 +70,10 @@ def opened(path: Path) -> Run:
 
 
 def whose(clients: str, client: int | None) -> str:
-    """Combine `--clients` and `--client` into the text that selects clients."""
+    """Combine `--clients` and `--client` into one text that selects clients.
+
+    Raise Refusal if both are set.
+    """
     if client is None:
         return clients
     if clients != "all":
@@ -79,7 +85,13 @@ def whose(clients: str, client: int | None) -> str:
 
 
 def numbers(flag: str, text: str, example: str) -> list[float]:
-    """Read numbers separated by commas."""
+    """Read numbers separated by commas; raise Refusal if they are none.
+
+    Args:
+        flag: name of the option, for the error message.
+        text: the numbers.
+        example: a valid text, for the error message.
+    """
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
@@ -87,6 +99,6 @@ def numbers(flag: str, text: str, example: str) -> list[float]:
 
 
 def check_free(out: Path | None) -> None:
-    """Refuse, before any work, an output file that exists or cannot be written."""
+    """Raise Refusal, before any work, if a file exists or cannot be written."""
     if out is not None and (out.exists() or not os.access(out.parent, os.W_OK)):
         refuse(f"{out} exists already or cannot be written; give another --out")

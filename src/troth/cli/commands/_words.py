@@ -12,9 +12,9 @@ from typing import NoReturn
 
 import typer
 
-BAD, STOPPED = 2, 130
-"""Exit codes for bad input, and for a command that the user stopped."""
-_asked: list[int] = []
+OWN, BAD, STOPPED = 1, 2, 130
+"""Exit codes: error in a user's function, bad input, stopped by the user."""
+_asked: list[int] = []  # numbers of the signals that asked this process to stop
 
 
 def complain(text: str, code: int = BAD) -> int:
@@ -24,13 +24,13 @@ def complain(text: str, code: int = BAD) -> int:
 
 
 class Warnings(logging.Handler):
-    """Print the library's warnings to stderr, one line each."""
+    """A handler that prints the library's warnings to stderr, one line each."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record."""
+        """Print one warning."""
         complain(record.getMessage())
 
 
@@ -40,7 +40,7 @@ def again() -> str:
 
 
 def refuse(text: str) -> NoReturn:
-    """Refuse bad input with a text that names the problem and its remedy."""
+    """Raise Refusal with a text that names the problem and its remedy."""
     from troth.types import Refusal
 
     raise Refusal(text) from None
@@ -58,15 +58,15 @@ def stoppable(text: Callable[[], str]) -> Iterator[None]:
 
 
 def heed() -> None:
-    """Let SIGTERM and SIGHUP end a command as Ctrl-C does.
+    """Make SIGTERM and SIGHUP end a command as Ctrl-C does.
 
-    If the command was started so that it ignores a signal, as `nohup` does, it still
-    ignores that signal.
+    A signal that was ignored when the command started, as with `nohup`, is still
+    ignored.
     """
     home = os.getpid()
 
     def note(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != home:  # a child process that still runs our code
+        if os.getpid() != home:  # a child process inherited this function
             os._exit(128 + number)
         _asked.append(number)
         stop = signal.getsignal(signal.SIGINT)

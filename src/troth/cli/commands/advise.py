@@ -20,7 +20,7 @@ def advise(path: Folder, data_dir: DataDir = None, as_json: Json = False) -> Non
 
 
 def _words(a: Advice) -> list[str]:
-    """Write the estimates, the λ that follows, and cautions as lines."""
+    """Return lines with the estimates, the best λ, and cautions."""
     low, median, high = a.examples
     range_ = f"{median}" if low == high else f"{median} (median; {low} to {high})"
     layer = f"layer '{a.layer}'" if a.layer else "the model"
@@ -43,7 +43,7 @@ def _words(a: Advice) -> list[str]:
 
 
 def _extreme(a: Advice) -> str:
-    """Explain a λ that is infinite or very large; "" for other values."""
+    """Return an explanation of a λ that is infinite or very large, otherwise ""."""
     if a.lam == float("inf"):
         return (
             ". No difference between clients was found beyond noise: λ = ∞ is the "
@@ -57,7 +57,11 @@ def _number(lam: float) -> str:
 
 
 def _adversaries(a: Advice) -> str:
-    """Apply Theorem 3 to the malicious clients, or to hypothetical ones if none."""
+    """Return a line about the influence of malicious clients on λ.
+
+    It is computed by Theorem 3 of Li et al. (2021), *Ditto*. If the run has no
+    malicious clients, the line is about hypothetical ones.
+    """
     if a.tau_a2 is not None:
         return (
             f"Adversaries: the data of the {a.hostile} malicious clients deviate by "

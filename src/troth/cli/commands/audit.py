@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from troth.examine.audit import Found
 
-_MOST = 10  # clients in the table, at most
+_MOST = 10  # largest number of clients in the table
 _COLUMNS = {
     "client": "client",
     "examples": "examples",
@@ -35,8 +35,8 @@ def audit(
     eps: Annotated[
         float | None,
         Flag(
-            help="Largest change of an input that makes an adversarial example, as a "
-            "share of the inputs' range. Default: the value of the experiment."
+            help="Largest change of an input in an adversarial example, as a share of "
+            "the inputs' range. Default: as in the experiment."
         ),
     ] = None,
     norm: Annotated[
@@ -49,7 +49,7 @@ def audit(
     bounds: Annotated[
         str | None,
         Flag(
-            help="Smallest and largest input value, such as 0,1. none: no bounds. "
+            help="Smallest and largest value of inputs, such as 0,1. none: no bounds. "
             "Default: as in the experiment."
         ),
     ] = None,
@@ -59,8 +59,8 @@ def audit(
     limit: Annotated[
         float,
         Flag(
-            help="A client is suspect if its model beats the shared model's accuracy "
-            "on adversarial examples by more than this."
+            help="A client is suspect if its own model's accuracy on adversarial "
+            "examples is above the shared model's by more than this."
         ),
     ] = 0.1,
     out: flags.Out = None,
@@ -89,7 +89,7 @@ def audit(
 
 
 def _told(found: Found) -> dict[str, Any]:
-    """Return the result as an object for `--json`."""
+    """Return the result of an audit as an object for `--json`."""
     told: dict[str, Any] = {"file": str(found.file), "settings": found.settings}
     for column in ("suspect", "biased"):
         if column in found.table:
@@ -99,7 +99,7 @@ def _told(found: Found) -> dict[str, Any]:
 
 
 def _table(found: Found) -> Group:
-    """Lay out the clients with the largest change of accuracy."""
+    """Return a table of the clients with the largest change."""
     from troth.cli import tables
 
     t = found.table
@@ -133,7 +133,7 @@ def _cell(head: str, value: float) -> str:
 
 
 def _words(found: Found) -> list[str]:
-    """Describe which clients are suspect, and how certain this is."""
+    """Return lines that say which clients are suspect, and how certain this is."""
     n, limit = len(found.table["client"]), found.settings["limit"]
     yes, open_ = found.clients("suspect", 1.0), found.clients("suspect", math.nan)
     lines = [
@@ -157,7 +157,7 @@ def _words(found: Found) -> list[str]:
 
 
 def _far(found: Found) -> list[str]:
-    """Name the three clients whose models are furthest from the shared model."""
+    """Return a line with the three clients furthest from the shared model."""
     import numpy as np
 
     t = found.table
@@ -174,7 +174,7 @@ def _far(found: Found) -> list[str]:
 
 
 def _known(found: Found) -> list[str]:
-    """Write what the conflicting test data show, if there are any."""
+    """Return a line about the results on conflicting test data, if there are any."""
     if "biased" not in found.table:
         return []
     yes, no = found.clients("biased", 1.0), found.clients("biased", 0.0)
@@ -189,7 +189,7 @@ def _known(found: Found) -> list[str]:
 
 
 def _settle(found: Found) -> str:
-    """Write how many further examples would decide the undecided clients."""
+    """Return a text that says how many examples would decide undecided clients."""
     enough = math.ceil(1 / max(found.settings["limit"], 0.01) ** 2)
     need = _needed(found)
     more = f" Examples that would decide open changes: {need}." if need else ""
@@ -205,11 +205,12 @@ def _settle(found: Found) -> str:
 
 
 def _needed(found: Found) -> str:
-    """Estimate how many examples would decide undecided clients with equal changes.
+    """Return a text that says how many examples undecided clients need.
 
-    A client is undecided if its interval contains the limit. The interval shrinks with
-    the square root of the number of examples. The estimate is the number at which the
-    end of the interval beyond the limit reaches the limit.
+    A client is undecided if the interval of its change contains the limit. If the
+    change stays the same, the length of the interval is proportional to 1/√(number of
+    examples). The estimate is the number of examples with which one end of the interval
+    is at the limit.
     """
     t, limit, texts = found.table, found.settings["limit"], []
     for k in found.clients("suspect", math.nan):
@@ -224,7 +225,10 @@ def _needed(found: Found) -> str:
 
 
 def _who(ids: list[int]) -> str:
-    """Write clients as `client 3` or `2 clients (3, 8)`; of many, name the first 20."""
+    """Return clients as text, such as `client 3` or `2 clients (3, 8)`.
+
+    If there are more than 20, the text has the first 20.
+    """
     if len(ids) == 1:
         return f"client {ids[0]}"
     first = ", ".join(map(str, ids[:20]))

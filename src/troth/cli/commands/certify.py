@@ -16,20 +16,24 @@ if TYPE_CHECKING:
 
     from troth.examine.certify import Found
 
-_SHOWN = 3  # radii in the table
-_FEW = 3  # smallest number of clients for which spreads are compared
+_SHOWN = 3  # number of radii in the table
+_FEW = 3  # smallest number of clients whose differences are compared
 
 
 def certify(
     path: flags.Folder,
     transform: Annotated[
-        str, Flag(help="Change of inputs: pixel, rotation, translation or affine.")
+        str,
+        Flag(
+            help="Change of inputs to certify against: pixel, rotation, translation "
+            "or affine."
+        ),
     ] = "pixel",
     sigma: Annotated[
         float,
         Flag(
-            help="Size σ of the noise. pixel: on the scale of inputs from 0 to 1. "
-            "rotation: in radians. translation: see --units."
+            help="Size σ of the noise. pixel: for inputs scaled to 0 … 1. rotation: "
+            "in radians. translation: see --units."
         ),
     ] = 0.5,
     models: Annotated[
@@ -41,13 +45,13 @@ def certify(
     ] = "",
     clients: flags.Clients = "all",
     client: flags.Client = None,
-    examples: Annotated[int, Flag(help="Test examples per client.")] = 500,
+    examples: Annotated[int, Flag(help="Number of test examples per client.")] = 500,
     n: Annotated[
         int,
-        Flag(help="Noisy samples of each input, from which its radius is computed."),
+        Flag(help="Number of noisy samples from which an input's radius is computed."),
     ] = 100_000,
     n0: Annotated[
-        int, Flag(help="Noisy samples of each input, from which its class is chosen.")
+        int, Flag(help="Number of noisy samples from which an input's class is chosen.")
     ] = 100,
     alpha: Annotated[
         float, Flag(help="Largest allowed probability that a certificate is wrong.")
@@ -55,23 +59,23 @@ def certify(
     samples: Annotated[
         str,
         Flag(
-            help="fixed: draw --n samples of every input. adaptive: stop as soon as "
-            "the samples decide which --radii are certified, or give the radius up "
-            "to --tolerance."
+            help="fixed: draw --n samples of every input. adaptive: stop earlier, when "
+            "it is decided which --radii are certified, or when the radius is known "
+            "up to --tolerance."
         ),
     ] = "fixed",
     radii: Annotated[
         str,
         Flag(
-            help="For adaptive samples: radii for which to decide whether the input is "
-            "certified, such as 0,0.25,0.5."
+            help="With --samples adaptive: stop when it is decided which of these "
+            "radii are certified. Example: 0,0.25,0.5."
         ),
     ] = "",
     tolerance: Annotated[
         float,
         Flag(
-            help="For adaptive samples: relative error of the radius at which to stop, "
-            "such as 0.01. 0: not used."
+            help="With --samples adaptive: stop when the relative error of the radius "
+            "is at most this value, such as 0.01. 0: not used."
         ),
     ] = 0.0,
     seed: Annotated[int, Flag(help="Seed of the noise and of the examples.")] = 0,
@@ -87,19 +91,21 @@ def certify(
     frame: Annotated[
         str,
         Flag(
-            help="Where coordinates -1 and 1 lie. edges: at the outer edges of the "
-            "border pixels. centres: at their centers. mixed: as in the authors' code."
+            help="Position of the coordinates -1 and 1 in an image. edges: outer edges "
+            "of the border pixels. centres: their centers. mixed: as in the code of "
+            "DeformRS."
         ),
     ] = "edges",
     units: Annotated[
         str,
         Flag(
-            help="Units of a translation: pixels, or normalised (1 is half the image's "
+            help="Unit of a translation: pixels, or normalised (half of the image's "
             "width or height)."
         ),
     ] = "normalised",
     tile: Annotated[
-        int, Flag(help="Noisy samples of one input that are classified at once.")
+        int,
+        Flag(help="Number of noisy samples of one input that are classified at once."),
     ] = 1000,
     local: Annotated[
         Path | None,
@@ -114,7 +120,7 @@ def certify(
     as_json: flags.Json = False,
     quiet: flags.Quiet = False,
 ) -> None:
-    """Certify how far inputs may change while the prediction stays the same."""
+    """Certify how far an input may change without a change of the prediction."""
     from troth.certificates.smoothing import Smoothing
     from troth.cli import progress, tables
     from troth.examine import certify as certifying
@@ -145,7 +151,7 @@ def certify(
 
 
 def _table(found: Found) -> Group:
-    """Lay out one row per model."""
+    """Return a table with one row per kind of model."""
     import numpy as np
 
     from troth.certificates.bounds import down
@@ -169,7 +175,7 @@ def _table(found: Found) -> Group:
 
 
 def _spread(found: Found) -> list[str]:
-    """Describe how much the clients differ, and whether this depends on the model."""
+    """Return lines that say how much clients differ, and under which model more."""
     from troth.certificates.curves import paired
 
     if min(len(curve.clients) for curve in found.curves.values()) < _FEW:
@@ -193,7 +199,7 @@ def _spread(found: Found) -> list[str]:
 
 
 def _words(found: Found) -> list[str]:
-    """Explain the numbers: what a certificate promises, and what is undecided."""
+    """Return lines that explain the numbers and what a certificate promises."""
     s, total = found.smoothing, len(found.rows)
     open_ = sum(not row.certificate.settled for row in found.rows)
     none = sum(row.certificate.label < 0 for row in found.rows)

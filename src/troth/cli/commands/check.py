@@ -25,9 +25,9 @@ def check(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Check whether a network trains for many clients together, and how fast.
+    """Check whether a network can be trained for many clients together, and how fast.
 
-    The network is built and run on random data, which takes seconds.
+    The network is built and run on random data. This takes a few seconds.
     """
     sizes = shape.split(",")
     if not all(size.strip().isdecimal() and int(size) for size in sizes):

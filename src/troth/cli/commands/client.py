@@ -16,8 +16,8 @@ def client(
     data: Annotated[
         str,
         Flag(
-            help="This site's data: FILE.npz or FILE.csv. The word 'experiment' means "
-            "the data that this site has in a simulation of the experiment."
+            help="This site's data: FILE.npz, FILE.csv, or the word 'experiment' for "
+            "the data that the site has when the experiment is simulated."
         ),
     ],
     state: Annotated[
@@ -41,7 +41,7 @@ def client(
     ] = False,
     insecure: Insecure = False,
 ) -> None:
-    """Join a real federation on Flower with this site's own data."""
+    """Join a real federation on Flower with this site's data."""
     from troth.cli import tables
 
     take_part = needed("take_part")

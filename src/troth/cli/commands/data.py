@@ -99,7 +99,7 @@ def _drawn(
     out: Path | None,
     quiet: bool,
 ) -> dict[str, Any]:
-    """Draw a data set and its clients; return facts for `--json`."""
+    """Draw a data set and its clients, and return facts for `--json`."""
     import os
 
     from troth import files
@@ -133,7 +133,8 @@ def _checked(
 ) -> tuple[dict[str, dict[str, str]], list[str]]:
     """Compare files with their published digests.
 
-    Return "ok" or the problem for each file of each data set, and the list of problems.
+    Returns:
+        For each data set, file → "ok" or the problem; and the list of all problems.
     """
     from troth.cli import tables
     from troth.data import catalogue
@@ -227,7 +228,7 @@ def _how(source: Source, into: Path) -> str:
 
 
 def _plain(entry: Entry, whole: bool) -> dict[str, Any]:
-    """Describe a data set for programs."""
+    """Return facts about a data set for `--json`; if `whole`, all facts."""
     source = entry.source
     facts: dict[str, Any] = {
         "name": entry.about.name,

@@ -15,7 +15,7 @@ def list(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the methods of a kind, with their options and papers."""
+    """List methods (all, or those of one kind) with their options and papers."""
     from troth import lookup
     from troth.cli import tables
 

@@ -16,10 +16,14 @@ File = Annotated[
 
 
 def _member(folder: str, words: str) -> Any:
-    """Return an option whose value is a member of a kind, completed by the shell.
+    """Return an option for the name of a method, which the shell can complete.
 
-    Completion lists the files of the folder and imports nothing, because the shell
-    waits for the answer.
+    Completion lists the files of the folder. It imports nothing, because imports are
+    slow and the shell waits for the answer.
+
+    Args:
+        folder: folder of the methods, with one file per method.
+        words: help text.
     """
     place = Path(__file__).parents[2] / folder
 
@@ -32,11 +36,11 @@ def _member(folder: str, words: str) -> Any:
 
 def new(
     file: File = Path("experiment.toml"),
-    data: Annotated[str, _member("data/datasets", "Data set.")] = "digits",
+    data: Annotated[str, _member("data/datasets", "Name of a data set.")] = "digits",
     partition: Annotated[
         str, _member("data/partitions", "How examples are split among clients.")
     ] = "dirichlet",
-    model: Annotated[str, _member("networks/models", "Network.")] = "mlp",
+    model: Annotated[str, _member("networks/models", "Name of a network.")] = "mlp",
     personalizer: Annotated[
         str, _member("client/personalizers", "How a client gets its own model.")
     ] = "ditto",
@@ -53,7 +57,7 @@ def new(
 ) -> None:
     """Write an experiment file with every key explained.
 
-    Keys that you set have your values. All other keys are comments with their default.
+    Keys that you set have your values. All other keys are comments with their defaults.
     """
     from troth import files
     from troth.cli import tables

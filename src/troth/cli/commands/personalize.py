@@ -18,8 +18,9 @@ def personalize(
     data: Annotated[
         Path,
         Flag(
-            help=".npz file with arrays x and y as in training. An optional array "
-            "split marks examples for training (0), validation (1) and testing (2)."
+            help=".npz file with arrays x and y in the format of the training data. An "
+            "optional array split marks examples for training (0), validation (1) and "
+            "testing (2)."
         ),
     ],
     out: Annotated[
@@ -27,7 +28,10 @@ def personalize(
     ] = None,
     rounds: Annotated[
         int,
-        Flag(help="Rounds of training. 0: as many as an average client of the run."),
+        Flag(
+            help="Number of training rounds. 0: evaluate.newcomer_rounds of the run, "
+            "or if that is 0, the mean number of rounds in which a client was sampled."
+        ),
     ] = 0,
     test: Annotated[
         float, Flag(help="Share of the examples that is held out for testing.")
@@ -35,7 +39,7 @@ def personalize(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Train a model for a new client from the shared model and its own data."""
+    """Train a model for a new client, from the shared model and the client's data."""
     from troth.cli import tables
     from troth.runs import personalize
 
@@ -54,7 +58,7 @@ def personalize(
 
 
 def _words(made: Newcomer, name: str) -> list[str]:
-    """Write lines on how the model was trained, and on its test results."""
+    """Return lines about how the model was trained, and about its test results."""
     from troth.runs.compare import number
 
     train, valid, test = made.examples.values()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,15 +25,18 @@ def poison(
     target: Annotated[
         str,
         Flag(
-            help="Model that the attacker wants: a .npy file with it, or a corruption "
-            "(such as shift_labels) that gives the labels to train it on."
+            help="Shared model that the attacker wants: a .npy file with its "
+            "parameters, or a corruption of labels, such as shift_labels, on which it "
+            "is trained."
         ),
     ] = "shift_labels",
     stage: Annotated[
         str,
         Flag(help="Last stage: gradient, model or data. The stages before it run too."),
     ] = "data",
-    examples: Annotated[int, Flag(help="Poisoned examples per attacker.")] = 2000,
+    examples: Annotated[
+        int, Flag(help="Number of poisoned examples per attacker.")
+    ] = 2000,
     inputs: Annotated[
         str,
         Flag(
@@ -44,8 +48,8 @@ def poison(
         str,
         Flag(
             help="Poisoned labels: soft (class probabilities), sampled (one class per "
-            "input, drawn from them) or repeated (copies of each input, with classes "
-            "in proportion to them)."
+            "input, drawn from the probabilities) or repeated (copies of each input, "
+            "with classes in proportion to the probabilities)."
         ),
     ] = "soft",
     noise: Annotated[
@@ -59,14 +63,14 @@ def poison(
         str,
         Flag(
             help="Weight of a poisoned example; a benign one has weight 1. auto: an "
-            "estimate of the smallest weight that suffices."
+            "estimate of the smallest weight with which the attack succeeds."
         ),
     ] = "auto",
     start: Annotated[
         str,
         Flag(
-            help="Model from which the attackers' personal models start at stage data: "
-            "shared (the shared model) or model (the result of stage model)."
+            help="Initial personal model of the attackers in stage data: shared (the "
+            "shared model) or model (the model of stage model)."
         ),
     ] = "shared",
     out: Annotated[
@@ -76,9 +80,9 @@ def poison(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Attack a federation by gradients, by a model and by data, in one run each."""
+    """Attack a federation by gradients, by a model and by data, with a run for each."""
     from troth import api
-    from troth.cli import progress, tables
+    from troth.cli import progress
     from troth.poison import chain
 
     sections = api.tree(experiment, settings or [])
@@ -98,6 +102,16 @@ def poison(
 
     with stoppable(stopped), watch:
         stages = chain.chain(sections, root, options, data_dir=data_dir, watch=watch)
+    show(stages, root, as_json, quiet)
+
+
+def show(
+    stages: list[Reached], root: Path, as_json: bool = False, quiet: bool = False
+) -> None:
+    """Print the results of an attack chain."""
+    from troth.cli import tables
+    from troth.poison import chain
+
     table = root / chain.FILE
     files = f"{table}, {table.with_suffix('.json')}, one folder per stage"
     lines = [*_words(stages, root), f"Files: {files}"]
@@ -105,7 +119,7 @@ def poison(
 
 
 def _table(stages: list[Reached]) -> Group:
-    """Lay out one row per stage."""
+    """Return a table with one row per stage."""
     from troth.cli import tables
     from troth.runs.compare import number
 
@@ -125,14 +139,23 @@ def _table(stages: list[Reached]) -> Group:
 
 
 def _words(stages: list[Reached], root: Path) -> list[str]:
-    """Write what the stages reached, and how to use the poisoned examples."""
+    """Return lines about the last stage, and how to use the poisoned examples."""
     first, last = stages[0], stages[-1]
-    way = 1 - last.distance / last.start
+    way = last.distance / last.start
+    moved = f"brings the shared model {1 - way:.0%} of the way to the target"
+    if way > 1:
+        moved = "does not bring the shared model nearer to the target: its distance is"
+        moved += f" {way:.3g} times that of the first model"
     lines = [
-        f"Stage {last.stage} brings the shared model {way:.0%} of the way to the "
-        f"target. Its accuracy on the target labels is {last.aimed:.3f}; without an "
-        f"attack it is {first.aimed:.3f}"
+        f"Stage {last.stage} {moved}. Its accuracy on the target labels is "
+        f"{last.aimed:.3f}; without an attack it is {first.aimed:.3f}"
     ]
+    if last.examples and math.isinf(last.enough):
+        lines.append(
+            f"{last.examples} poisoned examples are too few to hold the attacker's "
+            "model with any weight, because they determine too few of its directions. "
+            "Give --examples more than there are input features"
+        )
     if last.examples:
         lines += [
             f"{last.examples} poisoned examples have a total weight of "

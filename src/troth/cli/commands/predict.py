@@ -71,7 +71,7 @@ def predict(
 
 
 def _encoded(file: Path, e: Experiment) -> np.ndarray:
-    """Read and encode the rows of a table in the same way as the run's own table."""
+    """Read the rows of a table, and encode them like the run's training data."""
     from troth.data.preprocess import active
     from troth.data.user_files import encode
 
@@ -84,13 +84,13 @@ def _encoded(file: Path, e: Experiment) -> np.ndarray:
 
 
 def _line(row: Any) -> str:
-    """Write a prediction on one line, although names may contain line breaks."""
+    """Return a prediction as one line, without line breaks that names may contain."""
     parts = row if isinstance(row, list) else str(row).split()
     return " ".join(map(str, parts))
 
 
 def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    """Read inputs and, if the file has them, targets."""
+    """Read inputs, and targets (None if the file has none)."""
     import zipfile
     import zlib
 
@@ -104,7 +104,7 @@ def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
             single = isinstance(content, np.ndarray)
             arrays = {"x": content} if single else dict(content)
     except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
-        # numpy takes every other file for a pickle, and advises how to load it
+        # numpy takes every unknown file for a pickle, and its message is about that
         why = "it holds no plain arrays" if "pickle" in str(error) else error
         refuse(
             f"{file} cannot be read ({why}); give an .npz file written by "
@@ -128,9 +128,9 @@ def _columns(predicted: np.ndarray, names: list[str]) -> dict[str, Any]:
 
 
 def _score(predicted: np.ndarray, y: np.ndarray | None, classes: int) -> dict[str, Any]:
-    """Return the accuracy or, for regression, the mean squared error.
+    """Return the accuracy or, for regression, the mean squared error, by its name.
 
-    Without targets the value is None.
+    If there are no targets, the value is None.
     """
     head = "accuracy" if classes else "error"
     if y is None:
@@ -140,7 +140,8 @@ def _score(predicted: np.ndarray, y: np.ndarray | None, classes: int) -> dict[st
             f"y has shape {y.shape} and the predictions have {predicted.shape}; give "
             "y the shape of the predictions, or leave y out"
         )
-    if classes == 2 and y.ndim == 1 and set(y.tolist()) <= {-1, 1}:  # some data sets
+    # some data sets have the labels −1 and 1
+    if classes == 2 and y.ndim == 1 and set(y.tolist()) <= {-1, 1}:
         y = (y > 0).astype(int)
     values = predicted == y if classes else (predicted - y) ** 2
     return {head: float(values.mean())}

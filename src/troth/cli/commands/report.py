@@ -37,8 +37,9 @@ def report(
         Path | None,
         Flag(
             metavar="FILE",
-            help="Write only a table of the finished runs, over their seeds: "
-            "FILE.csv, FILE.md or FILE.tex (a pivot for grids with two axes).",
+            help="Write only a table of the finished runs, with means over seeds, to "
+            "FILE.csv, FILE.md or FILE.tex. In .md and .tex, a grid with two axes is a "
+            "pivot table.",
         ),
     ] = None,
     as_json: Json = False,
@@ -63,7 +64,7 @@ def report(
 
 
 def _write_table(paths: list[Path], file: Path, as_json: bool) -> None:
-    """Write the table of the finished runs, and say where it is."""
+    """Write the table of the finished runs, and print its path."""
     from troth.cli import tables
     from troth.runs import inspect
     from troth.runs import table as grid
@@ -77,7 +78,7 @@ def _write_table(paths: list[Path], file: Path, as_json: bool) -> None:
 
 
 def announce(made: Report) -> None:
-    """Print where the report is, and which runs in it are not complete."""
+    """Print the path of the report, and which runs in it are not complete."""
     from troth.cli import tables
 
     for run in made.runs:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 OUT = Path("runs") / "reproduce"
 HEADS = ["name", "what", "data", "client-steps per seed", "time here", "run", "last"]
 WIDE = 160
-"""Width in characters from which the list is a table instead of lines."""
+"""Least width of the terminal, in characters, with which the list is a table."""
 
 
 def reproduce(
@@ -54,7 +54,8 @@ def reproduce(
         Flag(
             min=1,
             max=100,
-            help="Runs per cell of the table, each with another seed. Default: 3.",
+            help="Number of runs for each cell of the table, with different seeds. "
+            "Default: 3.",
         ),
     ] = None,
     out: Annotated[Path, Flag(help="Folder for results.")] = OUT,
@@ -67,14 +68,18 @@ def reproduce(
     ] = False,
     pack: Annotated[
         bool,
-        Flag("--pack", help="Pack the results in --out into one table; train nothing."),
+        Flag(
+            "--pack",
+            help="Move all results in --out from small files into one table, and "
+            "train nothing.",
+        ),
     ] = False,
     device: Device = "auto",
     data_dir: DataDir = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Reproduce a table or figure of a paper, and compare the numbers."""
+    """Reproduce a table or figure of a paper, and compare with its numbers."""
     from troth.cli import tables
     from troth.reproduce.store import TABLE, Store
 
@@ -98,7 +103,7 @@ def reproduce(
 
 
 def _check(scale: str, device: str) -> None:
-    """Refuse invalid values before any file is read or written."""
+    """Raise Refusal for invalid options before any file is read or written."""
     from troth import build
 
     if scale not in ("full", "small"):
@@ -110,13 +115,16 @@ def _check(scale: str, device: str) -> None:
 
 
 def _refuse(what: str, flags: dict[str, Any]) -> None:
-    """Refuse flags that would change nothing."""
+    """Raise Refusal if options are set that have no effect on `what`."""
     if idle := ", ".join(flag for flag, value in flags.items() if value):
         refuse(f"{idle} would not change {what}; leave {idle} out")
 
 
 def _list(target: str | None, out: Path, data_dir: str | None, as_json: bool) -> None:
-    """List the data, the cost and the results so far of all entries, or of one."""
+    """Print data, cost and results so far of all entries, or of one.
+
+    An entry is a table or figure of a paper.
+    """
     from troth.cli import tables
     from troth.reproduce import kept, listing, overview
 
@@ -179,7 +187,7 @@ def _show(*shown: Any, as_json: bool, quiet: bool) -> None:
 
 
 def _writable(out: Path) -> None:
-    """Refuse, before any training, a folder that cannot be written to."""
+    """Raise Refusal, before any training, if a folder cannot be written to."""
     import tempfile
 
     from troth import files
@@ -192,7 +200,7 @@ def _writable(out: Path) -> None:
 def _train(
     cells: list[Cell], shelf: Shelf, seeds: int, how: dict[str, Any], quiet: bool
 ) -> None:
-    """Train missing cells with progress; on Ctrl-C print which results are kept."""
+    """Train missing cells with progress; on Ctrl-C print where results are stored."""
     from troth.cli import progress
     from troth.reproduce import running
 
@@ -211,7 +219,7 @@ def _script(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Run the script of an entry under experiments/, and show its results."""
+    """Run the script in experiments/ that makes an entry, and show its results."""
     from troth.cli import tables
     from troth.reproduce import judging, kept, outputs, scripts
 
@@ -259,7 +267,7 @@ def _entries(listed: Sequence[dict[str, Any]]) -> None:
 
 
 def _entry(one: dict[str, Any]) -> list[str]:
-    """Return the row for an entry in the list of tables and figures."""
+    """Return one row of the list of tables and figures, in the order of `HEADS`."""
     from troth.cli.progress import duration
 
     time = duration(one["seconds"]) if one["seconds"] else "–"
@@ -306,7 +314,7 @@ def programs(
 
 
 def _lines(entry: Entry, lines: Lines, files: Sequence[Path]) -> None:
-    """Print the results of an entry that a script makes."""
+    """Print the results of an entry that is made by a script."""
     from troth.cli import tables as display
     from troth.reproduce import scripts
 
@@ -322,7 +330,7 @@ def _table(
     rows: Sequence[Sequence[str]],
     brief: Sequence[Sequence[str]] = (),
 ) -> None:
-    """Print a table; on a narrow screen print a shorter table or, if needed, a list."""
+    """Print a table; if the screen is too narrow, print `brief` rows, or a list."""
     from troth.cli import tables as display
 
     console, heads = display.console(), ["", *columns]

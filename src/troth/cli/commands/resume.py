@@ -1,17 +1,38 @@
 """The command `troth resume`."""
 
 import functools
+from typing import Annotated
+
+from typer import Option as Flag
 
 from troth.cli.commands._flags import Folder, Json, Quiet
 from troth.cli.commands.run import show, watched
 
 
-def resume(path: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
-    """Continue a run or a grid from its last checkpoint."""
+def resume(
+    path: Folder,
+    settings: Annotated[
+        list[str] | None,
+        Flag(
+            "--set",
+            metavar="GRID.KEY=VALUES",
+            help="Add values to an axis of a grid, such as grid.seed=[0,1,2]. The list "
+            "must keep the earlier values.",
+        ),
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Continue a run or a grid from its last checkpoint, or add runs to a grid."""
     from troth import api
     from troth.cli import tables
 
-    if api.finished(path) and not quiet:
+    if not settings and api.finished(path) and not quiet:
         tables.say(f"{path} is finished already. Its results are:")
-    runs = watched(functools.partial(api.resume, path), path, path.name, quiet)
+    runs = watched(
+        functools.partial(api.resume, path, settings=settings or []),
+        path,
+        path.name,
+        quiet,
+    )
     show(runs, path, path.name, as_json, quiet)

@@ -39,7 +39,7 @@ def run(
         bool,
         Flag(
             "--dry-run",
-            help="Print how many steps, memory and disk space the runs need; train "
+            help="Print the steps, memory and disk space that the runs need, and train "
             "nothing.",
         ),
     ] = False,
@@ -50,14 +50,14 @@ def run(
         bool | None,
         Flag(
             "--apart/--together",
-            help="Train the runs of a grid one after another (default on a CPU), or "
-            "at the same time as one batch (default on a GPU).",
+            help="Train the runs of a grid one after another (--apart, default on a "
+            "CPU), or at the same time (--together, default on a GPU).",
         ),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train an experiment and every run of its grid."""
+    """Train an experiment, or every run of its grid."""
     from troth import api, files
     from troth.cli import tables
 
@@ -112,7 +112,7 @@ def show(
     quiet: bool,
     in_words: bool = False,
 ) -> None:
-    """Print results: tables for people and, if `as_json`, one object for programs."""
+    """Print results as tables and, if `as_json`, also as one JSON object."""
     from troth.cli import tables
     from troth.runs import compare
 
@@ -120,7 +120,7 @@ def show(
     labels = [(r.experiment.name or name) if single else r.path.name for r in runs]
     compared = compare.compare(runs, labels)
     if not (as_json and quiet):
-        tables.outcome(runs, labels, compared, in_words)
-        tables.onward(runs, root)
+        tables.outcome(runs, labels, compared, in_words, stderr=as_json)
+        tables.onward(runs, root, stderr=as_json)
     if as_json:
         tables.print_json({"runs": compare.entries(runs), "comparisons": compared})

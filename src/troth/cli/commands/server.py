@@ -39,9 +39,9 @@ def server(
 
 
 def needed(name: str) -> Callable[..., Any]:
-    """Return the function `name` of a module that needs Flower.
+    """Return the function `name` of `troth.deployment.flower`.
 
-    If Flower is missing, refuse and name the command that installs Flower.
+    If Flower is not installed, raise Refusal that names the command to install it.
     """
     if importlib.util.find_spec("flwr") is None:
         refuse(

@@ -50,9 +50,12 @@ def track(
     part = Part(to, options.get("track", {}))
     over = tracking.until_closed(paths[0]) if live else None
     with stoppable(lambda: "stopped; the values that were read are sent"):
-        count = tracking.track(paths, part, follow=follow, over=over, extra=_report)
+        sent = tracking.track(paths, part, follow=follow, over=over, extra=_report)
     if not live:
-        tables.say(f"Tracked with {to}: {count} run{'' if count == 1 else 's'}")
+        runs = f"{sent.runs} run{'' if sent.runs == 1 else 's'}"
+        tables.say(f"Tracked with {to}: {runs}")
+        for place in sent.places:
+            tables.say(f"Values are in {place}")
 
 
 def _report(path: Path, folder: Path) -> Sequence[Path]:

@@ -14,11 +14,11 @@ def ui(
     host: Annotated[
         str,
         Flag(
-            help="Address to listen on. All addresses but loopback require the "
-            "printed token."
+            help="Address to listen on. With any address but loopback, viewers need "
+            "the printed token."
         ),
     ] = "127.0.0.1",
-    port: Annotated[int, Flag(help="Port to listen on. 0: any free one.")] = 8137,
+    port: Annotated[int, Flag(help="Port to listen on. 0: any free port.")] = 8137,
 ) -> None:
     """Show runs in a browser while they train. No file is changed."""
     from troth.cli import tables

@@ -1,1 +1,1 @@
-"""Worst-case inputs of a model (`[adversarial]`)."""
+"""Adversarial inputs: small changes that raise a model's loss (`[adversarial]`)."""

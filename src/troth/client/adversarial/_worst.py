@@ -1,4 +1,4 @@
-"""Types of worst-case inputs and of their makers."""
+"""Types of adversarial inputs and of the methods that make them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,21 +18,21 @@ class Worst(NamedTuple):
 
 
 class Adversarial(NamedTuple):
-    """A maker of worst-case inputs."""
+    """A method that makes adversarial inputs."""
 
-    worst: Callable[[Tensor, Batch], Worst]  # parameters, batch → near its inputs
-    expect: Callable[[Tensor], None]  # refuses data outside the range
+    worst: Callable[[Tensor, Batch], Worst]  # parameters, batch → adversarial inputs
+    expect: Callable[[Tensor], None]  # raises Refusal if inputs are out of range
 
 
 def rows(mask: Tensor, x: Tensor) -> Tensor:
-    """Reshape one value per example, [b], to as many axes as x has."""
+    """Reshape one value per example, [b], to [b, 1, …] with as many axes as x."""
     return mask.reshape(-1, *[1] * (x.dim() - 1))
 
 
 def worse(new: Worst, old: Worst) -> Worst:
-    """Take, for each example, the input with the higher loss; if equal or NaN, the old.
+    """For every example, return the new input if its loss is higher, else the old one.
 
-    If losses are equal, the earlier input wins, because it lies closer to the original.
+    With equal losses or NaN, the old input is kept.
     """
     higher = new.loss > old.loss
     pairs = zip(new, old, strict=True)

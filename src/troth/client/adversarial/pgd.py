@@ -1,4 +1,4 @@
-"""Projected gradient descent on a model's inputs.
+"""Projected gradient descent on a model's inputs (PGD), which raises the loss.
 
 References: madry2018towards, wang2021robust.
 """
@@ -14,7 +14,7 @@ from troth.client.adversarial._worst import Adversarial, Worst, rows, worse
 from troth.types import Batch, Refusal, Task
 
 Norm = Literal["linf", "l2"]
-_START = -2  # purpose in the key of starts; augments and dropout have none below 0
+_START = -2  # keeps the draws of starts apart from those of augmentations and dropout
 
 
 def pgd(
@@ -30,36 +30,38 @@ def pgd(
 ) -> Adversarial:
     """Make inputs near the given ones on which a model has a high loss.
 
-    x_adv maximizes ℓ(f(x'), y) over ‖x' − x‖ ≤ ε within the range of the data (Eq. 1 of
-    Wang et al. 2021). Every step is
+    For an input x with label y, the result x_adv approximately maximizes the loss
+    ℓ(f(x'), y) of the model f over the ball ‖x' − x‖ ≤ ε, within the range of the data
+    (Eq. 1 of Wang et al. 2021). Every step is
 
         xᵗ⁺¹ = Proj(xᵗ + α·sign ∇ℓ(f(xᵗ), y)),
 
-    or with the norm "l2" along ∇ℓ/‖∇ℓ‖ (Section 3.1). Proj is the nearest point that
-    lies both in the ball and in the range. For every example, the result is the input
-    with the highest loss among x⁰ … xᵀ, or the earliest such input. The model is in
-    evaluation mode, without dropout and with its running statistics.
+    where, with the norm "l2", ∇ℓ/‖∇ℓ‖ replaces the sign (Section 3.1). Proj is the
+    nearest point that lies both in the ball and in the range. For every example, the
+    result is the input with the highest loss among x⁰ … xᵀ, the earliest if several are
+    equal. The model is in evaluation mode.
 
-    All lengths are relative to `scale`, the value of x that is scaled to 1 (255 for
-    bytes). x_adv itself is in the units of x and need not be whole numbers.
+    eps, step and bounds are in units of `scale`, the value of x that is scaled to 1
+    (255 for bytes). x_adv itself is in the units of x and is not rounded.
 
     Args:
-        task: Task whose loss is raised.
+        task: Loss of the model, and its gradient in the inputs.
         scale: Value of x that is scaled to 1.
         eps: Radius ε > 0 of the ball.
-        step: Step size α. 0 means ε/4. A step of ε ("linf") or 2ε ("l2") can cross the
-            ball.
+        step: Step size α. 0 means ε/4. With α ≥ ε, one step from the center reaches the
+            border of the ball.
         iterations: Number of steps T ≥ 1. 1 with step = eps is the fast gradient sign
-            method. More steps never lower the loss that is kept.
-        start: Start of the search: "none" is x itself. "random" is drawn uniformly from
-            the ball, then clipped, by (seed, round, client, step, example).
+            method. More steps never lower the loss of the result.
+        start: Start x⁰ of the search. "none" is x itself. "random" is drawn uniformly
+            from the ball, then clipped to the bounds; seed, round, client, step and
+            example determine it.
         norm: Norm of the ball: "linf" or "l2".
         bounds: Lowest and highest value of the data; x_adv is clipped to them. [] means
             that the data have no range, and nothing is clipped.
 
-    Departs: the paper adds the step to x, not to xᵗ, which would make all iterations
-    after the first useless. The paper does not state which iterate is used, nor ε, α, T
-    or the start. The defaults here are the usual choices.
+    Departs: Wang et al. add the step to x, not to xᵗ, which would make all iterations
+    after the first useless. They do not state ε, α, T, the start, and which iterate is
+    the result. The defaults here are usual choices.
 
     Guarantee: if every input lies within the bounds, then x_adv lies within the bounds
     and in the ball, up to rounding.
@@ -94,7 +96,7 @@ def pgd(
 
 
 class _Ball(NamedTuple):
-    """The inputs near a given one, in a norm and within the range of the data."""
+    """All inputs within a distance of a given one and within the data's range."""
 
     norm: Norm
     radius: float
@@ -102,7 +104,7 @@ class _Ball(NamedTuple):
     high: float
 
     def steepest(self, g: Tensor) -> Tensor:
-        """Return the direction of length 1 of steepest ascent; 0 where g is 0."""
+        """Return the direction of steepest ascent, of norm 1; 0 if g is 0."""
         return g.sign() if self.norm == "linf" else g / _length(g)
 
     def inside(self, x: Tensor, away: Tensor) -> Tensor:
@@ -117,24 +119,25 @@ class _Ball(NamedTuple):
         return (x + away).clamp(self.low, self.high)
 
     def _factor(self, x: Tensor, away: Tensor) -> Tensor:
-        """Return the factor s ≤ 1 with which x + s·away, clipped, is the projection.
+        """Return the s ≤ 1 for which clip(x + s·away) is the projection (l2 norm).
 
-        By the conditions of Karush, Kuhn and Tucker, the projection of y = x + away is
-        clip((y + μx)/(1 + μ)) with the multiplier μ ≥ 0 of the ball, and s = 1/(1 + μ).
-        With room_i from x_i to its bound, its squared distance from x is
+        By the Karush–Kuhn–Tucker conditions, the projection of y = x + away is clip((y
+        + μx)/(1 + μ)) with the multiplier μ ≥ 0 of the ball, and s = 1/(1 + μ). Let
+        room_i be the distance from x_i to its bound. The squared distance of the
+        projection from x is
 
             Σ min(s·|away_i|, room_i)²,
 
-        which grows with s. If this squared distance is at most r² at s = 1, then s = 1.
-        Otherwise s is where it equals r². It is quadratic in s between two values of s
-        at which a coordinate reaches its bound.
+        which grows with s. If it is at most r² at s = 1, where r is the radius, then s
+        = 1. Otherwise s is the value at which it equals r². Between two values of s at
+        which a coordinate reaches its bound, it is quadratic in s.
         """
         a = (away / self.radius).flatten(1)
         room = torch.where(away > 0, self.high - x, x - self.low) / self.radius
         ends = room.flatten(1) / a.abs()
         ends, order = torch.where(a == 0, torch.inf, ends).sort(dim=1)
         squares = a.square().gather(1, order)
-        moving = squares.flip(1).cumsum(1).flip(1)  # coordinates still within bounds
+        moving = squares.flip(1).cumsum(1).flip(1)  # sum over coordinates within bounds
         rooms = room.flatten(1).square().gather(1, order).cumsum(1)
         held = torch.cat([torch.zeros_like(rooms[:, :1]), rooms[:, :-1]], dim=1)
         there = held + ends.square() * moving  # squared distance at these values of s
@@ -158,7 +161,7 @@ class _Ball(NamedTuple):
 
 
 def _length(g: Tensor) -> Tensor:
-    """Compute the norm of each example, [b, 1, …], without underflow; 1 if it is 0."""
+    """Return the l2 norm of each example, [b, 1, …]; 1 instead of 0; no underflow."""
     flat = g.flatten(1)
     largest = flat.abs().amax(dim=1, keepdim=True)
     largest = torch.where(largest > 0, largest, torch.ones_like(largest))

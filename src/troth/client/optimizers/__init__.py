@@ -1,1 +1,1 @@
-"""Optimizers: how a parameter vector follows a gradient (`train.optimizer`)."""
+"""Optimizers: steps of a parameter vector along a gradient (`train.optimizer`)."""

@@ -10,7 +10,7 @@ from troth.types import Carry, Optimizer, Refusal
 
 
 def adam(*, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> Optimizer:
-    """Scale steps by running moments of the gradient, as Adam does (Algorithm 1).
+    """Scale steps by running moments of the gradient (Adam, Algorithm 1 of its paper).
 
     Both moments are corrected for their bias towards 0.
 
@@ -19,8 +19,7 @@ def adam(*, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> Opti
             current gradient alone.
         beta2: Decay rate β₂ of the running mean of squared gradients, in [0, 1). 0 uses
             the current gradient alone.
-        eps: Positive number that is added to the denominator to keep the division
-            finite.
+        eps: Positive number that is added to the denominator, which may be 0.
     """
     if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and 0 < eps < float("inf")):
         raise Refusal(

@@ -12,11 +12,11 @@ from troth.types import Carry, Optimizer, Refusal
 def momentum(*, beta: float = 0.9) -> Optimizer:
     """Step along a running sum of gradients (Polyak's heavy ball).
 
-    m ← β·m + g, then v ← v − lr·m, as torch.optim.SGD with momentum.
+    v are the parameters and g their gradient: m ← β·m + g, then v ← v − lr·m. This
+    equals torch.optim.SGD with momentum.
 
     Args:
-        beta: Share β of the previous direction that is kept, in [0, 1). 0 is plain
-            `sgd`.
+        beta: Weight β of the previous m, in [0, 1). 0 is plain `sgd`.
     """
     if not 0 <= beta < 1:
         raise Refusal(f"momentum's beta = {beta} must lie in [0, 1)")

@@ -1,9 +1,8 @@
-"""Choose weights by client data: λ of `ditto` and `mapper`, w₁ and w₂ of `transfer`.
+"""Choose weights by a client's data: λ of `ditto` and `mapper`, w₁, w₂ of `transfer`.
 
-Several candidates may do equally well on a client's data. Then the choice is the one
-that relies least on the shared model. In the same way, a fine-tuned model wins a tie
-with the shared model. The only exception is the paper's rule for `transfer`, which asks
-for the largest weights that do not lower accuracy.
+If several candidates do equally well on a client's data, the one that relies least on
+the shared model is chosen. The only exception is `transfer`: by the rule of its paper,
+it takes the largest weights that do not lower accuracy.
 """
 
 import itertools
@@ -26,7 +25,7 @@ from troth.types import (
     Task,
 )
 
-_YES = -1.0  # the client has trained, and its λ is yet to be chosen
+_YES = -1.0  # the client has trained, and has not chosen its λ yet
 
 Rule = Literal["side_by_side", "paper", "code"]
 
@@ -42,13 +41,13 @@ class Asked(NamedTuple):
 
     @property
     def lams(self) -> list[float]:
-        """Values of λ to train: sorted candidates, then a fallback not among them."""
+        """Sorted candidates; the fallback is appended if it is not among them."""
         every = sorted({*self.candidates})
         return every if self.fallback in every else [*every, self.fallback]
 
     @property
     def among(self) -> int:
-        """Number of candidates; they are the first entries of `lams`."""
+        """Number of different candidates; they are the first entries of `lams`."""
         return len({*self.candidates})
 
     @property
@@ -58,17 +57,17 @@ class Asked(NamedTuple):
 
     @property
     def least(self) -> int:
-        """Fewest validation examples with which a client chooses."""
+        """Number of validation examples that a client needs to choose λ."""
         return max(1, self.few) if self.rule == "paper" else 1
 
 
 def auto(
     task: Task, descent: Descent, regularizer: Regularizer, asked: Asked
 ) -> Personal:
-    """Let every client choose λ among candidates.
+    """Return `ditto` in which every client chooses λ among candidates.
 
-    The last number of the state is the index in `asked.lams` of the λ in use. At first
-    it is the index of the fallback.
+    The last number of a client's state is the index of its λ in `asked.lams`; initially
+    the fallback. Raise Refusal if the options are not valid.
     """
     if not asked.candidates:
         raise Refusal(
@@ -91,8 +90,9 @@ def auto(
 def _choice(models: list[Tensor], task: Task, valid: Batch, asked: Asked) -> Tensor:
     """Return the index of the λ whose model has the lowest validation loss.
 
-    The smallest λ wins ties, as in the authors' code. Return the index of the fallback
-    if the client has too few validation examples, or if no loss is finite.
+    Ties go to the smallest λ, as in the code of Ditto's authors. If the client has too
+    few validation examples, or no loss is finite, the result is the index of the
+    fallback.
     """
     losses = torch.stack([task.loss(v, valid) for v in models[: asked.among]])
     finite = losses.isfinite()
@@ -102,16 +102,17 @@ def _choice(models: list[Tensor], task: Task, valid: Batch, asked: Asked) -> Ten
 
 
 def lowest(losses: Tensor) -> Tensor:
-    """Return the index of the lowest finite loss; the last one wins ties.
+    """Return the index of the lowest finite loss.
 
-    If no loss is finite, return the last index.
+    Ties go to the last of the equal losses. If no loss is finite, the result is the
+    last index.
     """
     finite = torch.where(losses.isfinite(), losses, torch.inf)
     return len(losses) - 1 - finite.flip(0).argmin()
 
 
 def pick(options: Sequence[Any], at: Tensor) -> Tensor:
-    """Return `options[at]`, without a stack of all options.
+    """Return `options[at]` without stacking all options, which would take more memory.
 
     The first option must be a tensor.
     """
@@ -126,11 +127,10 @@ def _side_by_side(
 ) -> Personal:
     """Train one model for each λ, and use the one with the lowest validation loss.
 
-    This model is chosen only when the client's model is read, not in every round.
-
-    State: the state of `ditto` for every λ, then the index of the λ in use. At first
-    this is the index of the fallback. It becomes −1 when the client trains, and the
-    index of the chosen λ when the model is read.
+    The model is chosen when the client predicts or is evaluated, not in every round.
+    State: the state of `ditto` for every λ, then an index of a λ. The index is
+    initially that of the fallback, −1 after training, and that of the chosen λ after
+    the choice.
     """
     each = [
         pulled(task, descent, regularizer, lam, asked.towards) for lam in asked.lams
@@ -162,9 +162,9 @@ def _side_by_side(
 def _every_step(
     task: Task, descent: Descent, regularizer: Regularizer, asked: Asked
 ) -> Personal:
-    """Train one model; every step tries each λ and keeps the best in validation.
+    """Train one model; every step tries each λ and keeps the one that validates best.
 
-    State: v, the optimizer's moments, and the index of the λ of the last step.
+    State: the model v, the optimizer's moments, and the index of the last step's λ.
     """
 
     def init(w0: Tensor) -> Carry:
@@ -197,16 +197,17 @@ Weight = float | Literal["auto"]
 class Weights(NamedTuple):
     """Weights of the two terms of `transfer`."""
 
-    w1: float  # weight of R_adv
-    w2: float  # weight of ‖v − w‖²
+    w1: float  # weight of R_adv: predictions that differ on adversarial examples
+    w2: float  # weight of ‖v − w‖²: distance from the shared model
 
 
 def tried(
     w1: Weight, w2: Weight, candidates: list[float], descent: Descent
 ) -> list[Weights]:
-    """List all pairs (w1, w2) to try, sorted by w1·w2 and then by w1.
+    """List all pairs (w1, w2) to try, sorted by w1·w2, then by w1, then by w2.
 
-    For a weight "auto", all candidates are tried.
+    For a weight "auto", all candidates are tried. Raise Refusal if a weight is not
+    valid.
     """
     if "auto" in (w1, w2) and not candidates:
         raise Refusal(
@@ -226,11 +227,12 @@ def tried(
 def largest(right: list[Tensor], reference: Tensor) -> Tensor:
     """Return the index of the last pair that does not lower validation accuracy.
 
-    This is the paper's rule (Section 4.1). If every pair lowers the accuracy, return 0.
+    This is the rule of the `transfer` paper (Section 4.1). If every pair lowers the
+    accuracy, the result is 0.
 
     Args:
-        right: Number of correctly classified examples, for the model of each pair.
-        reference: The same number for the model that the others are compared with.
+        right: Numbers of correctly classified examples, one per pair of weights.
+        reference: Number of examples that the reference model classifies correctly.
     """
     at = torch.zeros_like(reference)
     for i, count in enumerate(right):

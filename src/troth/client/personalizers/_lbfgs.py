@@ -1,4 +1,4 @@
-r"""L-BFGS, one step per call and without branches, so that vmap can lift it.
+r"""L-BFGS with one step per call; vmap can vectorize it, because it has no branches.
 
 References: liu1989limited.
 """
@@ -12,14 +12,13 @@ from troth.types import Carry
 
 PAIRS = 10
 LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.001)
-"""Lengths of a step that are tried. The first one that does not raise the loss is
-taken."""
+"""Step lengths to try in turn. The first one that does not raise the loss is taken."""
 
-_LEVEL = 1e-12  # relative rise of the loss that counts as rounding
+_LEVEL = 1e-12  # relative increase of the loss that is treated as rounding
 
 
 def begin(v: Tensor) -> Carry:
-    """Start at v, [d], with no knowledge of the curvature yet."""
+    """Return the carry (see `step`) at the initial parameters v [d]."""
     none = v.new_zeros(PAIRS, v.shape[0])
     return v, torch.zeros_like(v), torch.zeros_like(v), none, none, v.new_zeros(())
 
@@ -29,14 +28,19 @@ def step(
     value: Callable[[Tensor], Tensor],
     gradient: Callable[[Tensor], Tensor],
 ) -> Carry:
-    """Take one step from v; if every length of the step raises the loss, keep v.
+    """Take one step from v; if every step length raises the loss, keep v.
 
-    The carry is (v, the previous v, the gradient at the previous v, the last
-    differences of v, the last differences of the gradient, number of steps). The newest
-    differences are the last ones.
+    The carry is (v, previous v, gradient at the previous v, last differences of v, last
+    differences of the gradient, number of steps). Differences are in the order of the
+    steps, the newest last.
+
+    Args:
+        carry: State of the optimizer.
+        value: Loss at given parameters.
+        gradient: Gradient of the loss at given parameters.
     """
     v, before, slope, moves, bends, count = carry
-    g = gradient(v).clone()  # the task may overwrite its buffer
+    g = gradient(v).clone()  # the next gradient may overwrite this buffer
     move, bend = v - before, g - slope
     useful = (count > 0) & (move @ bend > 1e-14 * (bend @ bend))
     moves = torch.where(useful, torch.cat([moves[1:], move[None]]), moves)
@@ -54,9 +58,10 @@ def step(
 
 
 def _direction(g: Tensor, moves: Tensor, bends: Tensor) -> Tensor:
-    """Compute H·g by the two-loop recursion; pairs of zeros have no effect.
+    """Compute H·g by the two-loop recursion.
 
-    H is the estimate of the inverse Hessian.
+    H is the estimate of the inverse Hessian. Rows of zeros in `moves` and `bends` have
+    no effect.
     """
     inner = (moves * bends).sum(dim=1)
     there = inner > 0

@@ -1,4 +1,4 @@
-"""Mixtures of a client's own model and the shared model, for apfl and mapper."""
+"""Mixtures of a client's personal model and the shared model, for apfl and mapper."""
 
 import torch
 from torch import Tensor
@@ -10,18 +10,19 @@ def mixed(
     """Return weight·v + (1 − weight)·w.
 
     The result is exactly w at weight 0 and exactly v at weight 1, even if the other
-    model is not finite. Running statistics, the last `tail` numbers, are not mixed,
-    because a mixture of two models' statistics does not describe the layers' inputs in
-    the mixed model. Instead, v holds the running statistics of the mixed model.
+    model is not finite. The last `tail` numbers are running statistics of batch
+    normalization. They are taken from v, which holds the statistics of the mixed model.
+    (A mean of two models' statistics would not describe the layers' inputs in the mixed
+    model.)
 
     Args:
-        v: Own model, [d].
+        v: Personal model, [d].
         w: Shared model, [d].
-        weight: Share of v in the mixture, from 0 to 1. A float costs less than a
+        weight: Weight of v in the mixture, from 0 to 1. A float costs less than a
             tensor.
         tail: Number of running statistics.
-        inside: Whether the weight is known to lie strictly between 0 and 1 for every
-            client, which costs less.
+        inside: Whether the weight of every client is strictly between 0 and 1. Then the
+            exact cases 0 and 1 need no code, which costs less.
     """
     if isinstance(weight, float) and weight in (0, 1):
         return v if weight else w
@@ -38,14 +39,14 @@ def through(
 ) -> Tensor:
     """Return the gradient with respect to one of the two mixed models: share·g.
 
-    A step along the result takes the running statistics of `part` to the new ones of
+    A step along the result replaces the running statistics of `part` by the new ones of
     the mixed model.
 
     Args:
         g: Gradient at the mixed model.
         at: Mixed model.
         part: Model to update, v or w.
-        share: Share of `part` in the mixture.
+        share: Weight of `part` in the mixture.
         tail: Number of running statistics.
     """
     if tail == 0:

@@ -1,4 +1,4 @@
-"""Own models of clients that follow a gradient in every round: ditto, local."""
+"""Personal models that are trained by gradient steps in every round: ditto, local."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -9,14 +9,14 @@ from troth.client.regularizers import _pull
 from troth.types import Anchor, Batch, Carry, Descent, Personal, Regularizer, Task
 
 Towards = Literal["shared", "moving"]
-"""Model towards which a personal model is pulled: the shared model that the round began
-with, or the copy of it that the client's solver is moving."""
+"""Model towards which a personal model is pulled: "shared" is the shared model that the
+round began with, "moving" the copy of it that the client's solver is training."""
 
 
 def own(
     descent: Descent, gradient: Callable[[Tensor, Anchor, Batch], Tensor]
 ) -> Personal:
-    """Return a personalizer whose model v moves along `gradient`(v, anchor, batch).
+    """Return a personalizer whose model v follows `gradient`(v, anchor, batch).
 
     State: v and the optimizer's moments.
     """
@@ -38,7 +38,10 @@ def own(
 def pulled(
     task: Task, descent: Descent, regularizer: Regularizer, lam: float, towards: Towards
 ) -> Personal:
-    """Return a personalizer whose model v moves along ∇F(v) + λ∇R(v, w)."""
+    """Return a personalizer whose model v follows the gradient ∇F(v) + λ∇R(v, w).
+
+    F is the client's loss, R the regularizer, and w the model that `towards` names.
+    """
     along = _pull.gradient(task, regularizer, lam)
     return own(
         descent, lambda v, anchor, batch: along(v, place(anchor, towards), batch)

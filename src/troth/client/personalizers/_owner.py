@@ -18,8 +18,8 @@ from troth.types import (
 )
 
 Start = Literal["own", "mean"]
-"""Where a round's steps begin: at the client's own model, or at the shared model, which
-is the mean of the personal models."""
+"""Where the steps of a round begin: at the client's personal model ("own"), or at the
+shared model ("mean"), which is the mean of the personal models."""
 
 
 def owner(
@@ -29,17 +29,15 @@ def owner(
     shares: bool = True,
     **more: Any,
 ) -> Client:
-    """Make a client that trains in a round as a solver does.
-
-    The solver reads no validation data.
+    """Make a client whose work in a round is that of `solver`.
 
     Args:
-        solver: Functions of the client's work.
-        budget: Length of the work in a round.
+        solver: Functions of the client's work, which use no validation data.
+        budget: Number of steps or epochs in a round.
         model: Function (shared model, state) → parameters that the client predicts
             with.
         shares: Whether the update reveals the personal model.
-        more: Further fields of the client.
+        more: Further fields of the `Client`.
     """
     local = Phase(
         solver.begin,
@@ -60,16 +58,17 @@ def sent(
 ) -> Client:
     """Make a client whose v follows a gradient and whose update is share·(v − wᵗ).
 
-    So the shared model is a running mean of the personal models. If all clients take
-    part in every round and the aggregator is `mean`, it is exactly their mean.
+    v is the personal model and wᵗ the shared model of the round. With the aggregator
+    `mean`, the shared model is a running mean of the personal models. If all clients
+    take part in every round, the shared model is exactly their mean.
 
     Args:
         descent: Optimizer and learning rate of v.
-        gradient: Gradient along which v moves.
-        budget: Length of the training in a round.
+        gradient: Gradient that v follows.
+        budget: Number of steps or epochs in a round.
         share: Size of a cohort, divided by the number of clients.
-        start: Start of a round. With "own", v and its moments are kept between rounds.
-            With "mean", a round begins at wᵗ with new moments, as a solver does.
+        start: Start of a round. With "own", v and the optimizer's moments are kept
+            between rounds. With "mean", a round begins at v = wᵗ with new moments.
     """
     moving = steps(descent, gradient)
 

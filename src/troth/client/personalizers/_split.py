@@ -1,8 +1,8 @@
-"""Models in two parts: parameters of the client's own, and parameters that all share.
+"""Models in two parts: personal parameters, and parameters that all clients share.
 
-A client's own numbers never leave the client. Their entries in the update are 0, and
-the client does not read these entries of the shared model. The client's state holds
-only its own numbers and their optimizer's moments.
+Personal numbers (parameters and their running statistics) never leave the client. Their
+entries in the update are 0, and the client ignores these entries of the shared model. A
+client's state consists of its personal numbers and their optimizer's moments.
 """
 
 from collections.abc import Callable
@@ -26,21 +26,21 @@ from troth.types import (
 )
 
 Turns = Callable[[Batch], tuple[Tensor | None, Tensor | None]]
-"""Batch → whether (own, shared) numbers move in this step; None: they always do."""
+"""Batch → whether the (personal, shared) numbers change in this step; None: always."""
 
 
 def chosen(masks: Masks, layers: list[str], last: int) -> Tensor:
-    """Return the mask of the named layers; if none is named, of the last layers."""
+    """Return the mask of the named layers; without names, of the `last` last layers."""
     if layers:
         return masks.matching("personalizer.layers", layers)
     return masks.last("personalizer.last", last)
 
 
 class Runs:
-    """A mask of the client's own numbers, [d] of bool, as runs of equal values.
+    """A mask of the personal numbers, [d] of bool, stored as runs of equal values.
 
-    Vectors are split and joined by torch's `split` and `cat`, which move whole runs and
-    can be lifted over clients by vmap.
+    Vectors are split and joined by torch's `split` and `cat`, which copy whole runs and
+    work under vmap.
     """
 
     def __init__(self, mask: Tensor) -> None:
@@ -50,13 +50,13 @@ class Runs:
         self.own = [bool(mask[a]) for a in cuts[:-1]]
 
     def take(self, v: Tensor, own: bool) -> Tensor:
-        """Return the entries of the own numbers in a vector, or of the others."""
+        """Return the personal entries of a vector if `own`, else the shared ones."""
         runs = zip(torch.split(v, self.sizes), self.own, strict=True)
         pieces = [piece for piece, mine in runs if mine == own]
         return pieces[0] if len(pieces) == 1 else torch.cat([v[:0], *pieces])
 
     def weave(self, own: Tensor, shared: Tensor) -> Tensor:
-        """Join own and shared numbers into one vector."""
+        """Join personal and shared numbers into one vector."""
         pieces = {
             mine: iter(torch.split(part, self._sizes(mine)))
             for mine, part in ((True, own), (False, shared))
@@ -64,7 +64,7 @@ class Runs:
         return torch.cat([own[:0], *(next(pieces[mine]) for mine in self.own)])
 
     def put(self, v: Tensor, own: Tensor) -> Tensor:
-        """Replace the client's own entries of a vector by `own`."""
+        """Replace the personal entries of a vector by `own`."""
         return self.weave(own, self.take(v, own=False))
 
     def _sizes(self, own: bool) -> list[int]:
@@ -73,15 +73,15 @@ class Runs:
 
 
 class Halves:
-    """The two parts of a model, each in the form that a `Descent` updates.
+    """The personal and the shared half of a model, as vectors for a `Descent`.
 
-    A `Descent` takes the last `tail` numbers of its vector for running statistics. So
-    each half consists of the parameters of one part, followed by all running statistics
-    of the model.
+    A `Descent` treats the last `tail` numbers of its vector as running statistics. So
+    each half consists of the personal or the shared parameters, followed by all running
+    statistics of the model.
     """
 
     def __init__(self, mask: Tensor, tail: int) -> None:
-        self.has = bool(mask.any()), not bool(mask.all())  # own, shared numbers
+        self.has = bool(mask.any()), not bool(mask.all())  # personal, shared numbers
         self.whole, head = Runs(mask), len(mask) - tail
         parameters, statistics = mask[:head], mask[head:]
         self._half, self._bare = {}, {}
@@ -92,7 +92,7 @@ class Halves:
             self._bare[own] = Runs(torch.cat([mine, statistics]))
 
     def half(self, v: Tensor, own: bool) -> Tensor:
-        """Return the half with the client's own parameters, or the shared half."""
+        """Return the personal half, or the shared half if `own` is false."""
         return self._half[own].take(v, own)
 
     def join(self, own: Tensor, shared: Tensor) -> Tensor:
@@ -110,17 +110,18 @@ def split(
 ) -> Client:
     """Make a client that keeps some parameters and sends the changes of the others.
 
-    State: the client's own numbers and their optimizer's moments, both kept between
-    rounds as in `local`. The moments of the shared numbers start anew in every round,
-    as in `fedavg`. If no numbers are the client's own, the state is empty.
+    State: the personal numbers and their optimizer's moments, both kept between rounds
+    as in `local`. The moments of the shared numbers start anew in every round, as in
+    `fedavg`. Without personal numbers, the state is empty.
 
     Args:
-        task: Task of the client.
-        mask: Mask [d] of the client's own numbers.
-        descents: Optimizers of the own and of the shared numbers.
-        works: Lengths of the training of the own and of the shared numbers.
-        by_turns: Whether the own numbers are trained first and then the shared ones. If
-            not, both move in the same steps, along one gradient.
+        task: Loss and gradient of the model as functions of its parameters.
+        mask: Mask [d] of the personal numbers.
+        descents: Optimizers of the personal and of the shared numbers.
+        works: Numbers of steps or epochs in a round, of the personal and of the shared
+            numbers.
+        by_turns: Whether the personal numbers are trained first and then the shared
+            ones. If not, both change in the same steps, along one gradient.
     """
     halves = Halves(mask, task.tail)
     has = halves.has
@@ -164,9 +165,9 @@ def split(
 def _schedule(
     works: tuple[Budget, Budget], has: tuple[bool, bool], by_turns: bool
 ) -> tuple[tuple[Budget, ...], Turns]:
-    """Return the budgets of a round, and which numbers move in which step.
+    """Return the budgets of a round, and the function that says which numbers change.
 
-    If one of the two parts is empty, there are no steps for it.
+    If the personal or the shared part is empty, it gets no steps.
     """
     mine, shared = works
     if not all(has):

@@ -1,4 +1,4 @@
-"""Train a personal model from the shared one, once, after the last round."""
+"""Train a personal model, from the shared one, once after the last round."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -23,7 +23,7 @@ from troth.types import (
 )
 
 EPOCHS = Budget(epochs=50)
-"""Length of the training if `[personalizer]` sets none (Ditto, Appendix G.6)."""
+"""Default number of epochs of the training (Ditto, Appendix G.6)."""
 
 Keep = Literal["last", "best", "accurate"]
 """Model that is kept: the last, or a candidate chosen by the client's validation data.
@@ -40,13 +40,16 @@ The shared model and the last model are always among them.
 """
 
 Without = Literal["refuse", "finetune"]
-"""Treatment of clients whose training examples are all of one group."""
+"""Treatment of clients whose training examples are all of one group: an error, or plain
+fine-tuning."""
 
 Gradient = Callable[[Tensor, Tensor, Batch], Tensor]
-"""Gradient of the personal objective at v, given the shared model w* and a batch."""
+"""Personal model v, final shared model w* and a batch → gradient of the objective at
+v."""
 
 Weigh = Callable[[Tensor, Any, Batch], tuple[Any, Batch]]
-"""v, a carry and a batch → the new carry and the batch with other weights."""
+"""Personal model, a carry and a batch → the new carry and the batch with new
+weights."""
 
 Measure = Callable[[Tensor, Batch], Tensor]
 """A model and validation data → two numbers [2]; the second one decides ties.
@@ -56,10 +59,11 @@ Lower is better. A model is never chosen if one of its numbers is not finite.
 
 
 class Way(NamedTuple):
-    """The training from w* to v, with a choice among the models along the way.
+    """The training from the final shared model w* to the personal model v.
 
-    The carry holds v, the best candidate so far, the two numbers by which it was chosen
-    (see `measure`), and the optimizer's moments.
+    If `measure` is given, the result is the best model of the training. The carry holds
+    v, the best candidate so far, the two numbers by which it was chosen (see
+    `measure`), and the optimizer's moments.
     """
 
     descent: Descent
@@ -67,7 +71,7 @@ class Way(NamedTuple):
     select: Select
 
     def begin(self, w: Tensor) -> Carry:
-        """Return the carry at w*; the best candidate has width 0 if not needed."""
+        """Return the initial carry: v = w; no best candidate if not needed."""
         best = w[:0] if self.measure is None else w
         return w, best, w.new_full((2,), torch.inf), *self.descent.init(w)
 
@@ -103,18 +107,21 @@ class Way(NamedTuple):
 
 
 def _as_good(now: Tensor, least: Tensor) -> Tensor:
-    """Return whether the numbers of a candidate are as good as the best so far."""
+    """Return whether a candidate's two numbers are as good as the best so far."""
     equal = (now[0] == least[0]) & (now[1] <= least[1])
     return ((now[0] < least[0]) | equal) & now.isfinite().all()
 
 
 def measure(task: Task, keep: str) -> Measure | None:
-    """Return the two numbers by which `keep` chooses, or `None` for the last model.
+    """Return the measure by which `keep` chooses; `None` if it keeps the last model.
 
-    "best" takes the validation loss. All others take minus the number of examples that
-    are classified correctly, then the loss. Examples of negative weight are subtracted
-    from that number, and do not count in the loss. Numbers of examples are integers, so
-    that ties of accuracy are exact.
+    For "best", the measure is the validation loss. Otherwise it is minus the number of
+    correctly classified examples, then the loss. Correctly classified examples of
+    negative weight are subtracted from the number, and do not count in the loss. The
+    number is an integer, so equal accuracies are recognized exactly.
+
+    Raises:
+        Refusal: If `keep` needs accuracies and the task is a regression.
     """
     if keep == "last":
         return None
@@ -138,7 +145,7 @@ def measure(task: Task, keep: str) -> Measure | None:
 
 
 def way(task: Task, descent: Descent, keep: str, select: Select) -> Way:
-    """Return the training along `descent` that keeps the model chosen by `keep`."""
+    """Return the training; raise Refusal if `select` would have no effect."""
     if keep == "last" and select != "epoch":
         raise Refusal(
             f"select = '{select}' does nothing with keep = 'last', which chooses among "
@@ -157,20 +164,21 @@ def tuned(
     weigh: tuple[Callable[[Tensor], Any], Weigh] | None = None,
     **phase: Any,
 ) -> Personal:
-    """Train from w* along a gradient after the last round, by default for 50 epochs.
+    """Return a personalizer that trains from w* after the last round.
 
-    Clients without validation data keep the last model.
+    w* is the final shared model. Clients without validation data keep the last model.
 
     Args:
-        task: Task of the client.
+        task: Loss and gradient of the model as functions of its parameters.
         descent: Learning rate and optimizer.
-        budget: Length of the training; None is 50 epochs.
-        keep: Model that is kept.
-        select: Candidates among which `keep` chooses.
-        gradient: Gradient of the personal objective; None is the gradient of the loss.
-        weigh: Initial carry of the example weights, computed from w*, and the function
-            that weights the examples of a batch.
-        phase: Further fields of the phase.
+        budget: Number of steps or epochs; None means 50 epochs.
+        keep: Which model is kept.
+        select: Which models `keep` chooses from.
+        gradient: Gradient of the personal objective; None is that of the loss.
+        weigh: Two functions. The first computes a carry from w*. The second receives v,
+            the carry and a batch, and returns the new carry and the batch with new
+            weights of the examples.
+        phase: Further fields of the `Phase`.
     """
     own_way = way(task, descent, keep, select)
     start, weighted = weigh or (lambda w: (), lambda v, carry, batch: (carry, batch))
@@ -198,9 +206,9 @@ def tuned(
 
 
 def at_the_end(finish: Phase) -> Personal:
-    """Return a personalizer that predicts with the shared model until `finish`.
+    """Return a personalizer that predicts with the shared model until `finish` was run.
 
-    Its state is v and a flag: 1 if v was trained, 0 if not.
+    Its state is the personal model v and a flag: 1 if v was trained, 0 if not.
     """
     return Personal(
         init=lambda w0: (w0, w0.new_zeros(())),
@@ -212,12 +220,16 @@ def at_the_end(finish: Phase) -> Personal:
 
 
 def kept(v: Tensor, broadcast: Broadcast, state: Carry) -> tuple[Reply, Carry]:
-    """Return the reply and the state that make v the client's model."""
+    """Return the reply and the state of a client that predicts with v from now on."""
     return Reply(v - broadcast.w, broadcast.extra), (v, torch.ones_like(state[1]))
 
 
 def check_groups(name: str, groups: Groups | None, without: Without) -> None:
-    """Refuse data without groups, and with "refuse", also clients of a single group."""
+    """Raise Refusal if groups are missing.
+
+    With without = "refuse", also raise Refusal if all examples of a client are of one
+    group.
+    """
     if groups is None:  # no data are loaded yet
         return
     if groups.number == 0:

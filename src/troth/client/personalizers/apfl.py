@@ -22,46 +22,46 @@ def apfl(
     adaptive: bool = False,
     mix: Literal["moving", "shared"] = "moving",
 ) -> Personal:
-    """Mix each client's own model with the shared model: min_v F_k(αv + (1 − α)w).
+    """Mix a personal and the shared model: min_v F_k(αv + (1 − α)w).
 
-    APFL's Algorithm 1 trains v by v ← v − η·α∇F_k(v̄), where v̄ = αv + (1 − α)w is the
-    mixture that predicts. Any solver trains w. v starts from the first shared model. It
-    moves in the rounds in which its client takes part, on the same batches as the
-    solver. For predictions, w in v̄ is the current shared model.
+    F_k is the loss of client k, v its personal model, and w the shared model. A client
+    predicts with the mixture v̄ = αv + (1 − α)w, where w is the current shared model.
+    APFL's Algorithm 1 trains v by v ← v − η·α∇F_k(v̄) with the learning rate η. Any
+    solver can train w. v starts from the first shared model. v is trained in the rounds
+    in which its client takes part, on the same batches as the solver.
 
-    In training, v can be mixed with the round's wᵗ or with the solver's moving w_k
-    (option `mix`). With wᵗ, every α > 0 can reach every v̄. If F_k also has one
-    minimizer, v̄ ends there, as `local` does, whatever w is (Appendix D.1 of FMTL: Li
-    et al. 2020). α then only slows training down, by the factor α². With w_k, the
-    solver brings v̄ nearer to the client's own minimizer c within a round, and v has
-    less to do. For predictions, w replaces w_k again, so a share of w remains in v̄. On
-    a loss of curvature L, at the end of training with rounds of τ steps,
+    In training, v can be mixed with the shared model wᵗ of the round, or with w_k, the
+    solver's copy of wᵗ, which changes in every step (option `mix`). With wᵗ, v can make
+    up for any w if α > 0. If F_k has a single minimizer, v̄ converges to it, as `local`
+    does, whatever w is (Appendix D.1 of FMTL: Li et al. 2020). α then only slows the
+    training down, by the factor α². With w_k, the solver moves v̄ nearer to the
+    minimizer c of F_k within a round, so that v changes less. For predictions, w
+    replaces w_k, so v̄ still depends on w. On a loss of curvature L, after training
+    with rounds of τ steps,
 
         v̄ = c + (1 − α)(1 − Σ_s p_s(1 − ηL)^s)(w − c),
 
-    where p_s ∝ (1 − ηα²L)^(τ−1−s) and Σ_s p_s = 1. For τ = 1, v̄ is c. As rounds become
-    long, v̄ tends to αc + (1 − α)w.
+    where p_s ∝ (1 − ηα²L)^(τ−1−s) and Σ_s p_s = 1. For τ = 1, v̄ is c. For τ → ∞, v̄
+    tends to αc + (1 − α)w.
 
-    The server learns the solver's update and nothing about v or α. w has the weight 1 −
-    α in the predictions of every client, so a w that an attack drives away takes v̄
-    along.
+    The server learns the solver's update, and nothing about v or α. An attack on w
+    changes the predictions of every client, because w has the weight 1 − α in v̄.
 
     Args:
-        task: Task of the client.
-        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
+        task: Loss and gradient of the model as functions of its parameters.
+        descent: Learning rate and optimizer, from `[personalizer]` or else `[train]`.
         alpha: Mixing weight α from 0 to 1, or its initial value if `adaptive`. A fixed
             1 is exactly `local`; a fixed 0 is exactly the shared model.
-        adaptive: Whether every client learns its own α. At the first step of a round, α
-            ← α − η⟨v − w, ∇F_k(v̄)⟩, clipped to [0, 1]. This is a plain step with the
-            learning rate and the gradient of v. If the result is NaN, α is not changed.
-            The file clients.csv has a column `alpha`.
-        mix: Shared model that v is mixed with in training: the "moving" w_k or the
-            "shared" wᵗ. w_k is the solver's copy before the current step (the published
-            method). wᵗ is the shared model that the round began with (FMTL's D.1).
+        adaptive: Whether every client learns its α. At the first step of a round, α ← α
+            − η⟨v − w, ∇F_k(v̄)⟩, clipped to [0, 1]. If the result is NaN, α is not
+            changed. The column `alpha` of the file clients.csv shows it.
+        mix: Model that v is mixed with in training. "moving" is w_k before the solver's
+            current step (the published method). "shared" is wᵗ, the shared model that
+            the round began with (Appendix D.1 of FMTL).
 
-    Departs: in a round's first step, v is mixed with the w that was just received. In
-    the code of Ditto's authors, it is still mixed with the w of the round before.
-    Running statistics of batch normalization are not mixed: v holds those of v̄.
+    Departs: in the first step of a round, v is mixed with the shared model of this
+    round. The code of Ditto's authors still uses that of the previous round. Running
+    statistics of batch normalization are not mixed: v holds those of v̄.
     """
     if not 0 <= alpha <= 1:
         raise Refusal(
@@ -70,7 +70,7 @@ def apfl(
         )
     if not adaptive and alpha == 1:
         return local(task, descent)
-    if not adaptive and alpha == 0:  # one number of state: clients without get no file
+    if not adaptive and alpha == 0:  # a client without any state would get no file
         return none()._replace(init=lambda w0: (w0.new_zeros(()),))
     tail = task.tail
 

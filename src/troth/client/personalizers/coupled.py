@@ -47,42 +47,42 @@ def coupled(
 ) -> Client:
     """Couple the clients' own models by a shared model (attack equivalence, Eq. 1).
 
-    The objective (Section 2.2) is Σ_n [ν‖θ_n‖² + fit(θ_n, D_n) + λR(ρ, θ_n)]. Every
-    client n has its own model θ_n, and the shared model ρ is moved only by the
-    regularizer R. A client trains its θ_n with ρ fixed and sends the update −λ∇_ρR(ρ,
-    θ_n). With the aggregator `sum` and the server step `sgd`, the shared model takes
-    gradient steps of length `server.lr` on the whole objective.
+    The objective (Section 2.2) is Σ_n [ν‖θ_n‖² + fit(θ_n, D_n) + λR(ρ, θ_n)]. θ_n is
+    the personal model of client n, D_n its data, fit its loss, ρ the shared model, and
+    R the regularizer. In the objective, only R depends on ρ. A client trains its θ_n
+    with ρ fixed and sends the update −λ∇_ρR(ρ, θ_n). With the aggregator `sum` and the
+    server step `sgd`, ρ takes gradient steps with the learning rate `server.lr`.
 
     The server learns −λ∇_ρR(ρ, θ_n). With `l2sq`, this reveals θ_n itself.
 
-    Guarantee: with `l2` and `smooth_l2`, no update is longer than λ, whatever the data.
-    The filter `plausible` uses this.
+    Guarantee: with the regularizers `l2` and `smooth_l2`, no honest update has a norm
+    above λ, whatever the data. The filter `plausible` uses this.
 
-    Departs: R here is the regularizer's value, which for `l2sq` is ½‖ρ − θ‖². So the
-    paper's λ‖ρ − θ‖² is lam = 2λ here. All models start from the first shared model; in
-    the authors' code, they start from different models.
+    Departs: for `l2sq`, R is ½‖ρ − θ‖². So λ‖ρ − θ‖² in the paper corresponds to lam =
+    2λ. All models start from the first shared model; in the authors' code, they start
+    from different models.
 
     Args:
-        task: Task of the client.
+        task: Loss and gradient of the model as functions of its parameters.
         descent: Learning rate and optimizer of θ_n, for solve = "step".
-        regularizer: Regularizer R, which must depend on θ − ρ alone: l2sq, l2 or
-            smooth_l2.
-        budget: Length of the training of θ_n in a round. None is the length that
-            `[train]` sets, or 30 steps with solve = "exact". Set train.batch = 0, so
-            that every step sees all data of the client.
-        work: Length of the training in a round, as set by `[train]`.
+        regularizer: Regularizer R, which must depend on θ − ρ alone: `l2sq`, `l2` or
+            `smooth_l2`.
+        budget: Number of steps or epochs of θ_n in a round. None means `work`, or 30
+            steps with solve = "exact". Set train.batch = 0, so that every step uses all
+            data of the client.
+        work: Number of steps or epochs in a round, set by `[train]`.
         lam: Weight λ > 0 of the coupling.
         nu: Weight ν ≥ 0 of ‖θ_n‖².
         fit: Loss of a client: the "sum" or the "mean" of the losses of its examples.
             With "mean", a client with more data has no larger weight (Appendix E). If a
             batch is only a part of the data, the sum is estimated from the batch.
-        unit: Divisor of the sum. Appendix E divides by the mean number of examples per
-            client.
-        solve: Solver of θ_n: "step" or "exact". "step" takes gradient steps from the
-            last θ_n. "exact" is L-BFGS, which solves convex problems to the last
-            digits.
-        report: Model θ_n at which ∇_ρR is computed: θ_n "after" this round's training,
-            or "before" it. The authors' code has "before": it moves θ_n and ρ at the
+        unit: Number by which the sum is divided, for fit = "sum". Appendix E of the
+            paper takes the mean number of examples per client.
+        solve: How θ_n is trained. "step" takes gradient steps from the last θ_n.
+            "exact" takes steps of L-BFGS, which solve convex problems to machine
+            precision.
+        report: Whether ∇_ρR is computed at θ_n "after" this round's training or
+            "before" it. The authors' code has "before": it updates θ_n and ρ at the
             same time.
     """
     _check(lam, nu, unit, regularizer)
@@ -157,7 +157,7 @@ def _check(lam: float, nu: float, unit: float, regularizer: Regularizer) -> None
 
 
 def known(options: Options, reach: Callable[[], float]) -> dict[str, float]:
-    """Return the option λ and the length of the longest honest update.
+    """Return λ (`lam`) and the largest norm of an honest update (`radius`).
 
     Attacks and filters may use these values.
     """

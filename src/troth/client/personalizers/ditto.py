@@ -23,51 +23,52 @@ def ditto(
     fallback: float = 1.0,
     few: int = 4,
 ) -> Personal:
-    """Train own models with a pull towards the shared one (Ditto, Algorithms 1 and 2).
+    """Train personal models with a pull towards the shared model (Ditto, Algorithm 1).
 
-    v ← v − η(∇F_k(v) + λ∇R(v, wᵗ)) (line 6). R is the regularizer (for `l2sq`, ∇R is v
-    − wᵗ), and wᵗ is the shared model that the round began with. v starts from the first
-    shared model. It moves only in the rounds in which its client takes part, on the
-    same batches as the shared model.
+    v ← v − η(∇F_k(v) + λ∇R(v, wᵗ)) (line 6 of Algorithms 1 and 2). v is the personal
+    model of client k, F_k its loss, and η the learning rate. R is the regularizer (for
+    `l2sq`, ∇R is v − wᵗ), and wᵗ is the shared model that the round began with. v
+    starts from the first shared model. v is trained only in the rounds in which its
+    client takes part, on the same batches as the shared model.
 
-    With lam = "auto", every client chooses its own λ by its validation data, and the
-    column `lam` of clients.csv shows it. If several λ have the same validation loss,
-    the smallest wins. A λ whose loss is not finite is never chosen. A client takes the
-    fallback if it never took part, has too few validation examples, or has no candidate
-    with a finite loss.
+    With lam = "auto", every client chooses its λ by its validation loss, and the column
+    `lam` of clients.csv shows it. If several λ have the same validation loss, the
+    smallest is chosen. A client takes the fallback if it never took part, has too few
+    validation examples, or has no λ with a finite loss.
 
     Args:
-        task: Task of the client.
-        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
+        task: Loss and gradient of the model as functions of its parameters.
+        descent: Learning rate and optimizer, from `[personalizer]` or else `[train]`.
         regularizer: Distance that is penalized.
-        lam: Weight λ ≥ 0 of the regularizer, or "auto". 0 is exactly `local`; λ → ∞ is
-            the shared model. At 0 the penalty is not computed, so a diverged w does no
-            harm.
-        anchor: Shared model in the penalty: "shared" or "moving". "shared" is the wᵗ
-            that the round began with, as in Ditto and its code. "moving" is the
-            client's own copy w_k, after the current step of its solver (Algorithm 1,
-            line 5, of FMTL: Li et al. 2020).
+        lam: Weight λ ≥ 0 of the regularizer, or "auto". 0 is exactly `local`; with λ →
+            ∞, v is the shared model. With 0, v does not depend on w at all, even if w
+            has diverged.
+        anchor: Model towards which v is pulled. "shared" is wᵗ, as in Ditto and its
+            code. "moving" is the solver's copy w_k of wᵗ, after the current step
+            (Algorithm 1, line 5, of FMTL: Li et al. 2020).
         choose: Way in which a client chooses its λ. "side_by_side": the client trains a
             model for each candidate and uses the one with the lowest validation loss.
             "paper": the same, but clients with fewer than `few` validation examples
-            take the fallback (Ditto, G.4, which does not say how the others choose).
-            "code": every step tries the step of each candidate and keeps the one with
-            the lowest validation loss (the authors' code).
-        candidates: Values of λ to choose from. Ditto's G.4 has {0.1, 1, 2}, and under
-            strong attacks {0.05, 0.1, 0.2}. On StackOverflow it has {0.05, 0.1, 0.3}
-            and {0.01, 0.05, 0.1}.
-        fallback: λ of clients that cannot choose. Ditto's G.4 has 1, and under strong
-            attacks 0.1. Other clients can choose this value only if it is a candidate.
-        few: Fewest validation examples with which a client chooses, if choose =
+            take the fallback (Ditto, Appendix G.4, which does not say how the others
+            choose). "code": every step tries the step of each candidate and keeps the
+            one with the lowest validation loss (the authors' code).
+        candidates: Values of λ to choose from. Appendix G.4 of Ditto has {0.1, 1, 2},
+            and under strong attacks {0.05, 0.1, 0.2}. For StackOverflow, the two sets
+            are {0.05, 0.1, 0.3} and {0.01, 0.05, 0.1}.
+        fallback: λ of clients that cannot choose. Appendix G.4 of Ditto has 1, and
+            under strong attacks 0.1. Other clients can choose this value only if it is
+            a candidate.
+        few: Number of validation examples that a client needs to choose λ, if choose =
             "paper". With the other values of `choose`, one example is enough.
 
-    Departs: in G.4, clients with fewer than 4 validation examples take the fallback and
-    those with more than 5 choose. Here those with 4 or 5 choose too. The authors' code
-    does not provide for clients without validation data; here they take the fallback.
+    Departs: in Appendix G.4, clients with fewer than 4 validation examples take the
+    fallback and those with more than 5 choose. Here those with 4 or 5 choose too.
+    Clients without validation data take the fallback; the authors' code does not
+    provide for them.
 
     Guarantee: on a loss of curvature L, the explicit step contracts if lr·(L + λ) < 2
-    (plain `sgd`). lr·λ ≥ 2 diverges on any data and is refused, also if λ is only a
-    candidate.
+    (plain `sgd`). If lr·λ ≥ 2, also for a mere candidate, the steps diverge on any
+    data, and Refusal is raised.
     """
     if lam == "auto":
         asked = _choosing.Asked(choose, candidates, fallback, few, anchor)

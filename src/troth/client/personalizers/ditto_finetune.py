@@ -1,4 +1,4 @@
-"""Ditto in two stages: the shared model first, the personal models after it.
+"""Ditto in two stages: first the shared model is trained, then the personal models.
 
 References: li2021ditto.
 """
@@ -20,19 +20,19 @@ def ditto_finetune(
 ) -> Personal:
     """Fine-tune from w* with a pull towards it: min_v F_k(v) + λR(v, w*).
 
-    w* is the final shared model. This solves Ditto's objective h_k(v; w*) in two stages
-    (Section 3.1 and Appendix G.3). After the last round, every client trains v from v =
-    w*. If h_k is strongly convex, v converges to the same model as with the joint
-    solver `ditto`. The method can be applied to any shared model that is already
-    trained.
+    F_k is the client's loss, R the regularizer, v the personal model, and w* the final
+    shared model. After the last round, every client trains v, starting from v = w*
+    (Ditto, Section 3.1 and Appendix G.3). If the objective is strongly convex, v
+    converges to the same model as with `ditto`, which trains v and w together. The
+    method can be applied to any shared model that is already trained.
 
     Args:
-        task: Task of the client.
-        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
-        regularizer: Distance that is penalized.
-        budget: Length of the training; None is 50 epochs, as for `finetune`.
-        lam: Weight λ ≥ 0 of the regularizer. 0 is `finetune`; λ → ∞ is the shared
-            model.
+        task: Loss and gradient of the model as functions of its parameters.
+        descent: Learning rate and optimizer, from `[personalizer]` or else `[train]`.
+        regularizer: Regularizer R.
+        budget: Number of steps or epochs; None means 50 epochs, as for `finetune`.
+        lam: Weight λ ≥ 0 of the regularizer. 0 is `finetune`; with λ → ∞, v is the
+            shared model.
         keep: Model to keep: the "last", or a candidate chosen by the client's
             validation data. "best" has the lowest loss, "accurate" the highest accuracy
             (then the lowest loss). Remaining ties go to the latest candidate. The

@@ -1,4 +1,4 @@
-"""Elastic weight consolidation: fine-tuning that protects the weights w* relies on.
+"""Elastic weight consolidation: fine-tuning that changes important weights least.
 
 References: kirkpatrick2017overcoming.
 """
@@ -31,18 +31,20 @@ def ewc(
 ) -> Personal:
     """Fine-tune from w* on F_k(v) + (λ/2)·Σ_i F_i·(v_i − w*_i)² after the last round.
 
-    This is Ditto's baseline EWC (F.2, Table 3). w* is the final shared model. F is the
-    diagonal of the empirical Fisher matrix at w*: the mean of squared gradients over
-    `batches` batches. v is not trained on these batches, and they do not count towards
-    its number of steps, as in the authors' code. So λ = 0 is `finetune` on the batches
+    This is the baseline EWC of Ditto (Appendix F.2, Table 3). F_k is the client's loss,
+    v the personal model, and w* the final shared model. F_i is an estimate of the
+    diagonal of the Fisher matrix at w*: the mean of squared gradients over `batches`
+    batches. As in the code of Ditto's authors, v is not trained on these batches, and
+    the number of steps does not include them. So λ = 0 is `finetune` on the batches
     that follow.
 
     Args:
-        task: Task of the client.
-        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
-        budget: Length of the training after the batches for F; None is 50 epochs.
+        task: Loss and gradient of the model as functions of its parameters.
+        descent: Learning rate and optimizer, from `[personalizer]` or else `[train]`.
+        budget: Number of steps or epochs after the batches for F_i; None means 50
+            epochs.
         lam: Weight λ ≥ 0 of the penalty; 0 is fine-tuning without a penalty.
-        batches: Number of batches from which F is estimated, at least 1. The authors'
+        batches: Number of batches from which F_i is estimated, at least 1. The authors'
             code takes 4.
     """
     _pull.check("ewc", lam, descent)
@@ -56,7 +58,7 @@ def ewc(
         return w, torch.zeros_like(w), *descent.init(w)
 
     def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
-        v, root, *moments = carry  # √F, because F could overflow
+        v, root, *moments = carry  # root is √F, because F could overflow
         g = task.grad(v, batch)
         seen = root.hypot(numerics.off_tail(g, task.tail) / batches**0.5)
         if lam:

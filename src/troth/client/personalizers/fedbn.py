@@ -1,4 +1,4 @@
-"""FedBN: every client has its own normalization layers.
+"""FedBN: every client has personal normalization layers.
 
 References: li2021fedbn.
 """
@@ -18,25 +18,26 @@ def fedbn(
 ) -> Client:
     """Keep normalization layers b_k personal and share all others: min Σ_k F_k(φ, b_k).
 
-    All other layers, φ, are shared, and both are trained as in `fedper`. b_k consists
-    of the scale, shift and running statistics of every batch normalization (Algorithm 1
-    of the paper), and the scale and shift of every other normalization layer that is
-    trained. If a client never took part, its b_k is that of the first shared model.
+    F_k is the loss of client k, and φ are the shared layers. b_k and φ are trained as
+    the personal and shared layers of `fedper`. b_k consists of the scale, shift and
+    running statistics of every batch normalization (Algorithm 1 of the paper), and of
+    the scale and shift of every other normalization layer that is trained. If a client
+    never took part, its b_k is that of the first shared model.
 
-    The entries of b_k in the update are 0, so there are no running statistics to
-    aggregate, and `train.statistics` has no effect. Clients ignore these entries of the
-    shared model. Only a newcomer starts from them. The shared model keeps its initial
-    running statistics (mean 0, variance 1).
+    The entries of b_k in the update are 0. So no running statistics are aggregated, and
+    `train.statistics` has no effect. Clients ignore these entries of the shared model,
+    except that a client that joins after training starts from them. The shared model
+    keeps its initial running statistics (mean 0, variance 1).
 
     Args:
-        task: Task of the client.
+        task: Loss and gradient of the model as functions of its parameters.
         descent: Learning rate and optimizer of b_k, from `[personalizer]` or else from
             `[train]`. The moments are kept between rounds.
         solving: Optimizer of φ, from `[train]`. Its moments start anew every round.
-        work: Length of a client's training in a round.
-        budget: Length of the training of b_k, if `personalizer.steps` or `.epochs` is
-            set.
-        masks: Masks of the personal and the shared parameters.
+        work: Number of steps or epochs in a round.
+        budget: Number of steps or epochs of b_k in a round, if `personalizer.steps` or
+            `.epochs` is set; None means `work`.
+        masks: Finds the parameters of normalization layers.
 
     Departs: the paper considers batch normalization alone.
     """

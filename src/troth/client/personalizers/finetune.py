@@ -1,4 +1,4 @@
-"""Fine-tuning: the shared model, trained on at every client.
+"""Fine-tuning: every client trains the final shared model further on its data.
 
 References: li2021ditto.
 """
@@ -17,16 +17,17 @@ def finetune(
 ) -> Personal:
     """Train the shared model w* further at every client: v ← v − η∇F_k(v).
 
-    The training begins after the last round and lasts `personalizer.steps` or
-    `personalizer.epochs`. Fine-tuning is the baseline of Ditto's Tables 3 and 7–10 and
-    Figures 7–9. The Ditto paper trains for 50 epochs, its authors' script for 40, and
-    FMTL (Li et al. 2020) for 30. Nothing pulls v back to w*, but if w* was poisoned, v
-    starts from the poisoned model.
+    F_k is the client's loss, η the learning rate, and v the personal model, which
+    starts from w*. The training begins after the last round and takes
+    `personalizer.steps` or `personalizer.epochs`. Fine-tuning is the baseline of
+    Ditto's Tables 3 and 7–10 and Figures 7–9. The Ditto paper trains for 50 epochs, its
+    authors' script for 40, and FMTL (Li et al. 2020) for 30. v is not pulled back to
+    w*. But if w* was poisoned, v starts from the poisoned model.
 
     Args:
-        task: Task of the client.
-        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
-        budget: Length of the training; None is 50 epochs.
+        task: Loss and gradient of the model as functions of its parameters.
+        descent: Learning rate and optimizer, from `[personalizer]` or else `[train]`.
+        budget: Number of steps or epochs; None means 50 epochs.
         keep: Model to keep: the "last", or a candidate chosen by the client's
             validation data. "best" has the lowest loss, "accurate" the highest accuracy
             (then the lowest loss). Remaining ties go to the latest candidate. The

@@ -17,7 +17,7 @@ from troth.client.personalizers._tuned import (
 )
 from troth.types import Batch, Budget, Descent, Groups, Personal, Refusal, Task
 
-_MOST = 32  # groups; every group costs one loss per step
+_MOST = 32  # largest number of groups; each one costs one loss per step
 
 
 def group_dro(
@@ -33,27 +33,29 @@ def group_dro(
 ) -> Personal:
     """Fine-tune with group weights that grow for groups with a high loss.
 
-    Every client runs Algorithm 1 of Sagawa et al. 2020 after the last round. Batches
-    are drawn as in `upweight`, where every group is equally likely. L_g(v) is the mean
-    loss of the batch's examples of group g. In every step
+    After the last round, every client trains the shared model further by Algorithm 1 of
+    Sagawa et al. 2020. A group is, for example, all examples that conflict with a
+    shortcut. Batches are drawn as in `upweight`, where every group is equally likely. v
+    is the personal model, q_g the weight of group g, and L_g(v) the mean loss of the
+    batch's examples of group g. In every step
 
         q_g ← q_g·exp(η_q·L_g(v)), normalized;   v ← v − η·Σ_g q_g·∇L_g(v).
 
-    The weights q are equal at the beginning and are dropped at the end.
+    The weights q_g are equal at the beginning, and are not kept after the training.
 
     Args:
-        task: Task of the client.
-        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
-        budget: Length of the training; None is 50 epochs.
+        task: Loss and gradient of the model as functions of its parameters.
+        descent: Learning rate and optimizer, from `[personalizer]` or else `[train]`.
+        budget: Number of steps or epochs; None means 50 epochs.
         groups: Groups of the training examples.
         step: Step size η_q ≥ 0 of the group weights. 0 keeps them equal, which is
-            exactly `upweight`. η_q → ∞ trains only on the group with the highest loss
-            in the batch. The authors have 0.01.
+            exactly `upweight`. With η_q → ∞, only the batch's group with the highest
+            loss is trained on. The authors have 0.01.
         keep: Model to keep: the "last", or a candidate chosen by the client's
             validation data. "best" has the lowest loss, "accurate" the highest accuracy
             (then the lowest loss). Remaining ties go to the latest candidate. The
-            shared model w* is a candidate too, and loses every tie. Groups have their
-            natural shares in the validation data.
+            shared model w* is a candidate too, and loses every tie. In the validation
+            data, groups have their natural proportions.
         select: Candidates for `keep`: the models after every "epoch" of the client's
             data, or after every "step". w* and the last model are always candidates.
         without: Treatment of clients whose examples are all of one group: "refuse"
@@ -61,9 +63,9 @@ def group_dro(
 
     Departs: Algorithm 1 takes one example per step. Here a step takes a batch, as in
     the authors' code. An example of group g has the weight q_g, divided by the sum of
-    these weights over the batch. So the numbers of examples per group in a batch do not
-    change the length of a step. If a batch lacks a group, the group keeps its q, apart
-    from the normalization. The strong weight decay that the paper recommends is
+    these weights over the batch. So the length of a step does not depend on how many
+    examples of each group are in the batch. If a batch lacks a group, its q_g changes
+    only by the normalization. The strong weight decay that the paper recommends is
     `train.weight_decay`.
     """
     check_groups("group_dro", groups, without)
@@ -88,7 +90,7 @@ def group_dro(
 
 
 def _raised(task: Task, v: Tensor, logits: Tensor, batch: Batch, step: float) -> Tensor:
-    """Return log q after a step, shifted so that the largest entry is 0."""
+    """Return log q after a step; a constant is added to make the largest entry 0."""
     if step == 0:
         return logits
     raised = []
@@ -103,7 +105,7 @@ def _raised(task: Task, v: Tensor, logits: Tensor, batch: Batch, step: float) ->
 
 
 def _weighted(logits: Tensor, batch: Batch) -> Batch:
-    """Weight every example by its group's q; the weights sum to 1 as before."""
+    """Weight every example by its group's q, and normalize the sum of weights to 1."""
     q = logits.softmax(0)[batch.group]
     weight = batch.weight * q
     total = weight.sum()

@@ -28,47 +28,50 @@ def l2sgd(
 ) -> Client:
     """Pull personal models towards the mean of all personal models.
 
-    Objective, over all clients' models together, with v̄ their mean (Hanzely and
-    Richtárik):
+    The objective is minimized over the personal models v_k of all n clients (Hanzely
+    and Richtárik). F_k is the loss of client k, and v̄ the mean of all v_k:
 
         min (1/n) Σ_k F_k(v_k) + (λ/2)‖v_k − v̄‖²
 
-    "partial" is the variant that Ditto's authors run (Ditto, F.2). Every step is v ← v
-    − η(∇F_k(v) + λ(v − v̄)), where v̄ is the shared model of the round, held fixed. The
-    server keeps a running mean: v̄ ← v̄ + (cohort/clients)·mean(v_k − v̄).
+    "partial" is the variant in the experiments of Ditto (Appendix F.2). Every step is v
+    ← v − η(∇F_k(v) + λ(v − v̄)) with the learning rate η. Here v̄ is the shared model
+    of the round, which is fixed. The server keeps a running mean: v̄ ← v̄ + (cohort
+    size/n)·mean(v_k − v̄).
 
     "randomised" is the published method (loopless local gradient descent, L2GD). In
-    every step, all clients toss the same coin. With probability p they take v ← v −
-    (ηλ/p)(v − v̄), else v ← v − (η/(1 − p))∇F_k(v). On average, both together are the
-    step above. At a constant η, the models end in a neighborhood of the minimizer. With
-    a falling schedule, they reach it.
+    every step, with probability p, all clients take v ← v − (ηλ/p)(v − v̄). Otherwise
+    all clients take v ← v − (η/(1 − p))∇F_k(v). The expectation of this random step is
+    the step of "partial". With a constant η, the models end in a neighborhood of the
+    minimizer; with a decreasing η, they converge to it.
 
-    The server learns every client's personal model, because the update is v_k − v̄
-    times the share of all clients in a cohort. A single malicious update moves v̄,
-    towards which all models are pulled. `ditto`, in contrast, pulls towards a model
-    that is trained separately.
+    The server learns every client's personal model, because the update is (cohort
+    size/n)·(v_k − v̄). A single malicious update changes v̄, towards which all models
+    are pulled. In `ditto`, in contrast, they are pulled towards a model that is trained
+    separately.
 
     Args:
-        task: Task of the client.
-        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
-        budget: Length of the training in a round, if `[personalizer]` sets it.
-        work: Length of the training in a round by `[train]`, used if `budget` is None.
+        task: Loss and gradient of the model as functions of its parameters.
+        descent: Learning rate and optimizer, from `[personalizer]` or else `[train]`.
+        budget: Number of steps or epochs in a round, if `[personalizer]` sets it.
+        work: The same, as set by `[train]`; used if `budget` is None.
         share: Size of a cohort, divided by the number of clients.
-        lam: Weight λ ≥ 0 of the pull. With "partial", 0 is exactly `local`, and v̄ does
-            no harm. λ → ∞ is one model for all clients.
-        variant: Solver of the objective: "partial" (a step on both terms) or
-            "randomised" (at random a step on the loss or a step towards the mean).
+        lam: Weight λ ≥ 0 of the pull. With "partial", 0 is exactly `local`, and v does
+            not depend on v̄. With λ → ∞, all clients have the same model.
+        variant: "partial" (every step descends on both terms) or "randomised" (a step
+            on the loss or a step towards the mean, at random), see above.
         p: Probability of a step towards the mean, in (0, 1), for "randomised". The best
             value according to its paper is λ/(L + λ) on a loss of curvature L.
 
     Departs: v̄ is the mean at the beginning of the round. So "randomised" is the
     published method only if all clients take part in every round, with one step each.
-    With more steps, v̄ is outdated after the first step; with a part of the clients, v̄
-    is a running mean. Clients communicate in every round, also if no step goes towards
-    the mean. Running statistics of batch normalization are averaged and not pulled.
+    With more steps, v̄ is outdated after the first step. If only some clients take
+    part, v̄ is a running mean. Clients communicate in every round, also if no step of
+    the round goes towards the mean. Running statistics of batch normalization are
+    averaged and not pulled.
 
-    Guarantee: lr·λ ("randomised": lr·λ/p) must stay below the optimizer's limit of
-    stability (2 for `sgd`). Larger values diverge on any data and are refused.
+    Guarantee: lr·λ ("randomised": lr·λ/p) must be below the optimizer's limit of
+    stability (2 for `sgd`). With larger values, the steps diverge on any data, and
+    Refusal is raised.
     """
     if variant == "randomised":
         if not 0 < p < 1:

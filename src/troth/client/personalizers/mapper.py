@@ -1,4 +1,4 @@
-"""MAPPER: mixtures of the shared model and own models, with chosen weights.
+"""MAPPER: mixtures of the shared model and personal models, with chosen weights.
 
 References: mansour2020three.
 """
@@ -35,47 +35,48 @@ def mapper(
     weights: list[float] = [0.25, 0.5, 0.75],  # noqa: B006
     solve: Literal["together", "in_turn"] = "together",
 ) -> Client:
-    """Mix an own and the shared model: min Σ_k F_k(λ_k·v_k + (1 − λ_k)w).
+    """Mix a personal and the shared model: min Σ_k F_k(λ_k·v_k + (1 − λ_k)w).
 
-    The minimum is over w, all v_k and all λ_k (model interpolation of Mansour et al.
-    2020). In a round, a client's copy w_k starts from wᵗ, and v from its last value.
-    The client predicts with λv + (1 − λ)w, where λ is its last choice. The column
-    `weight` of clients.csv shows it. A client that never took part has λ = 0 and
-    predicts with the shared model.
+    The minimum is over the shared model w, and over the personal model v_k and the
+    weight λ_k of every client k (model interpolation of Mansour et al. 2020). F_k is
+    the loss of client k. In a round, a client trains a copy w_k of the shared model wᵗ,
+    and its v from the last value. The client predicts with λv + (1 − λ)w, where λ is
+    its last choice, which the column `weight` of clients.csv shows. A client that never
+    took part has λ = 0.
 
     "in_turn" is the published algorithm. For every λ, a copy of v is trained with w
-    fixed: v_λ ← v_λ − ηλg, with the gradient g at λv_λ + (1 − λ)wᵗ. Then the client
-    takes the λ (and its v_λ) with the lowest loss on one pass through its data, and
-    moves w once: w_k ← wᵗ − η(1 − λ)g, with g on the last batch of the pass.
+    fixed: v_λ ← v_λ − ηλg, where g is the gradient of F_k at λv_λ + (1 − λ)wᵗ. Then the
+    client takes the λ (and its v_λ) with the lowest loss on one pass through its data.
+    Finally, w takes one step: w_k ← wᵗ − η(1 − λ)g, with g on the last batch of the
+    pass.
 
     "together" is cheaper, with one gradient per step. Every step takes the λ whose
-    mixture had the lowest loss on the batches of the round so far, and moves both
-    models along the gradient g there: v ← v − ηλg, w_k ← w_k − η(1 − λ)g.
+    mixture had the lowest loss on the batches of the round so far. Both models follow
+    the gradient g of F_k at this mixture: v ← v − ηλg, w_k ← w_k − η(1 − λ)g.
 
-    The client sends w_k − wᵗ. With "together", this reveals v, or almost: with `sgd`,
-    equal learning rates and one λ in the round, v moved by the update times λ/(1 − λ),
-    and the server has few λ to guess from. If F_k has a single minimizer, the client
+    The client sends w_k − wᵗ. With "together", this nearly reveals v. With `sgd`, equal
+    learning rates and one λ in the round, v changes by the update times λ/(1 − λ), and
+    λ is one of a few values. If F_k has a single minimizer, the client's mixture
     converges to it, as with `local` (a remark of FMTL: Li et al. 2020).
 
     Args:
-        task: Task of the client.
+        task: Loss and gradient of the model as functions of its parameters.
         descent: Learning rate and optimizer of v, from `[personalizer]` or else from
             `[train]`. The moments are kept between rounds.
         solving: Learning rate and optimizer of w_k, from `[train]`. The moments start
             anew in every round.
-        budget: Length of the training in a round, if `[personalizer]` sets it.
-        work: Length of the training in a round by `[train]`, used if `budget` is None.
-        weights: Values of λ to choose from, in [0, 1]. If several λ have the lowest
-            loss, or none has a finite loss, the largest λ is taken, which relies least
-            on the shared model. [0] with "together" is exactly `fedavg`. [1] is exactly
-            `local`, with a constant shared model. Ditto's authors have {0.25, 0.5,
-            0.75}.
-        solve: Order of the training: "together" or "in_turn".
+        budget: Number of steps or epochs in a round, if `[personalizer]` sets it.
+        work: The same, as set by `[train]`; used if `budget` is None.
+        weights: Values of λ to choose from, in [0, 1]. Of equal losses, and if no loss
+            is finite, the largest λ is taken, which relies least on the shared model.
+            weights = [0] with "together" is exactly `fedavg`. [1] is exactly `local`,
+            and the shared model stays constant. Ditto's authors have {0.25, 0.5, 0.75}.
+        solve: "in_turn" or "together", see above.
 
     Departs: Mansour et al. minimize over v_λ exactly; "in_turn" takes the steps of a
-    round, as does the code of Ditto's authors. Their code takes the smallest λ of equal
-    losses and fine-tunes the mixtures after the last round. Because of a wrong
-    indentation, only the last client's update reaches their server. "together" is not
+    round, as does the code of Ditto's authors. Of equal losses, their code takes the
+    smallest λ. It fine-tunes the mixtures after the last round. Because of a wrong
+    indentation, it aggregates only the last client's update. "together" is not
     published. Running statistics of batch normalization are not mixed: both models have
     the statistics of the mixture.
     """
@@ -96,7 +97,7 @@ def mapper(
 def _together(
     task: Task, descent: Descent, solving: Descent, work: Budget, every: list[float]
 ) -> tuple[Solver, Budget]:
-    """Move v and w_k along one gradient, at the best λ so far.
+    """Return the solver that trains v and w_k along one gradient, at the best λ so far.
 
     State: v, 1 + the index of the λ in use (0 before the first round), and the moments
     of v.
@@ -135,7 +136,7 @@ def _together(
 def _in_turn(
     task: Task, descent: Descent, solving: Descent, work: Budget, every: list[float]
 ) -> tuple[Solver, Budget]:
-    """Train v for each λ, choose λ on one pass through the data, then move w once.
+    """Return the solver that trains v for each λ, chooses λ, and moves w once.
 
     The state is that of `_together`.
     """
@@ -180,7 +181,7 @@ def _in_turn(
 
 
 def _checked(weights: list[float]) -> list[float]:
-    """Check the weights; return them sorted and without repetitions."""
+    """Return the sorted, distinct weights; raise Refusal if one is not valid."""
     if not weights:
         raise Refusal(
             "mapper's weights = [] leave nothing to choose; give some in [0, 1], such "

@@ -14,7 +14,7 @@ from troth.client.personalizers._tuned import tuned
 from troth.client.solvers._steps import steps
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task
 
-_SPLIT = 2**40  # purpose in the key of these draws; other purposes are numbered from 0
+_SPLIT = 2**40  # number that keeps these draws apart from others with the same key
 
 
 def per_fedavg(
@@ -30,49 +30,53 @@ def per_fedavg(
     delta: float = 1e-3,
     same_batch: bool = False,
 ) -> Client:
-    """Train a shared model that fits every client after one step of its own.
+    """Train a shared model that fits every client after one gradient step on its data.
 
-    The objective is min_w (1/n)·Σ_k F_k(w − α∇F_k(w)) (Per-FedAvg, Algorithm 1). In
-    every step, a client draws batches D, D' and D'' and moves its copy of w:
+    The objective is min_w (1/n)·Σ_k F_k(w − α∇F_k(w)) (Per-FedAvg, Algorithm 1), where
+    F_k is the loss of client k. In every step, a client draws batches D, D' and D'' and
+    moves its copy w_k of the shared model wᵗ:
 
         w_k ← w_k − η(I − α∇²F(w_k; D''))·g,   g = ∇F(w_k − α∇F(w_k; D); D')
 
     η and the optimizer are those of `[train]`. The update is w_k − wᵗ.
 
-    After the last round, every client trains w* further on its own loss, for one epoch
-    or for `personalizer.steps` or `.epochs`, with `personalizer.lr` and `.optimizer`.
-    Until then it predicts with w. With lr = α, steps = 1 and a batch of all data, this
-    is the step that w* was trained for.
+    After the last round, every client trains the final shared model w* further on F_k,
+    with `personalizer.lr` and `.optimizer`. The default is one epoch;
+    `personalizer.steps` or `.epochs` changes it. Until then, clients predict with the
+    shared model. With lr = α, steps = 1 and a batch of all data, this is the one step
+    of the objective.
 
-    The batch of each step is divided at random into two parts (D, D'), or into three if
-    the variant uses the Hessian. So `train.batch` counts all parts together. If a batch
-    has fewer examples than parts, the first part is used in place of the empty ones.
+    The batch of each step is divided at random into two parts (D, D'), or into three
+    (D, D', D'') if the variant uses the Hessian. So `train.batch` is the number of
+    examples of all parts together. If a batch has fewer examples than parts, the empty
+    parts are replaced by the first.
 
     Args:
-        task: Task of the client.
+        task: Loss and gradient of the model as functions of its parameters.
         descent: Learning rate and optimizer of the training after the last round.
         solving: Learning rate and optimizer of w_k.
-        budget: Length of the training after the last round; None is one epoch.
-        work: Length of a client's training in a round.
-        batch: Number of examples in a batch; 0: all examples of the client.
+        budget: Number of steps or epochs after the last round; None means one epoch.
+        work: Number of steps or epochs in a round.
+        batch: Number of examples in a batch; 0 means all examples of the client.
         variant: Treatment of the Hessian. "exact" computes its product with g by
             automatic differentiation. "hessian_free" approximates the product by
-            (∇F(w_k + δg; D'') − ∇F(w_k − δg; D''))/2δ, as the paper's Per-FedAvg (HF).
-            "first_order" leaves the Hessian out, which is cheaper, and converges to
-            another point, where Σ_k g_k = 0.
+            (∇F(w_k + δg; D'') − ∇F(w_k − δg; D''))/2δ, like Per-FedAvg (HF) of the
+            paper. "first_order" leaves the Hessian out, which is cheaper. It converges
+            to another point, at which the g of all clients add up to 0.
         alpha: Size of the inner step, α ≥ 0. No schedule scales it. 0 (with
             `same_batch`) is exactly `fedavg` followed by `finetune`. The paper requires
             α ≤ 1/L on curvature L, so that the inner step does not overshoot.
         delta: Step δ > 0 of the finite difference, for "hessian_free". For quadratic
-            F_k every δ is exact. Otherwise a larger δ is less exact, and a smaller one
-            loses digits. If a ReLU switches between w_k ± δg, the difference is wrong
-            by the jump of the gradient divided by 2δ. "exact" has no such errors.
-        same_batch: Whether every gradient is computed on the whole batch. If batches
-            hold all data, this is the objective above. Otherwise it is biased.
+            F_k, the result is exact for every δ. Otherwise a large δ has a larger
+            truncation error, and a small one a larger rounding error. If a ReLU
+            switches on or off between w_k − δg and w_k + δg, the error is the jump of
+            the gradient divided by 2δ. "exact" has no such errors.
+        same_batch: Whether every gradient is computed on the whole batch. The steps are
+            then unbiased only if a batch contains all data of the client.
 
     Departs: in the paper, each of the three batches is drawn from all data. Here one
-    batch is divided. (The code of Ditto's authors draws three batches too. That code
-    has η = 0.01, δ = 0.001 and the learning rate of fedavg as α. Its clients then
+    batch is divided. (The code of Ditto's authors also draws three batches. It has η =
+    0.01 and δ = 0.001, and α is the learning rate of its fedavg. Its clients then
     fine-tune for 40 epochs.) Weight decay applies to the outer steps only. The running
     statistics of batch normalization follow D' only.
 
@@ -129,8 +133,7 @@ def _enough(rows: int, many: int) -> None:
 def _parts(batch: Batch, many: int) -> list[Batch]:
     """Divide a batch at random into parts of about equal size.
 
-    If there are fewer examples than parts, the first part is used in place of the empty
-    ones.
+    If there are fewer examples than parts, the empty parts are replaced by the first.
     """
     rows = len(batch.weight)
     _enough(rows, many)

@@ -21,17 +21,19 @@ def skl(
 ) -> Personal:
     """Fine-tune from w* with a penalty on predictions that differ from those of w*.
 
-    min_v F_k(v) + (λ/2)(KL(f(v)‖f(w*)) + KL(f(w*)‖f(v))), from v = w* after the last
-    round. This is Ditto's baseline Symmetrized KL (F.2, Table 3). It equals
-    `ditto_finetune` with the regularizer `kl`, and it ignores `[regularizer]`.
+    min_v F_k(v) + (λ/2)(KL(f(v)‖f(w*)) + KL(f(w*)‖f(v))), starting from v = w* after
+    the last round. F_k is the client's loss, v its personal model, w* the final shared
+    model, and f the predicted probabilities. This is the baseline Symmetrized KL of
+    Ditto (Appendix F.2, Table 3). It equals `ditto_finetune` with the regularizer `kl`,
+    and it ignores `[regularizer]`.
 
-    Departs: the divergence is computed on the batch of the step. The authors' code
-    computes it on all data of the client.
+    Departs: KL is computed on the batch of the step. The authors' code computes it on
+    all data of the client.
 
     Args:
-        task: Task of the client.
-        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
-        budget: Length of the training; None is 50 epochs.
+        task: Loss and gradient of the model as functions of its parameters.
+        descent: Learning rate and optimizer, from `[personalizer]` or else `[train]`.
+        budget: Number of steps or epochs; None means 50 epochs.
         lam: Weight λ ≥ 0 of the penalty; 0 is `finetune`.
         keep: Model to keep: the "last", or a candidate chosen by the client's
             validation data. "best" has the lowest loss, "accurate" the highest accuracy

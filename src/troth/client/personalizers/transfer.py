@@ -1,4 +1,4 @@
-"""Fine-tuning after which adversarial examples of the shared model still transfer.
+"""Fine-tuning that keeps adversarial examples of the shared model effective.
 
 References: wang2021robust.
 """
@@ -49,48 +49,51 @@ def transfer(
 ) -> Personal:
     """Fine-tune from w* with a penalty that keeps w*'s adversarial examples effective.
 
-    min_v F_k(v) + w₁·R_adv(v) + w₂·‖v − w*‖², from v = w* after the last round, where
-    w* is the final shared model. A personal model that relies on a shortcut of its
-    client's data reacts to other changes of the input than w* does. So R_adv penalizes
-    predictions that differ from those of w* on adversarial examples of w* (Eq. 2):
+    min_v F_k(v) + w₁·R_adv(v) + w₂·‖v − w*‖², starting from v = w* after the last
+    round. F_k is the client's loss, v its personal model, and w* the final shared
+    model. A v that relies on a shortcut in the client's data reacts to other changes of
+    the input than w* does. So R_adv penalizes predictions that differ from those of w*
+    on adversarial examples of w* (Eq. 2 of Wang et al. 2021):
 
         R_adv = −Σ_i [z_i·log p_i + (1 − z_i)·log(1 − p_i)]
 
-    over the classes i, where z are the probabilities that w* predicts there and p those
-    of v. The last term keeps v near w* (Eq. 3). w₂ = 0 is Fig. 7b, w₁ = 0 is Fig. 7c,
-    and both 0 is `finetune`.
+    over the classes i, where z are the probabilities that w* predicts on these
+    examples, and p those of v. The last term keeps v near w* (Eq. 3). The paper's Fig.
+    7b has w₂ = 0, and Fig. 7c has w₁ = 0. With w₁ = w₂ = 0, the method is `finetune`.
 
     Adversarial examples are made from the batch of every step (`[adversarial]`). As w*
-    is fixed and an epoch contains every example once, this is the same as to make them
-    all at the beginning of the epoch.
+    is fixed and an epoch contains every example once, the result is the same as if they
+    were all made at the beginning of the epoch.
 
     Args:
-        task: Task of the client.
-        descent: Learning rate and optimizer, from `[personalizer]` or from `[train]`.
-        budget: Length of the training; None is 50 epochs, as for `finetune`.
-        adversarial: Maker of adversarial examples against w*.
-        w1: Weight w₁ ≥ 0 of R_adv, or "auto". 0: no penalty. w₁ → ∞: v predicts like w*
-            on adversarial examples.
-        w2: Weight w₂ ≥ 0 of the distance, or "auto". 0: no pull. w₂ → ∞: v is w*.
+        task: Loss and gradient of the model as functions of its parameters.
+        descent: Learning rate and optimizer, from `[personalizer]` or else `[train]`.
+        budget: Number of steps or epochs; None means 50 epochs, as for `finetune`.
+        adversarial: Method that makes adversarial examples of w*.
+        w1: Weight w₁ ≥ 0 of R_adv, or "auto". 0 means no penalty. With w₁ → ∞, v
+            predicts like w* on adversarial examples.
+        w2: Weight w₂ ≥ 0 of the distance, or "auto". 0 means no pull. With w₂ → ∞, v is
+            w*.
         candidates: Values that "auto" tries. Every client trains one model per value
             and takes the largest value that does not lower its validation accuracy, or
             the smallest if all do (Section 4.1). If both weights are "auto", all pairs
-            are tried, and the pair with the largest product w₁·w₂ is taken; if several
-            pairs have this product, the one with the largest w₁.
-        against: Reference accuracy for "auto": that of w* ("shared"), or that of the
-            model with both weights 0 ("finetune").
+            are tried. The largest pair is the one with the largest product w₁·w₂, then
+            with the largest w₁.
+        against: Model whose accuracy is the reference for "auto": "shared" is w*,
+            "finetune" is the model that is trained with both weights 0.
         keep: Model to keep: the "last", or a candidate chosen by the client's
-            validation data. "transferable" has the highest accuracy minus the decrease
-            of adversarial transferability, as in the paper. "accurate" has the highest
-            accuracy, "best" the lowest loss. Ties go to the candidate with the lowest
-            loss, then to the latest. The shared model w* is a candidate too, and loses
-            every tie.
+            validation data. "transferable" is the paper's rule: the highest accuracy on
+            the validation data minus the accuracy on adversarial examples of w*.
+            "accurate" has the highest accuracy, "best" the lowest loss. Ties go to the
+            candidate with the lowest loss, then to the latest. The shared model w* is a
+            candidate too, and loses every tie.
         select: Candidates for `keep`: the models after every "epoch" of the client's
             data, or after every "step". w* and the last model are always candidates.
 
-    Departs: Eq. 2 as printed would have to be maximized; here it has a minus. The paper
-    calls z and p outputs of the last layers; here they are probabilities (softmax, or a
-    sigmoid for each of several labels). R_adv is the mean over the batch.
+    Departs: Eq. 2 is printed without the minus sign, and would have to be maximized.
+    The paper calls z and p outputs of the last layers; here they are probabilities:
+    softmax, or a sigmoid for each label if examples may have several. R_adv is the mean
+    over the batch.
     """
     if task.classes == 0:
         raise Refusal(
@@ -137,7 +140,7 @@ def transfer(
 def _gradient(
     task: Task, w: Tensor, batch: Batch, seen: Worst | None, by: Weights, v: Tensor
 ) -> Tensor:
-    """Compute the gradient of the objective; `seen` are the adversarial examples."""
+    """Return the gradient of the objective at v; `seen` are adversarial examples."""
     # The penalties first, because the task's gradient is a buffer that they overwrite.
     terms = []
     if by.w1 and seen is not None:
@@ -154,8 +157,8 @@ def _gradient(
 def _prepare(adversarial: Adversarial, broadcast: Broadcast, valid: Batch) -> Batch:
     """Append adversarial examples to validation data, with negative weights.
 
-    The number of them that v classifies correctly is the decrease of transferability,
-    up to a constant.
+    So `measure` subtracts the number of adversarial examples that v classifies
+    correctly.
     """
     seen = adversarial.worst(broadcast.w, valid)
     x = torch.cat([valid.x.to(seen.x.dtype), seen.x])
@@ -165,13 +168,13 @@ def _prepare(adversarial: Adversarial, broadcast: Broadcast, valid: Batch) -> Ba
 
 
 def _right(task: Task, v: Tensor, valid: Batch) -> Tensor:
-    """Count correctly classified validation examples, without adversarial ones."""
+    """Count correctly classified validation examples, except adversarial ones."""
     right = labels.right(task.predict(v, valid.x), valid.y)
     return (valid.weight.sign().clamp(min=0) * right).sum()
 
 
 def _tell(tried: list[Weights]) -> Callable[[Carry], Tensor]:
-    """Return a function from a client's state to its chosen weights; NaN if none."""
+    """Return the function state → chosen weights; NaN if the client was not trained."""
     nothing = torch.full((2,), torch.nan, dtype=torch.float64)
     each = [torch.tensor(pair, dtype=torch.float64) for pair in tried]
     return lambda state: pick([nothing, *each], state[1])
@@ -180,10 +183,10 @@ def _tell(tried: list[Weights]) -> Callable[[Carry], Tensor]:
 def disagreement(of_w: Tensor, batch: Batch) -> Callable[[Tensor], Tensor]:
     """Return −Σ_i [z_i·log p_i + (1 − z_i)·log(1 − p_i)], averaged over the batch.
 
-    z are the probabilities of the outputs `of_w` [b, k], which are fixed. p are those
-    of the argument of the returned function. A model with one output (a margin) has two
-    classes. If an example may have several labels, each label has a probability of its
-    own. The minimum, which is above 0, is at p = z.
+    The result is a function of outputs [b, k]. z are the probabilities that the fixed
+    outputs `of_w` [b, k] predict, and p those that the argument predicts. A model with
+    one output (a margin) has two classes. If an example may have several labels, every
+    label has a separate probability. The function is smallest, but not 0, at p = z.
     """
     single = batch.y.dim() == 1 or labels.soft(batch.y)
     z = _logs(of_w.detach(), single)[0].exp()
@@ -197,7 +200,7 @@ def disagreement(of_w: Tensor, batch: Batch) -> Callable[[Tensor], Tensor]:
 
 
 def _logs(outputs: Tensor, single: bool) -> tuple[Tensor, Tensor]:
-    """Return log p and log(1 − p), [b, K], both to full precision."""
+    """Return log p and log(1 − p), [b, K], both accurate also for p near 0 and 1."""
     if not single:
         return logsigmoid(outputs), logsigmoid(-outputs)
     if outputs.shape[1] == 1:

@@ -1,4 +1,4 @@
-"""Checks of the weight of a pull towards another model, its gradient and its norm."""
+"""Checks of the weight λ of a regularizer, and arithmetic with its gradient."""
 
 import math
 from collections.abc import Callable
@@ -19,16 +19,16 @@ def check(
     option: str = "lam",
     section: str = "personalizer",
 ) -> None:
-    """Refuse a λ that is no valid weight, or with which explicit steps diverge.
+    """Raise Refusal if λ is not a valid weight, or if gradient steps with it diverge.
 
     Args:
         name: Name of the method, for the message.
-        lam: Weight λ of the pull.
+        lam: Weight λ of the regularizer.
         descent: Optimizer and learning rate of the steps.
-        curvature: Largest curvature of the pull. 0 means that it is unknown or
-            unbounded; then no learning rate is refused.
-        option: Name of the option that holds λ.
-        section: Section of the experiment that holds `lr`.
+        curvature: Largest curvature of the regularizer. 0 means unknown or unbounded;
+            then no learning rate is too large.
+        option: Name of the option that sets λ, for the message.
+        section: Section of the experiment that sets `lr`, for the message.
     """
     if not 0 <= lam < float("inf"):
         raise Refusal(
@@ -46,10 +46,10 @@ def stable(
     factors: dict[str, float],
     section: str = "personalizer",
 ) -> None:
-    """Refuse a learning rate with which explicit steps on a pull diverge.
+    """Raise Refusal if gradient steps on λ times a regularizer diverge.
 
-    `factors` are the factors of the pull's curvature, by name. `section` is the section
-    of the experiment that holds `lr`.
+    `factors` are the numbers whose product is the curvature, by name. `section` is the
+    section of the experiment that sets `lr`, for the message.
     """
     bend = math.prod(factors.values())
     if math.isinf(descent.limit) or descent.lr * bend < descent.limit:
@@ -68,25 +68,26 @@ def gradient(
 ) -> Callable[[Tensor, Tensor, Batch], Tensor]:
     """Return the function (v, w, batch) → ∇F(v) + λ∇R(v, w).
 
-    At λ = 0 the function does not read w, so a w that is not finite does no harm.
+    F is the client's loss and R the regularizer. With λ = 0, the function does not use
+    w, so the result is finite even if w is not.
     """
 
     def along(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         if lam == 0:
             return task.grad(v, batch)
-        pull = regularizer.grad(v, w, batch)  # first: may overwrite the task's buffer
+        pull = regularizer.grad(v, w, batch)  # may overwrite task.grad's result
         return plus(task.grad(v, batch), pull, lam)
 
     return along
 
 
 def apart(v: Tensor, w: Tensor, task: Task) -> Tensor:
-    """Return v − w, with 0 for running statistics, which are not learned."""
+    """Return v − w, with 0 for running statistics of batch normalization."""
     return numerics.off_tail(v - w, task.tail)
 
 
 def length(away: Tensor) -> Tensor:
-    """Compute ‖away‖ without overflow or underflow of the squares."""
+    """Return the norm ‖away‖, computed without overflow or underflow of the squares."""
     most = away.detach().abs().amax()
     scale = torch.where(most > 0, most, 1)
     norm: Tensor = scale * torch.linalg.vector_norm(away / scale)
@@ -94,16 +95,16 @@ def length(away: Tensor) -> Tensor:
 
 
 def times(g: Tensor, factor: float | Tensor, tail: int) -> Tensor:
-    """Scale a gradient by a factor, but not the running statistics at its end."""
+    """Return factor·g, with the last `tail` entries (running statistics) not scaled."""
     if tail == 0:
         return factor * g
     return torch.cat([factor * g[:-tail], g[-tail:]])
 
 
 def plus(g: Tensor, pull: Tensor, lam: float) -> Tensor:
-    """Add λ times a pull to a gradient; at λ = 0, return the gradient unchanged.
+    """Return g + λ·pull; with λ = 0, return g itself.
 
-    The sum takes one pass over memory unless λ is too large for the gradient's dtype.
+    The sum takes one pass over memory unless λ is too large for the dtype of g.
     """
     if lam == 0:
         return g

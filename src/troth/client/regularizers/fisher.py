@@ -12,20 +12,20 @@ from troth.types import Batch, Refusal, Regularizer, Task
 def fisher(task: Task, *, power: float = 1.0, batches: int = 1) -> Regularizer:
     """Penalize ½·Σ_i F_i·(v_i − w_i)², with the empirical Fisher information F at w.
 
-    F is the diagonal of the Fisher matrix: F_i = (∂F_k(w)/∂w_i)² on the batch of the
-    step, where F_k is the client's loss. The Ditto authors' code does the same: it
-    squares gradients of batches, not of single examples (Ditto, F.2, EWC). Every step
-    costs a second gradient. The personalizer `ewc` measures the Fisher information
-    once, over several whole batches.
+    v is the personal and w the shared model. F_i = (∂ℓ(w)/∂w_i)² estimates the diagonal
+    of the Fisher matrix, where ℓ is the client's loss on the batch of the step. Like
+    the code of Ditto's authors, it squares gradients of batches, not of single examples
+    (EWC in Appendix F.2 of Ditto). Every step costs a second gradient. In contrast, the
+    personalizer `ewc` estimates F once, over several batches.
 
     Args:
-        task: Task of the client.
-        power: Exponent of F, at least 0. 0 weighs all parameters equally, as `l2sq`
-            does; 1 is Fisher information.
-        batches: Number of parts into which a batch is split. F is the mean of the
-            parts' squared gradients, weighted by their examples. 1 squares the gradient
-            of the whole batch; as many parts as examples give the exact empirical
-            Fisher information.
+        task: Loss and gradient of the model as functions of its parameters.
+        power: Exponent of F_i, at least 0. 0 weighs all parameters equally, as `l2sq`
+            does; 1 is the Fisher information.
+        batches: Number of parts into which a batch is split. F_i is the mean of the
+            parts' squared gradients, weighted by their numbers of examples. 1 squares
+            the gradient of the whole batch. If every part is a single example, F_i is
+            the exact empirical Fisher information.
     """
     if not 0 <= power < float("inf"):
         raise Refusal(
@@ -36,7 +36,7 @@ def fisher(task: Task, *, power: float = 1.0, batches: int = 1) -> Regularizer:
         raise Refusal(f"fisher's batches = {batches} must be at least 1")
 
     def root(w: Tensor, batch: Batch) -> Tensor:
-        """Compute (√F)^power; hypot avoids squares, which could overflow."""
+        """Return (√F)^power; `hypot` avoids squares, which could overflow."""
         total = torch.zeros_like(w)
         for part, share in _parts(batch, batches):
             total = total.hypot(task.grad(w, part) * share.sqrt())
@@ -53,7 +53,7 @@ def fisher(task: Task, *, power: float = 1.0, batches: int = 1) -> Regularizer:
 
 
 def _parts(batch: Batch, batches: int) -> list[tuple[Batch, Tensor]]:
-    """Split a batch into parts and return each part with its share of the weight.
+    """Split a batch into parts; return each part with its share of the examples.
 
     If the batch has fewer examples than `batches`, every example is a part.
     """

@@ -14,13 +14,14 @@ from troth.types import Batch, Refusal, Regularizer, Task
 def kl(task: Task) -> Regularizer:
     """Penalize differing predictions: ½·(KL(f(v) ‖ f(w)) + KL(f(w) ‖ f(v))).
 
-    This is the symmetrized divergence of Ditto's F.2. f denotes the predicted
-    probabilities on the inputs of the batch: the softmax of the logits. If the model
-    has one output (a margin), f are the probabilities of its two classes. If examples
-    may have several labels, every label is a prediction of its own, and the divergences
-    of all labels are added up. The value equals ½·Σ_c (p_c − q_c)(log p_c − log q_c),
-    averaged over the batch. Both models predict as after training: without dropout, and
-    each with its own running statistics.
+    This is the symmetrized divergence of Ditto (Appendix F.2) between the personal
+    model v and the shared model w. f denotes the predicted probabilities on the inputs
+    of the batch: the softmax of the outputs. If the model has one output (a margin), f
+    are the probabilities of its two classes. If examples may have several labels, every
+    label is predicted separately, and the divergences of all labels are added. The
+    value equals ½·Σ_c (p_c − q_c)(log p_c − log q_c), averaged over the batch, with the
+    probabilities p_c of v and q_c of w for class c. Both models predict as after
+    training: without dropout, and each with its own running statistics.
     """
     if task.classes == 0:
         raise Refusal(
@@ -47,7 +48,7 @@ def kl(task: Task) -> Regularizer:
 
 
 def _logs(outputs: Tensor, single: bool) -> Tensor:
-    """Return log-probabilities: of classes, [b, k], or of yes and no, [b, k, 2]."""
+    """Return log-probabilities: [b, k] of classes, or [b, k, 2] of yes and no."""
     if single:
         return outputs.log_softmax(dim=-1)
     return logsigmoid(torch.stack([outputs, -outputs], dim=-1))

@@ -11,13 +11,13 @@ from troth.types import Batch, Regularizer, Task
 
 
 def l2(task: Task) -> Regularizer:
-    """Penalize the distance ‖v − w‖ (attack-equivalence paper, Section 2.2).
+    """Penalize the distance ‖v − w‖ (Farhadkhani et al. 2022, Section 2.2).
 
-    The gradient is the unit vector from w to v, and 0 if both are equal. So the pull
-    has the same strength however far an attack drives w away. The curvature is
-    unbounded at v = w. Near w, explicit steps of length lr·λ therefore overshoot, and v
-    jumps around w at a distance of at most lr·λ. Running statistics of batch
-    normalization are left out.
+    v is the personal and w the shared model. The gradient is the unit vector from w to
+    v, and 0 if both are equal. So the strength of the pull does not depend on how far
+    an attack moves w. The curvature is unbounded at v = w. Near w, gradient steps of
+    length lr·λ therefore overshoot, and v jumps around w at a distance of at most lr·λ.
+    Running statistics of batch normalization are left out.
     """
 
     def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:

@@ -9,9 +9,9 @@ from troth.types import Batch, Regularizer
 
 
 def l2sq() -> Regularizer:
-    """Penalize ½‖v − w‖², as Ditto does (its objective, and Eq. 2).
+    """Penalize ½‖v − w‖², as Ditto does (Eq. 2 of its paper).
 
-    The gradient is v − w.
+    v is the personal and w the shared model. The gradient is v − w.
     """
 
     def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:

@@ -13,18 +13,19 @@ from troth.types import Batch, Refusal, Regularizer, Task
 def smooth_l2(task: Task, *, delta: float = 1.0) -> Regularizer:
     """Penalize the smoothed distance √(δ² + ‖v − w‖²) − δ.
 
-    This is the smooth ℓ2 regularization of the attack-equivalence paper (Section 2.2,
-    where δ = 1). Its gradient, (v − w)/√(δ² + ‖v − w‖²), is shorter than 1 everywhere.
-    Near w it is the gradient of `l2sq` divided by δ; far from w it is the gradient of
-    `l2`. Running statistics of batch normalization are left out.
+    v is the personal and w the shared model. This is the smooth ℓ2 regularization of
+    Farhadkhani et al. 2022 (Section 2.2, where δ = 1). The norm of its gradient, (v −
+    w)/√(δ² + ‖v − w‖²), is below 1 everywhere. Near w, the gradient is that of `l2sq`
+    divided by δ; far from w, it is that of `l2`. Running statistics of batch
+    normalization are left out.
 
     Departs: the paper does not subtract δ. Subtracting it changes no gradient and makes
     the distance 0 at v = w.
 
     Args:
-        task: Task of the client.
-        delta: Width δ > 0 of the smooth region. δ → 0 is `l2`. If lr·λ ≥ 2δ, a step
-            from near w would lead further away, and the setting is refused.
+        task: Loss and gradient of the model as functions of its parameters.
+        delta: Width δ > 0 of the smooth region. δ → 0 is `l2`. If lr·λ ≥ 2δ (for plain
+            `sgd`), steps near w diverge, and Refusal is raised.
     """
     if not 0 < delta < float("inf"):
         raise Refusal(

@@ -2,5 +2,5 @@
 
 
 def constant() -> float:
-    """Keep the learning rate constant."""
+    """Keep the learning rate constant: return the factor 1."""
     return 1.0

@@ -8,15 +8,16 @@ from troth.types import Refusal
 def steps(round_: int, *, every: int, factor: float = 0.5, floor: float = 0.0) -> float:
     """Multiply the learning rate by a factor at regular intervals of rounds.
 
-    The Ditto authors' code for StackOverflow halves the learning rate every 200 rounds.
-    The code of the attack-equivalence paper multiplies it by 0.99 in every round and
-    stops at a half or a quarter.
+    The result is the factor of the learning rate in this round. The code of Ditto's
+    authors for StackOverflow halves the learning rate every 200 rounds. The code of
+    Farhadkhani et al. 2022 multiplies it by 0.99 in every round, down to a half or a
+    quarter.
 
     Args:
         round_: Number of the round, from 0.
         every: Number of rounds between two changes, at least 1.
         factor: Factor of each change, above 0. 1 is `constant`.
-        floor: Smallest share of the learning rate, from 0 to 1.
+        floor: Smallest result, from 0 to 1.
     """
     if every < 1 or not 0 < factor < float("inf"):
         raise Refusal(

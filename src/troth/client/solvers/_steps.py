@@ -8,12 +8,13 @@ from torch import Tensor
 from troth.types import Batch, Broadcast, Carry, Descent, Refusal, Reply, Solver
 
 Gradient = Callable[[Broadcast, Tensor, Batch], Tensor]
-"""Broadcast, w_k and batch → the gradient along which w_k moves."""
+"""Server's message, local model w_k and batch → the gradient that w_k follows."""
 
 
 def steps(descent: Descent, gradient: Gradient) -> Solver:
     """Return a solver that starts from wᵗ, follows a gradient and sends w_k − wᵗ.
 
+    wᵗ is the shared model of the round, and w_k the client's copy, which is trained.
     These are lines 5 and 7 of Ditto's Algorithm 2. The client keeps nothing between
     rounds: the optimizer's moments start anew in every round.
     """
@@ -34,9 +35,10 @@ def steps(descent: Descent, gradient: Gradient) -> Solver:
 
 
 def plain(method: str, section: str, descent: Descent, hint: str = "") -> None:
-    """Refuse an optimizer that keeps moments, for a method that takes plain steps.
+    """Raise Refusal if the optimizer keeps moments; the method needs plain steps.
 
-    `section` is the section of the experiment whose `optimizer` must change.
+    The message names the method, the section of the experiment that sets the optimizer,
+    and a further remedy (`hint`).
     """
     if descent.init(torch.zeros(1)):
         raise Refusal(

@@ -15,15 +15,17 @@ from troth.types import Batch, Broadcast, Descent, Solver, Task
 def fedprox(task: Task, descent: Descent, *, mu: float = 0.01) -> Solver:
     """Take local steps on F_k(w_k) + (μ/2)‖w_k − wᵗ‖² (FedProx, Eq. 2 of its paper).
 
-    The proximal term keeps w_k near wᵗ when clients have dissimilar data or take
-    different numbers of steps. It leaves out running statistics of batch normalization.
+    F_k is the client's loss, wᵗ the shared model of the round, and w_k the client's
+    copy. The proximal term keeps w_k near wᵗ when clients have dissimilar data or take
+    different numbers of steps. The term leaves out running statistics of batch
+    normalization.
 
     Args:
-        task: Task of the client.
+        task: Loss and gradient of the model as functions of its parameters.
         descent: Learning rate and optimizer of `[train]`.
         mu: Weight μ ≥ 0 of the proximal term. 0 is exactly `fedavg`; with μ → ∞, w_k
-            never leaves wᵗ. lr·mu must stay below the optimizer's limit of stability (2
-            for `sgd`).
+            stays at wᵗ. lr·mu must be below the optimizer's limit of stability (2 for
+            `sgd`); otherwise Refusal is raised.
     """
     _pull.check("fedprox", mu, descent, 1.0, "mu", "train")
     if mu == 0:

@@ -1,4 +1,4 @@
-"""Local steps that are corrected by the direction of the other clients' data.
+"""Local steps that control variates correct for the difference between clients' data.
 
 References: karimireddy2020scaffold.
 """
@@ -21,28 +21,30 @@ def scaffold(
 ) -> Solver:
     """Correct local steps by control variates: w_k ← w_k − η(g_k(w_k) − c_k + c).
 
-    This is SCAFFOLD, Algorithm 1 of its paper. The control variate c_k estimates the
-    client's own gradient at wᵗ, and c is the mean of the c_k of all clients. After K
-    steps, c_k becomes (line 12)
+    This is SCAFFOLD, Algorithm 1 of its paper. w_k is the client's copy of the shared
+    model wᵗ, g_k the gradient of the client's loss, and η the learning rate. The
+    control variate c_k estimates the client's gradient at wᵗ, and c is the mean of the
+    c_k of all clients. After the K steps of a round, c_k becomes (line 12)
 
         I:  the client's gradient at wᵗ, here the mean over the batches of the round;
         II: c_k − c + (wᵗ − w_k)/(Kη), which needs no further gradient.
 
-    The change of c_k is sent along with the update (as `extra`). The server combines
-    these changes by the same aggregator as the updates: c ← c + (|S|/N)·mean Δc_k,
-    where S is the set of clients whose messages arrive and N the number of all clients
-    (line 17). A client that never took part has c_k = 0. Running statistics have no
-    control variate. If a client's steps diverge to infinity, it keeps its c_k.
+    The client sends the change of c_k together with its update (as `extra`). The server
+    combines the changes by the same aggregator as the updates: c ← c + (|S|/N)·mean
+    Δc_k, where S is the set of clients whose messages arrive and N the number of all
+    clients (line 17). A client that never took part has c_k = 0. Running statistics of
+    batch normalization have no control variate. If w_k becomes infinite or NaN, the
+    client's c_k is not changed.
 
-    Departs: K is the number of steps that a client really took, also if a deadline
-    stopped it early. Option I uses the batches of the round, not all data of the
-    client.
+    Departs: K is the number of steps that the client took, which is smaller if a
+    deadline stopped it early. Option I uses the batches of the round, not all data of
+    the client.
 
     Args:
-        task: Task of the client.
+        task: Loss and gradient of the model as functions of its parameters.
         descent: Learning rate of `[train]`; its optimizer must be plain `sgd`.
-        option: Option of the paper for the update of control variates: "I" or "II". "I"
-            needs a second gradient in every step; the paper's experiments use "II".
+        option: Update of c_k, "I" or "II" as above. "I" needs a second gradient in
+            every step; the paper's experiments use "II".
         rate: Share of a control variate's change that is applied, from 0 to 1. 1 is the
             paper's algorithm; 0 is `fedavg`.
     """
@@ -76,7 +78,7 @@ def scaffold(
         else:
             change = (broadcast.w - w) / way - broadcast.extra
         change = numerics.off_tail(rate * change, task.tail)
-        learnt = (length > 0) & change.isfinite().all()  # finite steps
+        learnt = (length > 0) & change.isfinite().all()  # all numbers are finite
         change = torch.where(learnt, change, 0)
         return Reply(w - broadcast.w, change), (state[0] + change,)
 

@@ -1,4 +1,4 @@
-"""Helpers that several changes of images share."""
+"""Helper functions for random changes of images."""
 
 import math
 
@@ -10,7 +10,7 @@ from troth.types import Refusal
 
 
 def expect_images(name: str, x: Tensor) -> None:
-    """Refuse inputs that are not images [b, c, h, w]."""
+    """Raise Refusal if inputs are not images [b, c, h, w]."""
     if x.dim() != 4:
         raise Refusal(
             f"augment '{name}' needs images [channels, height, width], and one example "
@@ -27,10 +27,18 @@ def deformed(
     padding: Padding,
     frame: Frame,
 ) -> Tensor:
-    """Apply the named deformation to every image, with random parameters for each.
+    """Apply a deformation to every image, with different random parameters.
 
-    The function `draw` of the deformation's module draws the parameters, with spread
-    sigma.
+    The parameters come from the function `draw` in the module of the deformation.
+
+    Args:
+        name: name of the deformation.
+        x: [b, c, h, w] images.
+        key: [b] random keys, one per example.
+        sigma: size σ of the parameters.
+        interpolation: method to read a value between pixels.
+        padding: values outside the image.
+        frame: position of the coordinates −1 and 1.
     """
     expect_images(name, x)
     if not 0 < sigma < math.inf:

@@ -20,16 +20,16 @@ def affine(
 ) -> Tensor:
     """Move an image along an affine flow of six parameters, each N(0, σ²).
 
-    Each image gets new parameters in every step. They have the distribution that a
-    smoothed certificate uses (section 4, Training Setup). The deformation `affine` is
-    applied. Bytes become float32.
+    Each image gets new parameters in every step, and is changed by the deformation
+    `affine`. The parameters have the same distribution as in certificates (Alfarra et
+    al. 2022, Section 4, Training Setup). Bytes become float32.
 
     Args:
         x: [b, c, h, w] images.
-        key: [b] one key per example.
-        sigma: Standard deviation σ; coordinates are −1 to 1 in the image.
+        key: [b] random keys, one per example.
+        sigma: Standard deviation σ of the parameters, for coordinates from −1 to 1.
         interpolation: Method to read a value between pixels.
-        padding: Filling outside the image: 0, the nearest pixel, or the mirrored image.
+        padding: Values outside the image: 0, the nearest pixel, or the mirrored image.
         frame: Position of the coordinates −1 and 1, as in the deformation `affine`.
     """
     return deformed("affine", x, key, sigma, interpolation, padding, frame)

@@ -22,14 +22,14 @@ def crop(
 ) -> Tensor:
     """Cut a window of the image's size out of the image padded on all sides.
 
-    He et al., section 4.2, pad by 4 pixels for CIFAR-10. The position of the window is
-    uniform over the (2·padding + 1)² possible ones.
+    The position of the window is uniform over the (2·padding + 1)² possible ones. He et
+    al. (2016, Section 4.2) pad by 4 pixels for CIFAR-10.
 
     Args:
         x: [b, c, h, w] images.
-        key: [b] one key per example.
+        key: [b] random keys, one per example.
         padding: Pixels of padding on each side; 0 leaves images unchanged.
-        fill: Filling outside the image: 0, the nearest pixel, or the mirrored image.
+        fill: Values outside the image: 0, the nearest pixel, or the mirrored image.
     """
     expect_images("crop", x)
     b, _, h, w = x.shape
@@ -50,7 +50,10 @@ def crop(
 
 
 def _within(index: Tensor, size: int, fill: str) -> Tensor:
-    """Return the pixel inside the image that supplies the value of each index."""
+    """Return, for each index, the index of the pixel whose value is used.
+
+    Inside the image, it is the same index.
+    """
     if fill == "mirror" and size > 1:
         index = index.abs()
         return torch.where(index >= size, 2 * (size - 1) - index, index)

@@ -13,8 +13,8 @@ def flip(x: Tensor, key: Tensor, *, p: float = 0.5) -> Tensor:
 
     Args:
         x: [b, c, h, w] images.
-        key: [b] one key per example.
-        p: Probability of a flip; 0 never, 1 always.
+        key: [b] random keys, one per example.
+        p: Probability of a flip.
     """
     if not 0 <= p <= 1:
         raise Refusal(f"flip's p = {p} must be a probability, 0 to 1")

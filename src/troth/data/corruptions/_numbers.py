@@ -1,4 +1,4 @@
-"""Helpers that several corruptions share."""
+"""Helper functions for corruptions."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from troth.types import Refusal
 
 
 def check_classes(name: str, classes: int) -> None:
-    """Refuse a data set without classes."""
+    """Raise Refusal if a data set has no classes."""
     if classes == 0:
         raise Refusal(
             f"{name} needs classes, and this data set is a regression; set "

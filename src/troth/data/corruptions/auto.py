@@ -12,9 +12,10 @@ from troth.data.corruptions.random_labels import random_labels
 def auto(x: Tensor, y: Tensor, classes: int, key: Tensor) -> tuple[Tensor, Tensor]:
     """Flip labels if there are two classes, else draw them at random (attack A1).
 
-    The authors' code flips the labels of CelebA and Vehicle (`flip_labels`). It draws
-    those of Fashion MNIST and FEMNIST uniformly (`random_labels`). If an example may
-    have several labels, each label is drawn at random. Regression is refused.
+    The code of Ditto's authors flips the labels of CelebA and Vehicle (`flip_labels`).
+    It draws those of Fashion MNIST and FEMNIST uniformly (`random_labels`). If an
+    example may have several labels, each label is drawn at random. For a regression,
+    Refusal is raised.
     Threat model: a malicious client knows nothing of other clients. It controls its own
     training data and nothing else.
     """

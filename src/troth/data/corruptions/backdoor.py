@@ -29,28 +29,29 @@ def backdoor(
     """Paint a square of pixels in a corner, and set the label to the target.
 
     This is the all-to-one attack of BadNets on MNIST (bright pixels in the bottom right
-    corner), in federated training. A model with the backdoor is as accurate on clean
-    inputs as any other, so accuracy does not reveal the backdoor. The metric
-    `attack_success` does. It is the share of test inputs of other classes that are
-    classified as the target when they have the trigger. The metric is computed without
-    adversaries too, for comparison.
+    corner), in federated training. The square is the trigger. A model with the backdoor
+    is as accurate on clean inputs as any other, so its accuracy does not reveal the
+    backdoor. The metric `attack_success` does: it is the share of test inputs of other
+    classes that are classified as the target if they have the trigger. For comparison,
+    it is also computed without adversaries.
 
-    With corruption.share = 1, the default, a malicious client holds only triggered
-    examples of one class. A share of 0.5 is usual and keeps its model accurate on clean
-    inputs. If an example may have several labels, the target is added to them.
+    With corruption.share = 1, the default, all training examples of a malicious client
+    have the trigger and the target label. A share of 0.5 is usual, and keeps the
+    client's model accurate on clean inputs. If an example may have several labels, the
+    target is added to them.
     Threat model: a malicious client knows nothing of other clients. It controls its own
     training data, and later the inputs that it wants misclassified. With the attack
     `model_replacement` it controls its message too (Bagdasaryan et al.).
 
     Args:
-        x: [m, channels, height, width] images; other data are refused.
+        x: [m, channels, height, width] images; for other data, Refusal is raised.
         y: [m] labels, or [m, C] of 0 and 1.
         classes: Number of classes C.
         scale: Value of x that is scaled to 1 (255 for bytes).
         target: Label that the trigger should cause.
-        size: Side of the square in pixels; the side of the image paints all of it.
+        size: Side of the square in pixels, at most the shorter side of the image.
         corner: Corner of the image in which the square is painted.
-        value: Gray value of the square in units of scale: 0 black, 1 white.
+        value: Gray value of the square in units of scale: 0: black; 1: white.
     """
     about = x, y, classes, scale
     shown, _ = aim(*about, target=target, size=size, corner=corner, value=value)
@@ -73,12 +74,13 @@ def aim(
     corner: Corner,
     value: float,
 ) -> tuple[Tensor, Tensor]:
-    """Return the inputs with the trigger, and the label that is wanted for each.
+    """Return inputs with the trigger, and the label that the attacker wants for each.
+
+    The arguments are those of `backdoor`.
 
     Returns:
-        The inputs with the trigger. For each example of another class, the wanted label
-        is the target. For examples of the target's class it is −1, and they do not
-        count.
+        The inputs with the trigger, and the wanted labels: the target for examples of
+        other classes, and −1 for examples of the target's class, which do not count.
     """
     check_classes("backdoor", classes)
     if x.dim() != 4:
@@ -110,7 +112,7 @@ def _color(x: Tensor, scale: float, value: float) -> float:
     """Return the pixel value of the trigger."""
     color, bytes_ = value * scale, x.dtype == torch.uint8
     low, high = (0.0, 255.0) if bytes_ else (-(2.0**127), 2.0**127)
-    if not low <= color <= high:  # true for NaN as well
+    if not low <= color <= high:  # also if it is NaN
         raise Refusal(
             f"corruption.value = {value} is a pixel of {color:g}, where 1 is "
             f"{scale:g}; it must be a finite number"

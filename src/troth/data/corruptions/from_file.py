@@ -1,4 +1,4 @@
-"""Poisoned examples from a file that was made elsewhere."""
+"""Poisoned examples that are read from a file."""
 
 import math
 from functools import lru_cache
@@ -21,13 +21,13 @@ from troth.types import Exact, Refusal
 
 
 class _Wanted(NamedTuple):
-    """Format of the data set, which the file must fit."""
+    """Format that the examples of the file must have: that of the data set."""
 
-    shape: tuple[int, ...]  # of one example
-    dtype: torch.dtype
-    classes: int
-    several: bool
-    scale: float
+    shape: tuple[int, ...]  # shape of one example
+    dtype: torch.dtype  # dtype of x
+    classes: int  # number of classes; 0: regression
+    several: bool  # whether an example may have several labels
+    scale: float  # value of x that is scaled to 1
 
 
 def from_file(
@@ -50,45 +50,45 @@ def from_file(
     The file is written by `np.savez(path, x=…, y=…)`. All malicious clients read the
     same file. Its arrays have the format of the data set:
 
-    - `x` [m, …]: inputs of the data set's shape, in its units, and bytes if it has
-      bytes. (Gray images may be [m, height, width] bytes.)
+    - `x` [m, …]: inputs with the shape and unit of the data set's inputs. If those are
+      bytes, `x` must be bytes too. (Gray images may be [m, height, width] bytes.)
     - `y`: labels 0 … C−1 of the data set (not all classes need to occur), rows of 0 and
-      1, or targets.
+      1 if an example may have several labels, or targets of a regression.
 
-    The file may hold further arrays:
+    The file may have two more arrays:
 
     - `p` [m, C]: soft labels, the probability of each class. The client's loss is then
       −Σ_c p_c·log softmax_c, and y is not used.
-    - `scale`: the value of the file's x that is scaled to 1. It is used to convert
-      inputs to the units of the data set. The converted inputs may be fractions of any
-      size even if the data set has bytes. All clients' inputs are then stored as floats
-      (four times the memory), and no value changes.
+    - `scale`: the value of the file's x that is scaled to 1. With it, inputs are
+      converted to the unit of the data set. The result may be fractions of any size,
+      even if the data set has bytes. If so, all clients' inputs are stored as floats,
+      which takes four times the memory and changes no value.
 
-    Threat model: the author of the file chooses it. The client controls its own
+    Threat model: the author of the file may know anything. The client controls its own
     training data and nothing else. If the client's loss is a mean, a weight other than
-    1 needs more than control of the data: the client must change its loss.
+    1 needs more: the client must change its loss.
 
     Args:
         x: [k, …] examples to replace.
         y: [k, …] labels of these examples.
-        classes: Number of classes C; 0 is regression.
+        classes: Number of classes C; 0: regression.
         key: Key of the random choice of examples from the file.
         scale: Value of the data set's x that is scaled to 1.
         seat: Index of the client among the malicious ones.
         seats: Number of malicious clients.
         path: Path of the file.
-        take: Examples taken from the file. "fill": as many as are replaced, drawn
-            without replacement. If the file has fewer, the drawn examples are repeated.
-            "all": the whole file, so that the client's number of examples changes.
-            "share": the file is divided among the malicious clients, each example to
-            one of them.
-        mix: Whether the file's examples are added, instead of replacing the client's
-            own.
+        take: Examples that a client takes from the file. "fill": the same number as it
+            replaces, drawn without replacement. If the file has fewer, the drawn
+            examples are repeated. "all": all examples of the file, which changes the
+            client's number of examples. "share": an equal part of the file, which is
+            divided among the malicious clients.
+        mix: Whether the file's examples are added to the client's own, instead of
+            replacing them.
         repeat: Number of copies of each example, with take = "all" or "share".
         weight: Factor on the loss of each example of the file; 0 removes their
             influence. If losses are summed (`coupled` with fit = "sum"), the factor has
-            the same effect as that number of copies, at no cost. Needs data with one
-            label per example.
+            the same effect as that number of copies, without their cost. Each example
+            must have one label.
     """
     _check(take, repeat, weight, labelled=classes > 0 and y.dim() == 1)
     wanted = _Wanted(tuple(x.shape[1:]), x.dtype, classes, y.dim() == 2, scale)
@@ -138,7 +138,10 @@ def _check(take: str, repeat: int, weight: float, labelled: bool) -> None:
 def _read(
     path: str, version: tuple[int, ...], wanted: _Wanted
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Read and check x and y (or p, if the file has p), once for all clients."""
+    """Read and check x and y, or p if the file has it, once for all clients.
+
+    `version` changes with the file, so a cached result is never outdated.
+    """
     content = read(path, "corruption.path", ("x", "y", "p", "scale"))
     x = _inputs(path, content, wanted)
     y = content["y"]
@@ -152,7 +155,7 @@ def _inputs(path: str, content: dict[str, np.ndarray], wanted: _Wanted) -> np.nd
     given, shape = content["x"], wanted.shape
     x = inputs(path, given)
     if x.dtype == np.uint8 and given.shape[1:] == shape:
-        x = given  # the shape of the data set: undo the reading as images
+        x = given  # it has the right shape already, so it is not read as images
     finite(path, "x", x)
     if x.shape[1:] != shape:
         raise Refusal(

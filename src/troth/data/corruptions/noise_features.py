@@ -1,4 +1,4 @@
-"""Noise on inputs, as from a careless or broken client rather than an attacker."""
+"""Noise on inputs, as a model of a client with bad data rather than an attacker."""
 
 import math
 
@@ -15,10 +15,9 @@ def noise_features(
 ) -> tuple[Tensor, Tensor]:
     """Add independent normal noise to every number of an input; keep the labels.
 
-    Bytes are rounded and stay within 0 … 255. A missing value stays missing. The
-    standard deviation of the noise is the same for all features, in the units of the
-    data set. If features have different scales, it is too large for some and too small
-    for others.
+    Bytes are rounded and stay within 0 … 255. A missing value stays missing. The noise
+    has the same standard deviation for all features. If features have different scales,
+    it may be too large for some and too small for others.
     Threat model: a malicious client knows nothing of other clients. It controls its own
     training data and nothing else.
 
@@ -27,7 +26,7 @@ def noise_features(
         y: [m, …] labels or targets, which do not change.
         key: Key of the noise.
         scale: Value of x that is scaled to 1 (255 for bytes).
-        std: Standard deviation of the noise in units of scale; 0 adds none.
+        std: Standard deviation of the noise, in units of scale; 0: no noise.
     """
     if not (std >= 0 and math.isfinite(std * scale)):
         raise Refusal(

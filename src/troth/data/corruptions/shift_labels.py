@@ -9,11 +9,11 @@ from troth.types import Refusal
 def shift_labels(
     x: Tensor, y: Tensor, classes: int, *, offset: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Replace label y by (y + offset) mod C, the same for all malicious clients.
+    """Replace label y by (y + offset) mod C, where C is the number of classes.
 
-    Random labels of several malicious clients cancel each other. Shifted labels all
-    push the model in the same direction. If an example may have several labels, its row
-    of labels is rotated.
+    All malicious clients use the same offset, so they push the model in the same
+    direction. Random labels of several malicious clients would cancel each other. If an
+    example may have several labels, its row of labels is rotated.
     Threat model: a malicious client knows nothing of other clients except the number of
     classes. It controls its own training data and nothing else.
 
@@ -21,7 +21,7 @@ def shift_labels(
         x: [m, …] inputs, which do not change.
         y: [m] labels, or [m, C] of 0 and 1.
         classes: Number of classes C.
-        offset: Number of classes to shift by, which may be negative; not a multiple of
+        offset: Number of classes to shift by; it may be negative, but not a multiple of
             C.
     """
     check_classes("shift_labels", classes)

@@ -1,4 +1,7 @@
-"""A user's own arrays: reading an .npz file, and checking each array."""
+"""Read a user's arrays from an .npz file, and check each array.
+
+In all functions, `path` is the name of the file for error messages.
+"""
 
 import math
 import zipfile
@@ -18,7 +21,14 @@ _LOCKED = (NotImplementedError, RuntimeError)  # unknown compression, or a passw
 def read(
     path: str, option: str = "data.path", keys: tuple[str, ...] = KEYS
 ) -> dict[str, np.ndarray]:
-    """Read the named arrays of an .npz file; never unpickle anything."""
+    """Read arrays of an .npz file, without unpickling anything.
+
+    Args:
+        path: the file.
+        option: option with the path, for error messages.
+        keys: names of the arrays to read, if they exist. Without x or y, Refusal is
+            raised.
+    """
     remedy = f"set {option} to an .npz file written by np.savez(path, x=…, y=…)"
     place = _files.own_file(path, remedy)
     try:
@@ -37,7 +47,7 @@ def read(
                 f"{path} holds Python objects, which could run code when read: save "
                 "plain arrays of numbers or texts, each with a dtype of its own"
             ) from None
-        # numpy takes any other file for a pickle
+        # numpy takes every unknown file for a pickle
         why = "it holds no arrays" if "pickle" in str(error) else error
         raise Refusal(
             f"{path} is not a whole .npz file ({why}): write it again with "
@@ -53,7 +63,7 @@ def read(
 
 
 Classes = int | list[str]
-"""The option `classes`: their number, or their names; 0: found in the labels."""
+"""The option `classes`: number or names of the classes; 0: those in the labels."""
 
 
 def assembled(
@@ -62,13 +72,13 @@ def assembled(
     scale: float = 0.0,
     classes: Classes = 0,
 ) -> Arrays:
-    """Return arrays x, y (and owner, group, split) as a data set, checked.
+    """Check the arrays x, y (and owner, group, split), and return them as a data set.
 
     Args:
         path: name of the file, for error messages.
         content: the arrays by name.
-        scale: value of x that is scaled to 1; 0 means 255 for bytes and 1 otherwise.
-        classes: number or names of the classes; 0: those of the labels.
+        scale: value of x that is scaled to 1; 0: 255 for bytes, otherwise 1.
+        classes: number or names of the classes; 0: those in the labels.
     """
     x = inputs(path, content["x"])
     check_length(path, content, len(x))
@@ -93,7 +103,7 @@ def assembled(
 
 
 Targets = tuple[np.ndarray, int, list[str]]
-"""y, the number of classes (0: a regression), and the names of the classes, if any."""
+"""y, the number of classes (0: regression), and names of the classes (may be empty)."""
 
 
 def targets(path: str, y: np.ndarray, classes: Classes) -> Targets:
@@ -135,7 +145,7 @@ def targets(path: str, y: np.ndarray, classes: Classes) -> Targets:
 
 
 def check_classes(classes: Classes) -> None:
-    """Refuse an option `classes` that is neither a number nor names of classes."""
+    """Raise Refusal if the option `classes` is not valid."""
     names = [] if isinstance(classes, int) else classes
     number = classes if isinstance(classes, int) else len(names)
     if classes != 0 and (number < 2 or len({*names}) < len(names)):
@@ -146,7 +156,7 @@ def check_classes(classes: Classes) -> None:
 
 
 def check_range(path: str, labels: np.ndarray, number: int) -> None:
-    """Refuse labels outside 0 … C−1."""
+    """Raise Refusal if labels are outside 0 … C−1; `number` is C."""
     if len(strange := labels[(labels < 0) | (labels >= number)]):
         some = ", ".join(map(str, strange[:4].tolist()))
         raise Refusal(
@@ -156,7 +166,7 @@ def check_range(path: str, labels: np.ndarray, number: int) -> None:
 
 
 def named(path: str, y: np.ndarray, classes: Classes) -> Targets:
-    """Return texts as labels, numbered in sorted order or in that of `classes`."""
+    """Convert texts to labels, numbered in sorted order or by `classes`."""
     there = np.unique(y).tolist()
     names = there if classes == 0 else classes
     if isinstance(names, int):
@@ -179,7 +189,7 @@ def named(path: str, y: np.ndarray, classes: Classes) -> Targets:
 
 
 def _several(path: str, y: np.ndarray, classes: Classes) -> Targets:
-    """Return y as several labels per example."""
+    """Check a y with several labels per example, [m, L] of 0 and 1, and return it."""
     if y.dtype.kind not in "biu" or not np.isin(y, (0, 1)).all():
         raise Refusal(
             f"{path}: y has shape {y.shape} and type {y.dtype}; several values an "
@@ -196,7 +206,10 @@ def _several(path: str, y: np.ndarray, classes: Classes) -> Targets:
 
 
 def inputs(path: str, x: np.ndarray) -> np.ndarray:
-    """Check the inputs `x`, and convert their dtype; images get channels first."""
+    """Check the inputs x, and convert them to bytes, float32 or float64.
+
+    Images of bytes get the axes [m, channels, height, width].
+    """
     if x.dtype.kind not in "biuf":
         raise Refusal(f"{path}: x is {x.dtype}; it must be an array of real numbers")
     if x.ndim < 2 or x.size == 0:
@@ -217,9 +230,9 @@ def inputs(path: str, x: np.ndarray) -> np.ndarray:
 
 
 def check_length(path: str, content: dict[str, np.ndarray], m: int) -> None:
-    """Refuse arrays that do not have one entry per example of x.
+    """Raise Refusal if an array does not have one entry per example of x.
 
-    `y` may have several labels per example.
+    The array y may have several labels per example.
     """
     for key in [key for key in KEYS[1:] if key in content]:
         shape = content[key].shape
@@ -234,7 +247,7 @@ def check_length(path: str, content: dict[str, np.ndarray], m: int) -> None:
 def check_labels(
     path: str, who: str, y: np.ndarray, classes: int, several: bool
 ) -> None:
-    """Refuse labels or targets of another kind than those of a data set or run.
+    """Raise Refusal if labels or targets do not fit a data set or run.
 
     Args:
         path: file of the labels, for the error message.
@@ -262,7 +275,7 @@ def check_labels(
 
 
 def finite(path: str, key: str, values: np.ndarray) -> None:
-    """Refuse NaN and infinity."""
+    """Raise Refusal if an array has NaN or infinity; `key` is its name."""
     if values.dtype.kind == "f" and not (fine := np.isfinite(values)).all():
         rows = np.flatnonzero(~fine.reshape(len(values), -1).all(axis=1))
         raise Refusal(
@@ -272,9 +285,9 @@ def finite(path: str, key: str, values: np.ndarray) -> None:
 
 
 def codes(path: str, key: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
-    """Return owners or groups as int64; texts are numbered in sorted order.
+    """Return the array `key` (owners or groups) as int64, or None if there is none.
 
-    Return `None` if the file has no such array.
+    Texts are numbered in sorted order.
     """
     if key not in content:
         return None
@@ -287,7 +300,7 @@ def codes(path: str, key: str, content: dict[str, np.ndarray]) -> np.ndarray | N
 
 
 def divided(path: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
-    """Return the part of each example as int8, or `None` if the file has no `split`."""
+    """Return the array `split` as int8 (TRAIN, VALID, TEST); None if there is none."""
     if "split" not in content:
         return None
     values = content["split"]
@@ -296,7 +309,10 @@ def divided(path: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
 
 
 def marks(where: str, words: np.ndarray) -> np.ndarray:
-    """Convert "train", "valid" and "test", or their numbers as texts, to int8."""
+    """Convert "train", "valid" and "test", or their numbers as texts, to int8.
+
+    Raise Refusal for any other text; `where` says in the error message where it is.
+    """
     known = {**_PARTS, **{str(mark): mark for mark in _PARTS.values()}}
     strange = np.unique(words[~np.isin(words, list(known))])
     if len(strange):

@@ -1,9 +1,9 @@
-"""Downloads of files: checked, and put in place only when they are complete.
+"""Download files and unpack archives.
 
-A download is written to `<file>.part`. It is renamed once its size and its digest are
-correct. `http_proxy`, `https_proxy` and `no_proxy` are honored. `TROTH_OFFLINE=1`
-forbids downloads. Nothing is printed. `progress.watching` sets a function that receives
-progress.
+A download is written to `<file>.part`, which is renamed when its size and its digest
+are correct. The environment variables `http_proxy`, `https_proxy` and `no_proxy` have
+their usual effect, and `TROTH_OFFLINE=1` forbids downloads. Nothing is printed;
+`progress.watching` sets a function that receives the progress.
 """
 
 import errno
@@ -28,11 +28,11 @@ from troth.progress import report
 from troth.types import Refusal
 
 TIMEOUT = 30.0
-"""Seconds without a byte after which a connection counts as cut."""
+"""Seconds without data after which a connection is taken to be lost."""
 TRIES = 5
-"""Number of times that a download is tried."""
+"""Largest number of attempts to download a file."""
 PAUSE = 1.0
-"""Seconds before the second try. The pause doubles after each try."""
+"""Seconds before the second attempt. The pause doubles after each attempt."""
 _BUSY = {408, 425, 429, 500, 502, 503, 504}  # HTTP status codes of temporary errors
 
 
@@ -42,13 +42,19 @@ def offline() -> bool:
 
 
 class _Cut(EOFError):
-    """Error of a stream that was cut off; another try may succeed."""
+    """Error of an interrupted download, for which another attempt may succeed."""
 
 
 def fetch(url: str, target: Path, digest: str = "", size: int = 0) -> None:
-    """Download a file; replace `target` only by a complete file with the right digest.
+    """Download a file to `target`, after its size and digest were checked.
 
-    If the digest is "" or the size is 0, it is unknown and not checked.
+    Raise Refusal if this fails. An existing file is then kept.
+
+    Args:
+        url: address of the file.
+        target: path of the file.
+        digest: published digest; "": unknown, and not checked.
+        size: published size in bytes; 0: unknown, and not checked.
     """
     if offline():
         raise Refusal("TROTH_OFFLINE is set, which forbids downloads")
@@ -69,7 +75,7 @@ def fetch(url: str, target: Path, digest: str = "", size: int = 0) -> None:
 
 
 def _persist(url: str, part: Path, size: int) -> None:
-    """Download a file, with up to `TRIES` tries if the stream is cut off."""
+    """Download a file, with up to `TRIES` attempts if it is interrupted."""
     for left in reversed(range(TRIES)):
         try:
             return _download(url, part, size)
@@ -81,7 +87,10 @@ def _persist(url: str, part: Path, size: int) -> None:
 
 
 def _download(url: str, part: Path, size: int) -> None:
-    """Make one request, and write the response to a file."""
+    """Make one request, and write the response to a file.
+
+    Raise `_Cut` if the response ends too early.
+    """
     with _answer(url) as response:
         length = response.headers.get("Content-Length", "")
         total = int(length) if length.isdigit() else size
@@ -93,7 +102,10 @@ def _download(url: str, part: Path, size: int) -> None:
 
 
 def _answer(url: str) -> Any:
-    """Return the server's response; a new opener each time respects changed proxies."""
+    """Return the server's response.
+
+    A new opener is made each time, in case the settings of proxies changed.
+    """
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "troth"})
         return urllib.request.build_opener().open(request, timeout=TIMEOUT)
@@ -111,9 +123,9 @@ def _answer(url: str) -> Any:
 
 
 def _hopeless(reason: Any) -> bool:
-    """Return whether another try is useless.
+    """Return whether another attempt is useless.
 
-    The reason may be a bad address, an unknown host, an untrusted certificate, or a
+    This is the case for a bad address, an unknown host, an untrusted certificate, or a
     proxy that forbids the connection.
     """
     address = (str, ValueError, http.client.InvalidURL)
@@ -123,7 +135,10 @@ def _hopeless(reason: Any) -> bool:
 
 
 def _write(stream: Any, part: Path, total: int = 0) -> int:
-    """Write a stream into a file, and return the number of bytes."""
+    """Write a stream to a file, and return the number of bytes.
+
+    If `total`, the expected number, exceeds the free disk space, Refusal is raised.
+    """
     done = 0
     with on_disk(part.parent):
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +155,7 @@ def _write(stream: Any, part: Path, total: int = 0) -> int:
 
 
 def _block(stream: Any) -> bytes:
-    """Read the next block; report errors of reading as a cut, not as a disk error."""
+    """Read the next block; raise `_Cut` if reading fails."""
     try:
         return bytes(stream.read1(1 << 16))
     except (OSError, http.client.HTTPException) as error:
@@ -148,11 +163,17 @@ def _block(stream: Any) -> bytes:
 
 
 def unpack(archive: Path, makes: Sequence[str], folder: Path) -> None:
-    """Extract the named members of a tar or zip file, then delete the archive.
+    """Extract some members of a tar or zip file into a folder, and delete the archive.
 
     Only regular files are extracted. They get the names in `makes`, never those in the
-    archive. They are put in place after the whole archive was read without an error. A
-    name selects the member whose path equals it or ends in it.
+    archive. They are renamed to these only after the whole archive was read without an
+    error. Raise Refusal if the archive is damaged or a member is missing.
+
+    Args:
+        archive: the file.
+        makes: names of the members. A name means the member whose path is equal to the
+            name or ends in it.
+        folder: folder to extract to.
     """
     parts: dict[str, Path] = {}
     try:
@@ -181,7 +202,7 @@ def unpack(archive: Path, makes: Sequence[str], folder: Path) -> None:
 
 
 def _members(archive: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield path and content of every regular file, in the order of the archive."""
+    """Yield the path of every regular file of an archive, and a function to open it."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
             for info in packed.infolist():

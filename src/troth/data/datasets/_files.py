@@ -1,4 +1,4 @@
-"""The files of a data set: find, download, check and read them."""
+"""Find, download, check and read the files of data sets."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,11 @@ class Remote(NamedTuple):
     """One file that a publisher offers for download."""
 
     url: str
-    digest: str = ""  # `md5:<hex>` or `sha256:<hex>`, if the publisher states one
-    size: int = 0  # bytes; 0 is unknown
+    digest: str = ""  # published digest, `md5:<hex>` or `sha256:<hex>`; "": none
+    size: int = 0  # size in bytes; 0: unknown
     makes: tuple[str, ...] = ()
-    """Members of an archive (tar or zip) to extract into the folder. A member matches
-    if its path equals a name given here, or ends in it. () means that the file itself
-    is wanted."""
+    """Members to extract if the file is an archive (tar or zip): a name means the
+    member whose path is equal to the name or ends in it. (): the file is no archive."""
 
     @property
     def name(self) -> str:
@@ -32,31 +31,30 @@ class Remote(NamedTuple):
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """The files that the download leaves in the folder."""
+        """The files that are in the folder after the download."""
         return self.makes or (self.name,)
 
 
 class Source(NamedTuple):
-    """The files of a data set, and where to get them."""
+    """The files of a data set, and where they are published."""
 
-    name: str
-    folder: str  # name of the data set's folder under a root
-    files: tuple[str, ...]  # relative to it; of a pattern with `*`, one file suffices
-    page: str  # page with information and the files
+    name: str  # name of the data set
+    folder: str  # name of its folder
+    files: tuple[str, ...]  # required files; a pattern with `*` needs one match
+    page: str  # web page with information and the files
     licence: str
     remotes: tuple[Remote, ...] = ()  # files that can be downloaded
-    how: str = ""  # instructions, if no program can download the files
+    how: str = ""  # instructions for users, if no program can download the files
     digests: Mapping[str, str] = MappingProxyType({})
     """File → published digest: `md5:…` or `sha256:…`, or `gunzip.md5:…` of the unpacked
     content."""
 
 
 def places(folder: str, data_dir: str | None) -> list[Path]:
-    """Return every folder in which a data set's files may be, first choice first.
+    """Return the folders in which to search for a data set's files, in this order.
 
-    The roots are `data_dir`, `$TROTH_DATA` and the user's cache. Under each root, the
-    files are in the folder named `folder` or in the root itself. The folder of Debian's
-    package comes last.
+    They are the subfolder `folder` of `data_dir` and `data_dir` itself, the same for
+    `$TROTH_DATA` and the user's cache, and the folder of Debian's package.
     """
     roots = [data_dir, os.environ.get("TROTH_DATA"), str(cache())]
     given = [Path(os.path.expanduser(root)) for root in roots if root]
@@ -65,7 +63,7 @@ def places(folder: str, data_dir: str | None) -> list[Path]:
 
 
 def missing(source: Source, place: Path) -> list[str]:
-    """Return the files that a folder lacks."""
+    """Return the required files that are not in a folder."""
     return [file for file in source.files if not there(place, file)]
 
 
@@ -76,16 +74,16 @@ def there(place: Path, file: str) -> list[Path]:
 
 
 def held(source: Source, data_dir: str | None) -> Path | None:
-    """Return the first folder that holds all files of a data set, or `None`."""
+    """Return the first folder that has all files of a data set, or None."""
     looked = places(source.folder, data_dir)
     return next((place for place in looked if not missing(source, place)), None)
 
 
 def locate(source: Source, data_dir: str | None) -> Path:
-    """Return the folder that holds all files of a data set; download them if needed.
+    """Return a folder with all files of a data set; download them if needed.
 
-    `data_dir` is searched first. Downloads go to the user's cache. `TROTH_OFFLINE=1`
-    forbids them.
+    `data_dir` is searched first. Files are downloaded to the user's cache, unless
+    `TROTH_OFFLINE=1` forbids it. Raise Refusal if there are no files.
     """
     if place := held(source, data_dir):
         return place
@@ -99,7 +97,13 @@ def locate(source: Source, data_dir: str | None) -> Path:
 
 
 def absent(source: Source, data_dir: str | None, why: str = "") -> str:
-    """Return the error message for missing files: what to put where."""
+    """Return the error message for missing files, which says where to put them.
+
+    Args:
+        source: files of the data set.
+        data_dir: folder that was searched first.
+        why: addition to the first part of the message.
+    """
     looked, lacking = places(source.folder, data_dir), ""
     for place in looked:
         lacks = missing(source, place)
@@ -114,15 +118,16 @@ def absent(source: Source, data_dir: str | None, why: str = "") -> str:
 
 
 def _listed(files: Sequence[str], most: int = 8) -> str:
-    """Return names in one line; of more than `most`, only the first ones."""
+    """Return names in one line; if there are more than `most`, only the first ones."""
     some = ", ".join(files[:most])
     return some if len(files) <= most else f"{some} … ({len(files)} files)"
 
 
 def obtain(source: Source, place: Path) -> Path:
-    """Download missing and damaged files into a folder.
+    """Download missing and damaged files into a folder, and return the folder.
 
-    Of two simultaneous processes, the first downloads and the other waits.
+    If another process downloads them at the same time, wait for it. Raise Refusal if
+    the files cannot be downloaded.
     """
     if not source.remotes:
         raise Refusal(f"data '{source.name}' cannot be downloaded: {source.how}")
@@ -150,12 +155,12 @@ def _known(path: Path, kind: str, size: int, time: int) -> str:
 
 
 def again(source: Source) -> str:
-    """Return the instruction for a file that is damaged or wrong."""
+    """Return what a user should do about a damaged or wrong file."""
     return f"delete it and get it again from {source.page}"
 
 
 def wrong(source: Source, place: Path, file: str) -> str:
-    """Return what is wrong with a file by its published digest; "" if nothing is."""
+    """Return an error message if a file does not have its published digest, or ""."""
     path, published, digest = place / file, source.digests.get(file, ""), "missing"
     if published and path.is_file():
         kind, status = published.partition(":")[0], path.stat()
@@ -168,14 +173,23 @@ def wrong(source: Source, place: Path, file: str) -> str:
 
 
 def verify(source: Source, place: Path, files: Sequence[str] | None = None) -> None:
-    """Refuse files that differ from the published ones; files without digest pass."""
+    """Raise Refusal if a file does not have its published digest.
+
+    Args:
+        source: files of the data set.
+        place: folder of the files.
+        files: files to check; None: all. Files without a digest are not checked.
+    """
     for file in source.files if files is None else files:
         if what := wrong(source, place, file):
             raise Refusal(f"{what}: {again(source)}")
 
 
 def own_file(path: str, remedy: str) -> str:
-    """Return the expanded path of a user's own file; refuse a missing file."""
+    """Return the path of a user's file, with ~ expanded.
+
+    Raise Refusal with the remedy if there is no such file.
+    """
     place = os.path.expanduser(path)
     if not os.path.isfile(place):
         raise Refusal(f"there is no file '{path}' (seen from {os.getcwd()}): {remedy}")
@@ -183,7 +197,7 @@ def own_file(path: str, remedy: str) -> str:
 
 
 def text(path: Path, remedy: str) -> str:
-    """Return the content of a text file."""
+    """Return the content of a text file; raise Refusal if it cannot be read."""
     try:
         return path.read_text("utf-8")
     except OSError as error:

@@ -1,4 +1,8 @@
-"""A user's table as a pandas DataFrame, whatever it was read from."""
+"""Read a user's table as a pandas DataFrame, and make a data set of it.
+
+The role of a column says whether it is a label, an owner, a group, a split or a
+feature. In all functions, `where` is the name of the table for error messages.
+"""
 
 import hashlib
 import io
@@ -25,16 +29,16 @@ _FILE = "file"  # column that names the owner of each file of a folder
 def arrays(
     where: str, frame: pd.DataFrame, roles: Roles, x: str = "", scale: float = 0.0
 ) -> Arrays:
-    """Return the data set that a table makes.
+    """Return a table as a data set.
 
     Args:
         where: name of the table, for error messages.
         frame: the table; its index is ignored. Its `attrs` may name columns for the
             roles `owner` and `split`.
-        roles: what the columns are.
-        x: column whose cells are arrays or images, the inputs; "": all columns without
+        roles: roles of the columns.
+        x: column with the inputs, which are arrays or images; "": all columns without
             another role are features.
-        scale: value of x that is scaled to 1; 0 means 255 for bytes and 1 otherwise.
+        scale: value of x that is scaled to 1; 0: 255 for bytes, otherwise 1.
     """
     if len(frame) == 0:
         raise Refusal(f"{where} has no rows: it needs one row per example")
@@ -63,9 +67,9 @@ def arrays(
 
 
 def _completed(frame: pd.DataFrame, header: list[str], roles: Roles) -> Roles:
-    """Fill in roles that the table itself knows.
+    """Return the roles with additions from the table itself.
 
-    These are the columns that its reader added, and the classes of a categorical label.
+    These are columns that its reader added, and the classes of a categorical label.
     """
     found = {k: v for k, v in frame.attrs.items() if not getattr(roles, k)}
     if len(roles.labels) == 1 and not roles.classes and roles.labels[0] in header:
@@ -78,11 +82,11 @@ def _completed(frame: pd.DataFrame, header: list[str], roles: Roles) -> Roles:
 def read(path: str, owner: str = "") -> pd.DataFrame:
     """Read a Parquet, Feather or CSV file, or a folder.
 
-    The folder holds such files, or is a data set that Hugging Face saved.
+    A folder has such files, or is a data set that was saved by Hugging Face's library.
 
     Args:
         path: the file or the folder.
-        owner: column of the owners; "": in a folder, each file is one owner's.
+        owner: column of the owners; "": each file of a folder has one owner.
     """
     place = Path(path).expanduser()
     if not place.is_dir():
@@ -117,7 +121,7 @@ def read(path: str, owner: str = "") -> pd.DataFrame:
 
 
 def name_of(place: Path) -> str:
-    """Return the name of a file without the ending of a table."""
+    """Return the name of a file without its ending, such as .csv.gz."""
     return place.name.removesuffix(next(e for e in _ENDINGS if place.name.endswith(e)))
 
 
@@ -155,7 +159,7 @@ def columns(
     wanted: Mapping[str, Collection[str]],
     numeric: Collection[str],
 ) -> dict[str, Column]:
-    """Return columns of a table, as from a CSV file with the same values.
+    """Return columns of a table, equal to those of a CSV file with the same values.
 
     Args:
         where: name of the table, for error messages.
@@ -190,11 +194,17 @@ def factorized(
             f"{type(series.iloc[0]).__name__}, which are neither numbers nor texts: "
             "add it to data.drop, or set data.x to it if these are the inputs"
         ) from None
+    if any(isinstance(value, complex | np.complexfloating) for value in values):
+        raise Refusal(
+            f"{where}: column '{shown(name)}' holds complex numbers; replace it by two "
+            "columns of real numbers, such as the real and the imaginary part, or add "
+            "it to data.drop"
+        )
     return codes, [_text(value) for value in values]
 
 
 def _text(value: Any) -> str:
-    """Return a value as a CSV file would hold it; 3.0 becomes 3."""
+    """Return a value as text, as in a CSV file; 3.0 becomes 3."""
     if isinstance(value, float | np.floating):
         value = float(value)
         return str(int(value)) if value.is_integer() else repr(value)
@@ -217,12 +227,12 @@ def _stacked(where: str, name: str, series: pd.Series) -> np.ndarray:
 def _cell(where: str, name: str, cell: Any, row: int) -> np.ndarray:
     """Return one input: an array, a nested list, an image, or its encoded bytes."""
     try:
-        if isinstance(cell, dict):  # an image of Hugging Face
+        if isinstance(cell, dict):  # an image in a data set of Hugging Face
             cell = cell["bytes"] or Path(cell["path"]).read_bytes()
         if isinstance(cell, bytes):
             cell = Image.open(io.BytesIO(cell))
         found = np.asarray(cell)
-        if found.dtype == object:  # lists of arrays, as Parquet holds matrices
+        if found.dtype == object:  # a list of arrays: a matrix in a Parquet file
             found = np.array([np.stack(part) for part in cell])
         if found.dtype.kind in "biuf":
             return found

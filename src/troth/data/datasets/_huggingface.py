@@ -1,4 +1,4 @@
-"""Data sets of Hugging Face as pandas DataFrames."""
+"""Convert data sets of Hugging Face to pandas DataFrames."""
 
 from pathlib import Path
 from typing import Any
@@ -7,15 +7,15 @@ import pandas as pd
 
 from troth.types import Refusal
 
-_SPLIT = "split"  # column that is added with the part of each example
+_SPLIT = "split"  # name of an added column with the part of each example
 _PARTS = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}
 
 
 def frame(data: Any) -> pd.DataFrame:
-    """Return a `Dataset` as a table, or a `DatasetDict` with a column `split`.
+    """Return a `Dataset` or a `DatasetDict` as a table.
 
-    Labels of the type `ClassLabel` become categories with the names of all classes.
-    Images stay encoded.
+    The table of a `DatasetDict` has a column `split`. Labels of the type `ClassLabel`
+    become categories with the names of all classes. Images are not decoded.
     """
     if isinstance(data, dict):
         return _parts(data)
@@ -49,7 +49,7 @@ def read(place: Path) -> pd.DataFrame:
         ) from None
     try:
         data = datasets.load_from_disk(str(place))
-    except Exception as error:  # of many types for damaged files
+    except Exception as error:  # damaged files raise many types of errors
         raise Refusal(
             f"{place} cannot be read as a data set of Hugging Face ({error}): write it "
             "again with its method save_to_disk"

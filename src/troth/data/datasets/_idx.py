@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST and of similar data sets."""
+"""Read IDX files, the format of MNIST and of similar data sets."""
 
 import gzip
 from pathlib import Path
@@ -18,13 +18,22 @@ FILES = (
     "t10k-labels-idx1-ubyte.gz",
 )
 
-Digests = tuple[str, int, str]  # md5 of the gzip file, its bytes, md5 of its content
+Digests = tuple[str, int, str]  # md5 of a gzip file, its size, md5 of its content
 
 
 def idx_source(
     name: str, folder: str, page: str, licence: str, root: str, *digests: Digests
 ) -> Source:
-    """Describe the four files of MNIST, or of a data set in the same format."""
+    """Return the source of a data set with the four files of MNIST.
+
+    Args:
+        name: name of the data set.
+        folder: name of its folder.
+        page: web page with information.
+        licence: license.
+        root: address of the folder with the files.
+        *digests: digests and size of each file.
+    """
     pairs = list(zip(FILES, digests, strict=True))
     return Source(
         name=name,
@@ -41,11 +50,10 @@ def idx_source(
 
 
 def read_idx(source: Source, place: Path, file: str) -> np.ndarray:
-    """Read the array in a gzipped IDX file, and check its digest first.
+    """Check the digest of a gzipped IDX file, and return its array.
 
-    The format is: two zero bytes, one byte for the type, one byte for the number of
-    axes, the lengths of the axes as big-endian 32-bit numbers, and the values in
-    big-endian.
+    The file has two zero bytes, one byte for the type, one byte for the number of axes,
+    the lengths of the axes as big-endian 32-bit numbers, and the values in big-endian.
     """
     verify(source, place, [file])
     with gzip.open(place / file, "rb") as packed:

@@ -1,4 +1,4 @@
-r"""The JSON files of LEAF: users and their examples.
+r"""Read the JSON files of LEAF, which contain users and their examples.
 
 References: caldas2018leaf.
 """
@@ -16,7 +16,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class User(NamedTuple):
-    """One user of a file, with the user's examples in this file."""
+    """One user, with the user's examples in one file."""
 
     name: str
     x: np.ndarray  # [m, width] float64
@@ -27,12 +27,14 @@ def users(path: Path, width: int | None, remedy: str) -> Iterator[User]:
     """Yield the users of a LEAF file, in the order of its list `users`.
 
     The file is `{"users": […], "num_samples": […], "user_data": {user: {"x": […], "y":
-    […]}}}`. Each label may be in a list of length 1. Users without examples are
-    skipped, also if `user_data` alone lists them (LEAF leaves such entries).
+    […]}}}`. Each label may be in a list of length 1. Users without examples are left
+    out, even if only `user_data` has them, as in some files of LEAF. Raise Refusal if
+    the file is not valid.
 
     Args:
         path: the file.
-        width: how many numbers an input has; `None`: any, the same for a user's.
+        width: length of an input; None: any length, if it is the same for all examples
+            of a user.
         remedy: what to do about a bad file, for error messages.
     """
     try:
@@ -56,7 +58,7 @@ def _users(content: Any, width: int | None) -> Iterator[User]:
     if len({*names}) < len(names):
         raise ValueError("a user is named twice")
     for name, count in zip(names, counts, strict=True):
-        held = data.pop(name)  # popped: freed once it is an array
+        held = data.pop(name)  # frees its memory when it was converted to an array
         if len(held["y"]) != count or len(held["x"]) != count:
             raise ValueError(f"{name[:40]!r} has not the number of samples promised")
         if not count:
@@ -74,7 +76,7 @@ def _users(content: Any, width: int | None) -> Iterator[User]:
 
 
 def _finite(values: list[Any], name: str) -> np.ndarray:
-    """Return an array of numbers that are finite in float32 too."""
+    """Return numbers as an array; raise ValueError if one is not finite in float32."""
     array = np.array(values)
     if array.dtype.kind not in "iuf" or not (np.abs(array) <= _LARGEST).all():
         raise ValueError(f"{name[:40]!r} holds what is no finite number")
@@ -82,7 +84,10 @@ def _finite(values: list[Any], name: str) -> np.ndarray:
 
 
 class _Numbers(dict[str, float]):
-    """Text → number, converted once: 600 million pixels of FEMNIST have 256 values."""
+    """Cache of text → number.
+
+    The 600 million pixels of FEMNIST have only 256 different values.
+    """
 
     def __missing__(self, text: str) -> float:
         value = float(text)

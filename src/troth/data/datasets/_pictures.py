@@ -1,4 +1,4 @@
-"""Reading of picture files that may be damaged or mislabeled."""
+"""Read picture files, which may be damaged or have the wrong ending."""
 
 import io
 from pathlib import Path
@@ -9,9 +9,9 @@ from PIL import Image
 from troth.types import Refusal
 
 BILINEAR = Image.Resampling.BILINEAR
-_MOST = 2**24  # largest file in bytes: far more than any picture here
+_MOST = 2**24  # largest size of a file in bytes, far above that of usual pictures
 _END = b"IEND\xaeB`\x82"  # the end of every PNG file
-_SIDE = 1024  # largest side in pixels: far more than any picture here
+_SIDE = 1024  # largest side in pixels
 
 
 def picture(
@@ -20,7 +20,14 @@ def picture(
     size: tuple[int, int] | None,
     remedy: str,
 ) -> Image.Image:
-    """Decode a picture of this format and size (`None`: any); ignore its file name."""
+    """Return a decoded picture; raise Refusal if it is damaged or does not fit.
+
+    Args:
+        path: the file, whose name is ignored.
+        kind: required format.
+        size: required width and height; None: any.
+        remedy: what to do about a bad file, for error messages.
+    """
     if not path.is_file():
         raise Refusal(f"there is no picture {path}: {remedy}")
     try:

@@ -1,4 +1,8 @@
-"""Read the roles of a table's columns from options, and build its data set."""
+"""Check the roles of a table's columns, and make a data set of the table.
+
+The role of a column says whether it is a label, an owner, a group, a split or a
+feature. In all functions, `path` is the name of the table for error messages.
+"""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
@@ -21,7 +25,7 @@ from troth.types import Arrays, Refusal
 
 
 class Roles(NamedTuple):
-    """The roles of a table's columns, as in the options of the data set `csv`."""
+    """The options of the data set `csv` that give columns their roles."""
 
     label: str | list[str]
     owner: str = ""
@@ -41,13 +45,13 @@ class Roles(NamedTuple):
 
     @property
     def named(self) -> dict[str, list[str]]:
-        """Option → the columns that it names; options for features are not included."""
+        """Option → the columns that it names, without options for features."""
         single = {"owner": self.owner, "group": self.group, "split": self.split}
         some = {key: [name] if name else [] for key, name in single.items()}
         return {"label": self.labels, **some}
 
     def numeric(self, header: list[str]) -> set[str]:
-        """Return the columns that are features and not named as categories."""
+        """Return the columns that are features, except those in `categorical`."""
         named = {name for names in self.named.values() for name in names}
         return {*header} - named - {*self.categorical}
 
@@ -60,12 +64,14 @@ class Roles(NamedTuple):
 def plan(
     path: str, header: list[str], roles: Roles, delimiter: str = ","
 ) -> dict[str, list[str]]:
-    """Check a header; return the columns to read, and which texts mean missing values.
+    """Return the columns to read, each with the texts that mean a missing value.
+
+    Raise Refusal if the header does not fit the roles.
 
     Args:
         path: name of the table, for error messages.
         header: names of all columns.
-        roles: what the columns are.
+        roles: roles of the columns.
         delimiter: character between the values, for error messages.
     """
     check_classes(roles.classes)
@@ -84,13 +90,13 @@ def arrays(
     roles: Roles,
     x: np.ndarray | None = None,
 ) -> Arrays:
-    """Build a data set from the columns of a table.
+    """Return a data set made of the columns of a table.
 
     Args:
         path: name of the table, for error messages.
-        table: the columns that `plan` chose.
-        roles: what the columns are.
-        x: [m, …] the inputs; `None`: the columns without another role.
+        table: the columns that `plan` returned.
+        roles: roles of the columns.
+        x: [m, …] inputs; None: the columns without another role.
     """
     named = {name for each in roles.named.values() for name in each}
     names: list[str] = []
@@ -115,7 +121,7 @@ def arrays(
 
 
 def check_named(path: str, header: list[str]) -> None:
-    """Refuse a file that begins with values instead of the names of its columns."""
+    """Raise Refusal if a file does not begin with the names of its columns."""
     values = [number(name) for name in header if name]
     if values and None not in values:
         raise Refusal(
@@ -126,7 +132,7 @@ def check_named(path: str, header: list[str]) -> None:
 
 
 def _check_header(path: str, header: list[str], drop: list[str]) -> None:
-    """Refuse columns without names, and names that are not unique."""
+    """Raise Refusal if a column has no name, or two have the same name."""
     seen: dict[str, int] = {}
     for i, name in enumerate(header, 1):
         if name in drop:
@@ -150,7 +156,7 @@ def _check_names(
     options: Roles,
     delimiter: str,
 ) -> None:
-    """Refuse option values that name no column, and columns with two roles."""
+    """Raise Refusal if an option names no column, or a column has two roles."""
     roles, aside = options.named, options.features
     for key, names in {**roles, **aside}.items():
         for name in names:

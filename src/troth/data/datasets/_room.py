@@ -1,4 +1,4 @@
-"""Checks that the requested sizes are valid and fit into memory."""
+"""Check that requested sizes are valid and fit into memory."""
 
 import math
 
@@ -9,21 +9,21 @@ from troth.types import Refusal
 
 
 def at_least_1(**options: int) -> None:
-    """Refuse counts below 1, and name the option."""
+    """Raise Refusal if an option is below 1."""
     for name, value in options.items():
         if value < 1:
             raise Refusal(f"data.{name} = {value} must be at least 1")
 
 
 def check(what: str, shape: tuple[int, ...], itemsize: int, remedy: str) -> None:
-    """Refuse an array that would take more than half of the free memory.
+    """Raise Refusal if an array needs more than half of the free memory.
 
-    The limit is one half because the data of the clients are copied once more.
+    The limit is one half, because the clients' data are copied once.
 
     Args:
         what: name of the array, for the error message.
         shape: shape of the array.
-        itemsize: bytes per entry.
+        itemsize: number of bytes per entry.
         remedy: how to get a smaller array, for the error message.
     """
     size, free = math.prod(shape) * itemsize, devices.free(torch.device("cpu"))

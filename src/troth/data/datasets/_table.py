@@ -1,7 +1,7 @@
-"""A user's table from a CSV file, and its columns as features, labels and owners.
+"""Read a user's table from a CSV file, and convert columns to features, labels, owners.
 
-Values are read as texts, and no types are guessed, so that "007", "NA" and 2⁵³ + 1 are
-kept exactly. Error messages name the line in which a row begins.
+Values are read as texts, and no types are guessed. So "007", "NA" and 2⁵³ + 1 do not
+change. Error messages name the line in which a row begins.
 """
 
 import csv
@@ -19,21 +19,21 @@ from troth.data.datasets._arrays import Classes, Targets, targets
 from troth.types import Refusal
 
 MISSING = ["", "?", "NA", "NaN", "nan", "null", "None"]
-_SHORT = 40  # most characters of a text in an error message
-_GZIP = b"\x1f\x8b"
-_MANY = 1000  # most categories of a column
-_FEW = 20  # up to this many texts may all differ and be categories
-_CLASSES = 100  # most different whole numbers that count as classes
-_LINES = 8  # most line numbers in an error message
+_SHORT = 40  # largest number of characters of a text in an error message
+_GZIP = b"\x1f\x8b"  # first bytes of a gzip file
+_MANY = 1000  # largest number of categories of a column
+_FEW = 20  # up to this number of different texts, a column may always be categories
+_CLASSES = 100  # largest number of different whole numbers that may be classes
+_LINES = 8  # largest number of lines in an error message
 TRUTH = {"false": 0, "true": 1}
 _BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, **TRUTH}
 
 Plan = Callable[[list[str]], Mapping[str, Collection[str]]]
-"""Header → the wanted columns, each with the texts that mean a missing value."""
+"""Function: header → the columns to read, each with the texts for a missing value."""
 
 
 def number(text: str) -> float | None:
-    """Return the number that a text represents, or `None`."""
+    """Return the number that a text represents, or None."""
     try:
         return None if "_" in text else float(text)  # Python reads 1_0 as 10
     except ValueError:
@@ -41,19 +41,19 @@ def number(text: str) -> float | None:
 
 
 def float32(values: Sequence[float | None]) -> np.ndarray:
-    """Return numbers in float32, with NaN appended, to which the code −1 refers."""
+    """Return numbers in float32, with NaN at the end, for the index −1 (missing)."""
     with np.errstate(over="ignore"):
         return np.array([*values, None], np.float64).astype(np.float32)
 
 
 def shown(text: str) -> str:
-    """Return a text of a user's file as one short line."""
+    """Return a text of a user's file as one short printable line."""
     plain = (c if c.isprintable() else repr(c)[1:-1] for c in text[:_SHORT])
     return "".join(plain) + "…" * (len(text) > _SHORT)
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
-    """Return names in one line; of more than `most`, only the first ones."""
+    """Return names in one line; if there are more than `most`, only the first ones."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(shown, names[:most])) + more
 
@@ -62,12 +62,12 @@ class Column(NamedTuple):
     """One column: its distinct texts, and the index of each row's text."""
 
     path: str  # path of the file, for error messages
-    name: str
-    texts: list[str]  # in the order of their first occurrence
-    codes: np.ndarray  # [m] int64, index of each row's text, −1 if missing
+    name: str  # name of the column
+    texts: list[str]  # distinct texts, in the order of their first occurrence
+    codes: np.ndarray  # [m] int64, index (code) of each row's text, −1 if missing
     lines: np.ndarray  # [m] int64, line in which each row begins
-    unit: str = "line"  # what `lines` counts, for error messages
-    values: np.ndarray | None = None  # [m] float32, if the source holds numbers
+    unit: str = "line"  # name of the things in `lines`, for error messages
+    values: np.ndarray | None = None  # [m] float32, if the source has numbers
 
     @property
     def shown(self) -> str:
@@ -76,20 +76,25 @@ class Column(NamedTuple):
 
     @property
     def truths(self) -> bool:
-        """Whether the column holds only true and false."""
+        """Whether the column has only the values true and false."""
         return {text.lower() for text in self.texts} <= {*TRUTH}
 
     def line(self, code: int) -> str:
-        """Return the first line that holds a text, or for −1 a missing value."""
+        """Return the first line with the text of this code (−1: a missing value)."""
         return f"{self.unit} {self.lines[(self.codes == code).argmax()]}"
 
     def holds(self, code: int) -> str:
-        """Return the beginning of an error message about a text."""
+        """Return the beginning of an error message about the text of this code."""
         text, line = shown(self.texts[code]), self.line(code)
         return f"{self.path}: column '{self.shown}' holds '{text}' in {line}"
 
     def mixed(self, code: int, others: str) -> NoReturn:
-        """Refuse a column that holds both numbers and texts."""
+        """Raise Refusal because the column has numbers and texts.
+
+        Args:
+            code: code of a value that differs from the others.
+            others: "numbers" or "texts".
+        """
         raise Refusal(
             f"{self.path}: column '{self.shown}' holds {others} and, in "
             f"{self.line(code)}, '{shown(self.texts[code])}': correct it, add it to "
@@ -98,10 +103,10 @@ class Column(NamedTuple):
         )
 
     def check_whole(self, remedy: str, key: str = "") -> None:
-        """Refuse missing values in this column.
+        """Raise Refusal if values are missing in this column.
 
         Args:
-            remedy: a further remedy for the error message.
+            remedy: another remedy, for the error message.
             key: the option that names the column, for the error message.
         """
         lines = self.lines[self.codes < 0]
@@ -115,7 +120,7 @@ class Column(NamedTuple):
             )
 
     def numbers(self) -> np.ndarray:
-        """Return the column [m] in float32; missing values are NaN."""
+        """Return the column as numbers [m] in float32; missing values are NaN."""
         if self.values is not None:
             return self._finite(self.values)
         if self.truths:
@@ -141,9 +146,10 @@ class Column(NamedTuple):
         return values
 
     def categories(self, asked: bool) -> list[str]:
-        """Return the categories, sorted; none for numbers, and for true and false.
+        """Return the categories in sorted order.
 
-        If `asked`, numbers are categories too.
+        The result is empty for numbers, and for true and false. If `asked`, numbers are
+        categories too. Raise Refusal if the texts cannot be categories.
         """
         if self.values is not None and not np.isnan(self.values).all():
             return []
@@ -164,7 +170,7 @@ class Column(NamedTuple):
         return sorted(texts)
 
     def _check_names(self, head: str) -> None:
-        """Refuse texts that cannot be categories."""
+        """Raise Refusal if some texts are numbers, or most rows differ."""
         for code, text in enumerate(self.texts):
             if number(text) is not None:
                 self.mixed(code, "texts")
@@ -185,13 +191,13 @@ class Column(NamedTuple):
 def read(
     path: str, delimiter: str, names: Sequence[str], plan: Plan
 ) -> dict[str, Column]:
-    """Read the columns that a plan wants from a text file in UTF-8, plain or gzipped.
+    """Read columns of a CSV file in UTF-8, which may be gzipped.
 
     Args:
         path: the file.
         delimiter: the character between values.
-        names: names of all columns, if the file has no line of names; else empty.
-        plan: function that chooses the columns by the header.
+        names: names of all columns; empty: they are in the first line of the file.
+        plan: function that chooses the columns to read, by the header.
     """
     place = _files.own_file(path, "set data.path to a CSV file, or give one by --data")
     if len(delimiter) != 1 or delimiter in '"\r\n':
@@ -226,7 +232,10 @@ def _open(place: str, errors: str = "strict") -> IO[str]:
 
 
 def _undecodable(place: str) -> int:
-    """Return the first line that is not UTF-8: its bad bytes are read as surrogates."""
+    """Return the number of the first line that is not UTF-8.
+
+    Bytes that cannot be decoded are read as surrogates.
+    """
     with _open(place, "surrogateescape") as file:
         odd = (any("\udc80" <= c <= "\udcff" for c in line) for line in file)
         return next(i for i, bad in enumerate(odd, 1) if bad)
@@ -313,7 +322,7 @@ def column_of(
         -1 if text in missing else texts.setdefault(text, len(texts))
         for text in map(str.strip, values)
     ]
-    code.append(-1)  # for values that the source itself marks as missing
+    code.append(-1)  # for rows whose index is −1
     return Column(path, name, list(texts), np.array(code)[codes], lines)
 
 
@@ -343,8 +352,8 @@ def features(
 def identifiers(column: Column, key: str) -> tuple[np.ndarray, list[str]]:
     """Return owners or groups as int64, and their names if they are texts.
 
-    Whole numbers are kept. "7" is a whole number, "007" and "7.0" are texts. If any
-    value is a text, all values are treated as texts, numbered in sorted order.
+    Whole numbers keep their value. "7" is a whole number, but "007" and "7.0" are
+    texts. If one value is a text, all values are texts, numbered in sorted order.
     """
     column.check_whole(f", or set data.{key} to another column", key)
     texts = column.texts
@@ -365,7 +374,7 @@ def target(columns: list[Column], kind: str, classes: Classes = 0) -> Targets:
     Args:
         columns: the columns to predict.
         kind: "labels", "targets" or "auto".
-        classes: number or names of the classes; 0: those of the labels.
+        classes: number or names of the classes; 0: those in the labels.
     """
     if classes and (kind == "targets" or len(columns) > 1):
         raise Refusal(
@@ -403,7 +412,7 @@ def target(columns: list[Column], kind: str, classes: Classes = 0) -> Targets:
 
 
 def _exact(text: str) -> float | int | None:
-    """Return the finite number that a text represents, or `None`.
+    """Return the finite number that a text represents, or None.
 
     Whole numbers of any size are exact.
     """
@@ -440,7 +449,10 @@ def _classes(head: str, column: Column, values: Sequence[Any]) -> Targets:
 def _given_classes(
     column: Column, numbers: Sequence[float], classes: Classes
 ) -> Targets:
-    """Return labels by their places in `classes`, or as whole numbers 0 … C−1."""
+    """Return labels 0 … C−1, for given classes.
+
+    Texts are numbered in the order of `classes`. Whole numbers must be 0 … C−1.
+    """
     head = f"{column.path}: column '{column.shown}'"
     named_ = not isinstance(classes, int) and {*column.texts} <= {*classes}
     y, whole = np.array(column.texts), np.array(numbers)
@@ -456,7 +468,7 @@ def _name(value: float | str) -> str:
 
 
 def _several(columns: list[Column], kind: str) -> Targets:
-    """Return labels [m, L] of 0 and 1."""
+    """Return several labels per example, [m, L] of 0 and 1."""
     if kind == "targets":
         raise Refusal(
             f"data.kind = 'targets' and data.label names {len(columns)} columns: a "

@@ -51,30 +51,32 @@ def celeba(
 ) -> Arrays:
     """CelebA: 202,599 faces of 10,177 persons in color, 40 attributes each.
 
-    The function reads the publisher's `img_align_celeba/*.jpg` and its three lists, or
-    a subset that is the same in all of them. `owner` is the person. `y` is an
+    The function reads the publisher's `img_align_celeba/*.jpg` and three lists, or a
+    subset with the same pictures in all lists. `owner` is the person. `y` is an
     attribute, 1 if it is present and 0 otherwise. `split` is the publisher's split, in
-    which a person is in one part only. If each person is a client, give partition.split
-    as fractions.
+    which all pictures of a person are in the same part. If each person is a client,
+    give partition.split as fractions.
 
     Pictures are resized to a square, as in LEAF (which uses 84 pixels).
 
     Args:
-        data_dir: Folder that is searched first.
+        data_dir: Folder to search first for the files.
         label: Name of one of the 40 attributes, or a list of them. For a list of L
             names, `y` is [m, L], and several attributes may be present at once.
-        group: Attribute by which an audit may split; "": none.
-        shortcut: Attribute that goes with the label without being its cause; "": none.
-            An example is Blond_Hair with the label Male. Among the pictures with this
-            attribute, those with the rarer label (such as blond men) get `group` 1
-            (conflicting). All others get 0 (aligned) (Wang et al. 2021, Appendix A).
-            With partition.conflicting, conflicting examples form a second test set.
+        group: Attribute that becomes the `group` of examples; "": none.
+        shortcut: Attribute that is correlated with the label without being its cause;
+            "": none. An example is Blond_Hair with the label Male. Among the pictures
+            with this attribute, those with the rarer label (such as blond men) get
+            `group` 1 (conflicting). All others get 0 (aligned) (Wang et al. 2021,
+            Appendix A). With partition.conflicting, conflicting examples form a second
+            test set.
         side: Side of a picture in pixels.
-        identities: Number of persons, the lowest numbers first; 0: all. Only the
-            pictures of these persons are read.
-        at_least: Fewest pictures of a person; 1 leaves nobody out, and LEAF uses 5.
+        identities: Number of persons, beginning with the lowest numbers; 0: all. Only
+            the pictures of these persons are read.
+        at_least: Fewest pictures of a person; persons with fewer are left out. LEAF
+            uses 5.
 
-    Departs: pictures are resized bilinearly with all pixels counted. LEAF uses Pillow's
+    Departs: pictures are resized bilinearly, with antialiasing. LEAF uses Pillow's
     default, which was the nearest pixel before Pillow 7 and has been bicubic since.
     """
     if not 8 <= side <= 512:
@@ -145,17 +147,17 @@ def _truth(attributes: Any, option: str, name: str) -> np.ndarray:
 
 
 def _table(place: Path) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Read the three lists, which must name the same pictures in the same order.
+    """Read the three lists, which must have the same pictures in the same order.
 
     Returns:
-        A pandas.DataFrame of the 40 attributes, 1 or −1, and the person and the part of
-        each picture.
+        A pandas.DataFrame of the 40 attributes (1 or −1), the person of each picture,
+        and its part (training, validation or test).
     """
     attributes = _list(place / _ATTRIBUTES, 1)
     names = list(attributes.index)
     if len(attributes.columns) != 40 or not attributes.isin((-1, 1)).all(axis=None):
         raise _other(place / _ATTRIBUTES, "not 40 attributes of 1 and -1 each")
-    # A name such as ../../x would lead out of the folder.
+    # A name such as ../../x would be a file outside the folder.
     if not attributes.index.astype(str).str.fullmatch(r"[0-9]{1,9}\.jpg").all():
         raise _other(place / _ATTRIBUTES, "names of pictures are digits and .jpg")
     if not attributes.index.is_unique:
@@ -182,7 +184,7 @@ def _numbers(path: Path, names: list[str], most: int) -> np.ndarray:
 
 def _list(path: Path, header: int | None) -> Any:
     """Read a list of pictures and numbers as a pandas.DataFrame."""
-    import pandas  # slow to import, and only this data set needs it
+    import pandas  # not at the top, because importing it is slow
 
     try:
         index = None if header else 0

@@ -12,7 +12,7 @@ from troth.types import TEST, TRAIN, Arrays, Refusal
 
 _BATCHES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
 _META = "batches.meta.txt"
-# A record is a label and the pixels, red first, row by row.
+# A record is a label and the pixels: red, green, blue, each row by row.
 _COUNT, _SHAPE, _CLASSES = 10_000, (3, 32, 32), 10
 SOURCE = Source(
     name="cifar10",
@@ -42,13 +42,12 @@ SOURCE = Source(
 def cifar10(data_dir: str | None = None) -> Arrays:
     """CIFAR-10: 50,000 + 10,000 color photographs of 32×32, 10 classes.
 
-    The function reads the publisher's binary files from `cifar-10-batches-bin/` under
-    `data_dir`, `$TROTH_DATA` or the cache, and downloads them (170 MB) if they are in
-    none of these. The 50,000 training examples come first, each batch in the order of
-    its file.
+    The function reads the publisher's binary files from `cifar-10-batches-bin/` in
+    `data_dir`, `$TROTH_DATA` or the cache. If they are in none of these, it downloads
+    them (170 MB). The 50,000 training examples come first, in the order of the files.
 
     Args:
-        data_dir: Folder that is searched first.
+        data_dir: Folder to search first for the files.
     """
     place = locate(SOURCE, data_dir)
     verify(SOURCE, place)
@@ -59,7 +58,7 @@ def cifar10(data_dir: str | None = None) -> Arrays:
     split[-_COUNT:] = TEST
     y = records[:, 0].astype(np.int64)
     labels = tuple(text(place / _META, again(SOURCE)).split())
-    if len(labels) != _CLASSES:  # no digest of it is published
+    if len(labels) != _CLASSES:  # no digest of this file is published
         raise Refusal(
             f"{place / _META} names {len(labels)} classes where there are {_CLASSES}: "
             f"{again(SOURCE)}"

@@ -39,11 +39,10 @@ def coil20(data_dir: str | None = None, *, side: int = 128) -> Arrays:
 
     The function reads the publisher's `coil-20-proc/obj1__0.png … obj20__71.png`.
     Pictures are sorted by object, and by view within an object. `y` is the object.
-    `group` is the view, which is the angle in steps of 5°. The publisher gives no
-    split.
+    `group` is the view, which is the angle in steps of 5°. There is no published split.
 
     Args:
-        data_dir: Folder that is searched first.
+        data_dir: Folder to search first for the files.
         side: Side of a picture in pixels: 128 divided by a power of 2. Each pixel is
             the rounded mean of the original pixels that it replaces.
     """

@@ -1,4 +1,4 @@
-"""Gray pictures with colors that go with their labels: a shortcut made on purpose.
+"""Gray pictures with colors that are correlated with their labels, as a shortcut.
 
 References: wang2021robust, nam2020learning.
 """
@@ -36,46 +36,47 @@ def colored(
 ) -> Arrays:
     """Gray pictures colored by their labels, with different colors at every client.
 
-    The data set follows Wang et al. 2021, sections 2.1 and 4.1. Each client has a color
+    The data set follows Wang et al. 2021, Sections 2.1 and 4.1. Each client has a color
     for each of its classes. In the client's training, validation and test data, each
-    picture has the color of its class with probability `correlation`; it is aligned
-    (`group` 0). Otherwise it has one of the client's other colors, all equally likely;
-    it is conflicting (`group` 1).
+    picture has the color of its class with probability `correlation`. Such a picture is
+    aligned (`group` 0). Otherwise it has one of the client's other colors, all equally
+    likely, and is conflicting (`group` 1).
 
-    A second test set, "conflicting", holds the same test pictures in the same order.
-    There, every aligned picture is recolored with one of the client's other colors. If
-    a client has a single class, its other colors are any of the colors in use.
+    A second test set, "conflicting", has the same test pictures in the same order, but
+    every aligned picture is recolored with one of the client's other colors. If a
+    client has a single class, its other colors are all other colors in use.
 
-    The color of a picture is a palette color plus normal noise, the same for all its
-    pixels. Each pixel is this color times the gray value. There are as many colors as
-    classes, at most 20. Ten of them, and the noise, are those of Nam et al. (2020).
+    The color of a picture is a color of the palette plus normal noise, which is the
+    same for all its pixels. Each pixel is this color times the gray value. There are as
+    many colors as classes, at most 20. Ten of them, and the noise, are those of Nam et
+    al. (2020).
 
-    Pictures are colored after they were divided among clients, because colors belong to
-    clients. Until then they are gray.
+    Pictures are colored after they are divided among clients, because clients have
+    different colors.
 
     Args:
-        data_dir: Folder that is searched first.
+        data_dir: Folder to search first for the files.
         seed: Seed of the experiment; with the client's number it determines the
             client's colors.
         base: Data set of gray pictures: mnist, coil20, digits, fashion_mnist …
         base_options: Options of the base data set, such as {side = 64} for coil20.
         pool: Part of the base data that is used: "train" (60,000 of MNIST), as in
-            experiments/shortcuts, or "all". If no part is marked as training, all data
-            are used.
-        maps: Map from classes to colors: a separate map for each "client", or one
-            "fixed" map. "fixed" gives class c color c, for the comparison with central
-            training.
-        correlation: Probability that a picture has its class's color: 0.98 (MNIST) and
-            1 (COIL-20) in the paper. With 1, only the second test set has conflicting
-            examples. With 0, no example is aligned.
+            experiments/shortcuts, or "all". If the base data have no split, all are
+            used.
+        maps: Map from classes to colors. "client": every client has a different random
+            map. "fixed": class c has color c at all clients, for comparisons with
+            central training.
+        correlation: Probability that a picture has its class's color. In the paper, it
+            is 0.98 for MNIST and 1 for COIL-20. With 1, only the second test set has
+            conflicting examples. With 0, no example is aligned.
         spread: Standard deviation of the color noise, where 1 is full brightness; 0:
             none.
 
     Departs: the paper does not define the colors, the noise, or how maps are drawn.
-    Here a client's colors are a random choice among as many colors as there are
-    classes, in random order. Each picture is conflicting or not independently of
-    others, so that the share of aligned pictures is `correlation` only on average. Nam
-    et al. use exact counts.
+    Here, a client's classes get different random colors, out of as many colors as there
+    are classes. Each picture is conflicting independently of other pictures, so the
+    share of aligned pictures is `correlation` only on average. Nam et al. use exact
+    counts.
     """
     if not 0 <= correlation <= 1:
         raise Refusal(
@@ -98,7 +99,10 @@ def colored(
 
 
 def _grey(base: str, arrays: Arrays) -> Arrays:
-    """Return the pictures as [m, 1, height, width], without groups."""
+    """Return the pictures as [m, 1, height, width], without groups.
+
+    Raise Refusal if they are not gray or have too many classes.
+    """
     x, classes = arrays.x, arrays.classes
     x = x[:, None] if x.ndim == 3 else x
     if x.ndim != 4 or x.shape[1] != 1:
@@ -123,7 +127,7 @@ def _grey(base: str, arrays: Arrays) -> Arrays:
 
 
 def _some(arrays: Arrays, rows: np.ndarray) -> Arrays:
-    """Select these rows of everything except the inputs."""
+    """Return labels, owners and split of some rows, with all inputs."""
     whose = None if arrays.owner is None else arrays.owner[rows]
     split = None if arrays.split is None else arrays.split[rows]
     return arrays._replace(y=arrays.y[rows], owner=whose, split=split)
@@ -140,9 +144,17 @@ def dealt(
 ) -> tuple[Arrays, Shards]:
     """Color the clients' pictures, and make the conflicting test set.
 
+    Args:
+        arrays: the gray pictures.
+        shards: the rows of each client.
+        seed: seed of the experiment.
+        maps: option of `colored`.
+        correlation: option of `colored`.
+        spread: option of `colored`.
+
     Returns:
-        The colored pictures in bytes, and the rows that each client holds. There is one
-        row for each picture of a client, and one for each recolored picture.
+        The colored pictures in bytes, and the new rows of each client. There is one row
+        for each picture of a client, and one for each recolored picture.
     """
     source, colors, groups = [], [], []
     held = Shards([], [], [], {CONFLICTING: []})
@@ -178,7 +190,10 @@ def dealt(
 def _map(
     label: np.ndarray, classes: int, random: np.random.Generator | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each class's color, and the colors from which other colors are drawn."""
+    """Return each class's color, and the colors from which conflicting ones are drawn.
+
+    If `random` is None, class c has color c.
+    """
     own, of = np.unique(label), np.full(classes, -1)  # −1: not a class of this client
     of[own] = own if random is None else random.permutation(classes)[: len(own)]
     return of, of[own] if len(own) > 1 else np.arange(classes)
@@ -201,7 +216,10 @@ def _colors(
 
 
 def _other(aligned: np.ndarray, among: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Return a color other than the aligned one, chosen by a uniform random number."""
+    """Return colors out of `among` that differ from the aligned ones.
+
+    `u` are uniform random numbers.
+    """
     place = np.zeros(len(PALETTE), np.int64)
     place[among] = np.arange(len(among))
     step = 1 + np.floor(u * (len(among) - 1)).astype(np.int64)
@@ -209,7 +227,7 @@ def _other(aligned: np.ndarray, among: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 
 def _painted(arrays: Arrays, rows: np.ndarray, color: np.ndarray) -> np.ndarray:
-    """Multiply color and gray value, rounded to bytes: [rows, 3, height, width]."""
+    """Return gray pictures times their colors, in bytes: [rows, 3, height, width]."""
     shape = (len(rows), 3, *arrays.x.shape[2:])
     less = "take fewer or smaller pictures"
     _room.check(f"{len(rows):,} colored pictures", shape, 1, less)

@@ -24,9 +24,8 @@ def csv(
 ) -> Arrays:
     """Your own table from a CSV file: a line of names, then one row per example.
 
-    The file is UTF-8 text, plain or gzipped, with any line endings. Text that holds the
-    delimiter or a line break must be in quotation marks. Spaces around a value are
-    ignored.
+    The file is text in UTF-8, which may be gzipped. A text with the delimiter or a line
+    break in it must be in quotation marks. Spaces around a value are ignored.
 
     - Label: texts and whole numbers are classes 0 … C−1 in sorted order. Fractional
       numbers are the targets of a regression. Several columns of 0 and 1 (or true and
@@ -34,27 +33,28 @@ def csv(
     - Owner and group: whole numbers keep their value. Texts are numbered in sorted
       order, and 007 is a text different from 7. Only an empty value is missing.
     - Split: 0, 1, 2 or train, valid, test.
-    - All other columns are features. Numbers become float32 (about 7 digits). They are
-      NaN if missing, which `[features]` fills in. True and false become 1 and 0. A
-      column of texts becomes one feature per category, 1 if the row has this category
-      and 0 otherwise. If the value is missing, all of them are 0. The categories are
-      those of the whole file, in sorted order. All sites of a real federation must
-      agree on them beforehand.
+    - All other columns are features. Numbers become float32 (about 7 digits). If they
+      are missing, they become NaN, which `[features]` can fill in. True and false
+      become 1 and 0. A column of texts becomes one feature per category, 1 if the row
+      has this category and 0 otherwise. If the value is missing, all these features are
+      0. The categories are those of the whole file, in sorted order. All sites of a
+      real federation must agree on them before.
 
     Args:
         path: Path of the file.
         label: Column to predict, or a list of columns of 0 and 1.
         owner: Column with the owner of each example; "": none.
-        group: Column by which an audit may split; "": none.
+        group: Column with the group of each example, such as 1 if it conflicts with a
+            shortcut; "": none.
         split: Column with the part (train, valid, test) of each example; "": none.
         kind: Type of the label: "labels" (classes), "targets" (numbers), or "auto".
-            "auto" decides by the values. It refuses more than 100 different whole
-            numbers, which may be either.
+            "auto" decides by the values. For more than 100 different whole numbers it
+            raises Refusal, because they may be either.
         drop: Columns to leave out.
         categorical: Columns whose values are categories, even if they are numbers.
         missing: Texts that mean a missing value in labels and features.
         delimiter: Character between values.
-        columns: Names of all columns, if the file does not begin with them.
+        columns: Names of all columns, if the first line of the file does not have them.
         classes: Number of classes if labels are whole numbers 0 … C−1, or the classes'
             names in order; some may have no example. 0: the classes that occur.
     """

@@ -11,9 +11,9 @@ from troth.types import Arrays
 def digits() -> Arrays:
     """1,797 handwritten digits of 8×8 pixels, 10 classes; needs no download.
 
-    A pixel is 0 … 16, the number of ink pixels in a square of 4×4 finer pixels. The set
-    is the test part of its source (13 writers). The writers of single digits are not
-    published.
+    A pixel is 0 … 16: the number of black pixels in a square of 4×4 pixels of the
+    scanned image. The digits are the test part of the original data set. They are by 13
+    writers, but it is not published who wrote which digit.
     """
     from sklearn.datasets import load_digits  # slow to load
 

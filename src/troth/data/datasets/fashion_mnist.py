@@ -26,12 +26,12 @@ SOURCE = idx_source(
 def fashion_mnist(data_dir: str | None = None) -> Arrays:
     """Fashion-MNIST: 60,000 + 10,000 gray images of 28×28, 10 classes of clothing.
 
-    The function reads the publisher's four gzipped IDX files from `fashion-mnist/`
-    under `data_dir`, `$TROTH_DATA` or the cache, or from Debian's
-    `dataset-fashion-mnist`. If they are in none of these, they are downloaded. Training
-    examples come first, each part in the order of its file.
+    The function reads the publisher's four gzipped IDX files from `fashion-mnist/` in
+    `data_dir`, `$TROTH_DATA` or the cache, or from Debian's package
+    `dataset-fashion-mnist`. If they are in none of these, it downloads them. Training
+    examples come first, in the order of the files.
 
     Args:
-        data_dir: Folder that is searched first.
+        data_dir: Folder to search first for the files.
     """
     return idx_images(SOURCE, data_dir)[0]._replace(labels=_LABELS)

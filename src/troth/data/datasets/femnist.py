@@ -35,15 +35,15 @@ def femnist(data_dir: str | None = None, seed: int = 0, *, writers: int = 0) -> 
     The function reads every JSON file in `femnist/train/` and, if it exists,
     `femnist/test/`, in the format of LEAF's preprocess.sh. Classes are 0 … 9, A … Z, a
     … z. Paper is 1 and ink is 0, as published. `owner` is the writer, in sorted order
-    of the names. `split` is given by the folder; without `test/` there is none. LEAF
-    stores a pixel as k/255, which is stored here as the byte k. This takes an eighth of
-    the memory of float64, and nothing is lost. If any value is not of this form, all
-    values are float32.
+    of the names. The folder determines `split`; without `test/`, there is no split.
+    LEAF stores a pixel as k/255, which becomes the byte k here. This is exact, and
+    takes an eighth of the memory of float64. If any value is not of this form, all
+    values become float32.
 
     Files are read one after the other. The whole set takes two minutes and 0.6 GB.
 
     Args:
-        data_dir: Folder that is searched first.
+        data_dir: Folder to search first for the files.
         seed: Seed of the experiment; it determines which writers are drawn.
         writers: Number of writers, drawn at random from those in the files; 0: all.
             Ditto uses 205.
@@ -104,13 +104,13 @@ def _folder(folder: Path) -> list[_leaf.User]:
 
 
 def _natural(path: Path) -> list[str | int]:
-    """Return a sort key with which all_data_2 comes before all_data_10."""
+    """Return a sort key by which all_data_2 comes before all_data_10."""
     pieces = re.split(r"([0-9]+)", path.name)
     return [int(p) if i % 2 else p for i, p in enumerate(pieces)]
 
 
 def _small(x: np.ndarray) -> np.ndarray:
-    """Return pixels k/255 as the bytes k, and others as float32."""
+    """Return pixels as the bytes k if all are k/255, otherwise as float32."""
     near: np.ndarray = np.rint(x * 255)
     if ((near / 255 == x) & (near >= 0) & (near <= 255)).all():
         return near.astype(np.uint8)

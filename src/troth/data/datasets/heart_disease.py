@@ -13,7 +13,7 @@ from troth.data.datasets._files import Remote, Source, again, locate, text
 from troth.types import Arrays, Refusal
 
 HOSPITALS = {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}
-"""Hospital → number of patients; owners are numbered in this order."""
+"""Hospital → number of patients. Hospitals are numbered in this order."""
 
 COLUMNS: dict[str, tuple[int, ...]] = {
     "age": (),
@@ -31,10 +31,10 @@ COLUMNS: dict[str, tuple[int, ...]] = {
     "thal": (3, 6, 7),
     "num": (0, 1, 2, 3, 4),
 }
-"""Column → the codes that it may hold; () for a measurement."""
+"""Column → its possible codes; () for a measurement."""
 
-_KINDS = ("cp", "restecg", "slope", "thal")  # codes without an order
-_NEVER_ZERO = ("trestbps", "chol")  # never 0 in a living patient
+_KINDS = ("cp", "restecg", "slope", "thal")  # columns with codes that have no order
+_NEVER_ZERO = ("trestbps", "chol")  # measurements that cannot be 0
 _ROOT = "https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease"
 _SIZES = {"cleveland": 18_461, "hungarian": 10_263, "switzerland": 4_109, "va": 6_737}
 _FILES = tuple(f"processed.{hospital}.data" for hospital in HOSPITALS)
@@ -68,18 +68,18 @@ def heart_disease(
     in.
 
     Args:
-        data_dir: Folder that is searched first.
+        data_dir: Folder to search first for the files.
         label: Label: "presence" of disease (`num` above 0) or "severity" (`num`, 0 …
-            4). `num` is a column of the publisher's files, in which Hungary has only 0
-            and 1.
-        encode: Whether codes without an order become indicators, which gives 22
-            features. Each of cp, restecg, slope and thal becomes one indicator per
-            code; a missing code is 0 in all of them. With false, there are 13 numbers,
-            and missing codes are NaN.
+            4). `num` is a column of the publisher's files. In Hungary, it is only 0 or
+            1.
+        encode: Whether codes without an order become indicators. If true, each of cp,
+            restecg, slope and thal becomes one indicator per code, and there are 22
+            features. If a code is missing, all its indicators are 0. If false, there
+            are 13 numbers, and missing codes are NaN.
         zeros_missing: Whether a resting blood pressure or cholesterol of 0 becomes NaN.
             No living patient has such a value, so 0 must mean missing. The files have 0
-            for all 123 cholesterol values of Switzerland, and for 49 of Long Beach (va)
-            and one of its pressures. With false, these values stay 0.
+            for all 123 cholesterol values of Switzerland, and for 49 cholesterol values
+            and one blood pressure of Long Beach (va). If false, these values stay 0.
     """
     place = locate(SOURCE, data_dir)
     sizes = list(HOSPITALS.values())
@@ -101,7 +101,7 @@ def heart_disease(
 
 
 def _read(path: Path, patients: int) -> np.ndarray:
-    """Return the table of a hospital [patients, 14], with '?' as NaN."""
+    """Return the table of a hospital, [patients, 14], in which '?' becomes NaN."""
     lines = text(path, again(SOURCE)).split()
     try:
         rows = [[_value(cell) for cell in line.split(",")] for line in lines]

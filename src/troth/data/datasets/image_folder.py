@@ -1,4 +1,4 @@
-"""A user's own images, in folders whose names are owners and classes."""
+"""A user's own images, in folders with the names of owners and classes."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -27,18 +27,18 @@ def image_folder(
 ) -> Arrays:
     """Your own images: .png and .jpg files in folders such as OWNER/CLASS/.
 
-    The names of the folders say whose an image is and what it shows. Classes and owners
+    The names of the folders are the owner and the class of an image. Classes and owners
     are numbered in the sorted order of their names. Hidden files, and files with other
     endings, are ignored.
 
     Args:
         path: Path of the outermost folder.
-        levels: What the names of the folders are, from the outermost to the innermost:
-            "owner", "class", "group" or "split" (train, valid, test). For example,
-            ["split", "class"] is the layout of ImageNet.
-        colors: "rgb": three channels; "gray": one.
-        size: Height and width to which images are resized (bilinear); 0: as they are.
-            All images must then have the same size.
+        levels: Meaning of the folders' names, from the outermost to the innermost
+            folder: "owner", "class", "group" or "split" (train, valid, test). For
+            example, ["split", "class"] is the layout of ImageNet.
+        colors: "rgb": three channels; "gray": one channel.
+        size: Height and width to which images are resized (bilinear); 0: images are not
+            resized, and must have the same size.
         classes: Names of the classes in order; some may have no example. []: those of
             the folders.
     """

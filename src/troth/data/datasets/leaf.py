@@ -24,17 +24,17 @@ def leaf(
 ) -> Arrays:
     """Your own data in LEAF's format: JSON files of users and their examples.
 
-    Each user is an owner. If the folder has the folders `train` and `test`, as LEAF's
-    preprocess.sh makes them, their files are these parts of the data, which
-    partition.split = 'given' uses. Inputs must be numbers and labels whole numbers;
-    sequences of characters must be encoded as numbers before.
+    Each user is an owner. If the folder has the folders `train` and `test`, which
+    LEAF's preprocess.sh makes, they are the split of the data for
+    partition.split = 'given'. Inputs must be numbers, and labels whole numbers. Texts
+    must be encoded as numbers before.
 
     Args:
         path: Path of a .json file, or of a folder of such files.
-        shape: Shape of one example, such as [1, 28, 28]; []: one axis.
+        shape: Shape of one example, such as [1, 28, 28]; []: a vector.
         classes: Number of classes, or their names in order; some may have no example.
             0: the classes that occur.
-        scale: Value of x that is scaled to 1; 0 means 1.
+        scale: Value of x that is scaled to 1; 0: inputs are not scaled.
     """
     place = Path(path).expanduser()
     parts = {name: sorted((place / name).glob("*.json")) for name in _PARTS}

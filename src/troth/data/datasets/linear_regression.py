@@ -27,26 +27,27 @@ def linear_regression(
 ) -> Arrays:
     """Synthetic data: y = X w_k + z, with client tasks w_k around θ (Ditto, B.2).
 
-    w_k = θ + ζ_k with ζ_k ~ N(0, τ² I) (Eq. 10), and y = X w_k + z with z ~ N(0, σ² I)
-    (Eq. 11). For a malicious client, ζ_k ~ N(0, τ_a² I) (Definition 3). The data are
-    float64. `owner` is k, for the partition `natural`. `split` marks the last examples
-    of each client as test data. The data of client k do not depend on the number of
-    other clients.
+    The true parameters (task) of client k are w_k = θ + ζ_k with ζ_k ~ N(0, τ² I)
+    (Eq. 10). Its data are y = X w_k + z with noise z ~ N(0, σ² I) (Eq. 11). For a
+    malicious client, ζ_k ~ N(0, τ_a² I) (Definition 3). The data are float64. `owner`
+    is k, for the partition `natural`. `split` marks the last examples of each client as
+    test data. The data of a client do not depend on the number of clients.
 
     Args:
         seed: Seed of the experiment.
         clients: Number of clients K.
         examples: Number of examples of a client, test examples included.
-        dim: Length of the parameter vector w.
-        sigma: Standard deviation σ of the noise of an observation; 0: none.
-        tau: Standard deviation τ of clients' tasks; 0 makes all tasks the same.
+        dim: Length of the parameter vector w_k.
+        sigma: Standard deviation σ of the noise z; 0: no noise.
+        tau: Standard deviation τ of clients' tasks; 0: all tasks are equal.
         orthogonal: Whether training inputs satisfy X_kᵀX_k = n I for n training
-            examples. Theorems 1 and 3 assume this (β = n). All other inputs are N(0,
-            I). The property holds for the marked split: use `partition.split =
-            "given"`.
+            examples, as Theorems 1 and 3 assume (β = n). Otherwise, and for test data,
+            inputs are N(0, I). The property holds for the marked split, so use
+            `partition.split = "given"`.
         test: Share of a client's examples that are marked as test data.
-        hostile: Number of malicious clients, which are the last ones; 0: none.
-        tau_a: Standard deviation τ_a of malicious clients' tasks; larger than tau.
+        hostile: Number of malicious clients; these are the last clients.
+        tau_a: Standard deviation τ_a of malicious clients' tasks; it must be larger
+            than tau.
 
     Departs: the prior of θ is improper in the paper; here θ ~ N(0, I).
     """
@@ -89,17 +90,16 @@ def truth(
 
 
 def normal(seed: int, purpose: str, clients: int, count: int) -> np.ndarray:
-    """Draw N(0, 1) for every client, independent of the number of clients.
+    """Draw `count` numbers from N(0, 1) for every client: [clients, count].
 
-    Returns:
-        [clients, count].
+    The numbers of a client do not depend on the number of clients.
     """
     made = (seeding.generator(seed, purpose, k) for k in range(clients))
     return np.array([random.standard_normal(count) for random in made])
 
 
 def spreads(clients: int, tau: float, hostile: int, tau_a: float) -> np.ndarray:
-    """Return τ for every client, but τ_a for the last `hostile` ones (Definition 3)."""
+    """Return τ for every client, and τ_a for the last `hostile` clients."""
     if not (tau >= 0 and math.isfinite(tau)):
         raise Refusal(f"data.tau = {tau} must be a number of at least 0")
     if not 0 <= hostile < max(clients, 1):
@@ -116,7 +116,7 @@ def spreads(clients: int, tau: float, hostile: int, tau_a: float) -> np.ndarray:
 
 
 def checked(clients: int, examples: int, sigma: float, test: float) -> None:
-    """Refuse sizes and noise for which no data can be made."""
+    """Raise Refusal if an option is out of range."""
     _room.at_least_1(clients=clients, examples=examples)
     if not (sigma >= 0 and math.isfinite(sigma)):
         raise Refusal(f"data.sigma = {sigma} must be a number of at least 0")
@@ -125,6 +125,6 @@ def checked(clients: int, examples: int, sigma: float, test: float) -> None:
 
 
 def marks(examples: int, test: float) -> np.ndarray:
-    """Mark the last examples as TEST and the others, at least one, as TRAIN."""
+    """Return TEST for the last examples, and TRAIN for the others, at least one."""
     count = min(round(test * examples), examples - 1)
     return np.repeat(np.array([TRAIN, TEST], np.int8), [examples - count, count])

@@ -10,8 +10,8 @@ from troth import seeding
 from troth.data.datasets import _room
 from troth.types import Arrays, Refusal
 
-_QUARTERS = 12  # rows move by at most 3 pixels, in steps of 1/4
-_AT_ONCE = 2**17  # examples
+_QUARTERS = 12  # largest move of a row, in quarters of a pixel
+_AT_ONCE = 2**17  # approximate number of examples that are made at once
 
 
 def made_digits(
@@ -25,17 +25,18 @@ def made_digits(
     """Handwritten digits of 8×8 pixels, 10 classes; each owner has a writing style.
 
     Each example is one of the 1,797 digits of scikit-learn, drawn with replacement. It
-    is slanted, moved and dimmed in its owner's style, and noise is added. The examples
-    of an owner depend only on the seed and the owner's number. With more owners, or
-    more examples per owner, the existing examples stay the same.
+    is slanted, moved and dimmed in the style of its owner, and noise is added. The
+    examples of an owner depend only on the seed and the owner's number. With a larger
+    number of owners, or of examples per owner, existing examples stay the same.
 
     Args:
         seed: Seed of the experiment.
         clients: Number of owners, for the partition `natural`.
         per_client: Number of examples of each owner.
-        style: Difference between owners; 0: all write alike. 1: slants of up to 0.3
-            pixels per row, moves of up to a pixel, ink of at least one half.
-        noise: Largest noise of a pixel, as a share of full ink; 0: none.
+        style: Difference between owners, from 0 to 1. 0: all have the same style. 1:
+            slants of up to 0.3 pixels per row, moves of up to one pixel, and ink that
+            is dimmed by up to one half.
+        noise: Largest noise of a pixel, as a share of full ink; 0: no noise.
     """
     _room.at_least_1(clients=clients, per_client=per_client)
     for name, value in (("style", style), ("noise", noise)):
@@ -65,10 +66,10 @@ def made_digits(
 
 
 def _moved(images: np.ndarray) -> np.ndarray:
-    """Move every row of every digit sideways by q/4 − 3 pixels: [q, digit, row].
+    """Return every row of every digit, moved sideways by q/4 − 3 pixels.
 
-    A row of eight bytes is stored as one 64-bit number, so that a single lookup gets
-    the whole row. Row 8 is empty.
+    The result is [q, digit, row]. A row of eight bytes is stored as one 64-bit number,
+    so a single lookup gets the whole row. Row 8 is empty.
     """
     padded = np.zeros((len(images), 9, 16), np.uint16)
     padded[:, :8, 4:12] = images
@@ -82,7 +83,11 @@ def _moved(images: np.ndarray) -> np.ndarray:
 
 
 def _style(seed: int, owners: torch.Tensor, style: float) -> tuple[np.ndarray, ...]:
-    """Return each owner's style: moves in quarter pixels, source rows, ink in 16ths."""
+    """Return each owner's style.
+
+    It consists of the index q of every row's move, the row of the digit that is written
+    to every row, and the ink in sixteenths.
+    """
     key = seeding.keys(seed, "style", 0, owners)
     u = seeding.uniform(key, 4, torch.float64).numpy() * style
     slant, aside, down, ink = u.T - [[style / 2], [style / 2], [style / 2], [0.0]]
@@ -105,7 +110,10 @@ def _written(
 
 
 def _noisy(ink: np.ndarray, speck: np.ndarray, most: int) -> np.ndarray:
-    """Change each pixel by −most … most, all equally likely, and clip it to a byte."""
+    """Add noise to each pixel, uniform on −most … most, and clip it to a byte.
+
+    `speck` are random bytes.
+    """
     off = (speck.astype(np.uint16) * np.uint16(2 * most + 1) >> 8) + ink
     kept: np.ndarray = np.clip(off, most, 255 + most) - most
     return kept

@@ -22,12 +22,12 @@ SOURCE = idx_source(
 def mnist(data_dir: str | None = None) -> Arrays:
     """MNIST: 60,000 + 10,000 handwritten digits, gray, 28×28, 10 classes.
 
-    The function reads the four gzipped IDX files from `mnist/` under `data_dir`,
-    `$TROTH_DATA` or the cache, and downloads them if they are in none of these.
-    Training examples come first, each part in the order of its file. The data set
+    The function reads the four gzipped IDX files from `mnist/` in `data_dir`,
+    `$TROTH_DATA` or the cache. If they are in none of these, it downloads them.
+    Training examples come first, in the order of the files. The data set
     `mnist_by_writer` also has the writers.
 
     Args:
-        data_dir: Folder that is searched first.
+        data_dir: Folder to search first for the files.
     """
     return idx_images(SOURCE, data_dir)[0]

@@ -14,7 +14,7 @@ from troth.types import Arrays
 
 _AT = "https://raw.githubusercontent.com/facebookresearch/qmnist/master"
 _LABELS = ("qmnist-train-labels-idx2-int.gz", "qmnist-test-labels-idx2-int.gz")
-_WRITER = 2  # index of the writer's column, of eight columns
+_WRITER = 2  # index of the column with the writer
 SOURCE = Source(
     name="mnist_by_writer",
     folder="mnist",
@@ -42,12 +42,12 @@ def mnist_by_writer(
     """MNIST with the writers as owners: the partition `natural` makes each a client.
 
     The function reads MNIST's four files and QMNIST's two label files, all from
-    `mnist/` (see `mnist`). `owner` is the number that NIST gave the writer. There is no
-    published split, because writers are clients here. A client's digits are split by
-    `partition.split`.
+    `mnist/` (see `mnist`). `owner` is NIST's number of the writer. MNIST's split is not
+    used, because its training and test data are by different writers, who are clients
+    here. The digits of a writer are split by `partition.split`.
 
     Args:
-        data_dir: Folder that is searched first.
+        data_dir: Folder to search first for the files.
         part: Part of MNIST: "train", "test" or "all" (both). "train" has 60,000 digits
             by 539 writers, and "test" has 10,000 digits by 297 other writers.
     """

@@ -22,14 +22,14 @@ def npz(
       `[features]` can fill in.
     - `y` [m]: whole numbers are labels 0 … C−1 (or −1 and +1, which become 0 and 1).
       Texts are names of classes, numbered in sorted order. Numbers of a float type are
-      targets of a regression, in float32 or float64. With `y` [m, L] of 0 and 1, an
-      example may have several of L ≥ 2 labels.
+      targets of a regression, in float32 or float64. If `y` is [m, L] with L ≥ 2, its
+      entries 0 and 1 say which of L labels an example has.
     - `owner`, `group` [m]: whole numbers, or texts, which are numbered in sorted order.
     - `split` [m]: 0, 1, 2 or "train", "valid", "test".
 
     Args:
         path: Path of the file.
-        scale: Value of x that is scaled to 1; 0 means 255 for bytes and 1 otherwise.
+        scale: Value of x that is scaled to 1; 0: 255 for bytes, otherwise 1.
         classes: Number of classes, or their names in order; some may have no example.
             0: the classes that occur in `y`.
     """

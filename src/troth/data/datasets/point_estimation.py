@@ -25,27 +25,27 @@ def point_estimation(
 ) -> Arrays:
     """Synthetic data: noisy observations of one number per client (Ditto, B.3).
 
-    w_k = θ + ζ_k with ζ_k ~ N(0, τ²) (Eq. 68). Client k observes w_k + z with z ~ N(0,
-    σ²) (Eq. 69). For malicious clients, τ_a replaces τ (Definition 4). Here x is the
-    constant 1 and y is the observation. A linear model without bias under the loss ½(w
-    − y)² then has the loss of Eq. 70 plus a constant. The data are float64. `owner` is
-    k, for the partition `natural`. `split` marks the last examples of each client as
-    test data.
+    The true number of client k is w_k = θ + ζ_k with ζ_k ~ N(0, τ²) (Eq. 68). The
+    client observes w_k + z with noise z ~ N(0, σ²) (Eq. 69). For malicious clients, τ_a
+    replaces τ (Definition 4). The input x is the constant 1, and y is the observation.
+    So a linear model without bias, with the loss ½(w − y)², has the loss of Eq. 70 plus
+    a constant. The data are float64. `owner` is k, for the partition `natural`. `split`
+    marks the last examples of each client as test data.
 
     Args:
         seed: Seed of the experiment.
         clients: Number of clients K.
         examples: Number of examples of a client, test examples included.
-        sigma: Standard deviation σ of an observation's noise; 0: none.
-        tau: Standard deviation τ of clients' true numbers w_k; 0 makes all w_k equal θ.
-        theta: Common center θ of the clients' true numbers w_k.
+        sigma: Standard deviation σ of the noise z; 0: no noise.
+        tau: Standard deviation τ of the clients' true numbers; 0: all are equal to θ.
+        theta: Mean θ of the clients' true numbers.
         test: Share of a client's examples that are marked as test data.
-        hostile: Number of malicious clients, which are the last ones; 0: none.
-        tau_a: Standard deviation τ_a of malicious clients' true numbers; larger than
-            tau.
+        hostile: Number of malicious clients; these are the last clients.
+        tau_a: Standard deviation τ_a of malicious clients' true numbers; it must be
+            larger than tau.
 
-    Departs: the prior of θ is improper in the paper. Here θ is given, which changes
-    nothing, because all estimators shift with θ.
+    Departs: the prior of θ is improper in the paper. Here θ is given. This changes no
+    error, because all estimators shift with θ.
     """
     checked(clients, examples, sigma, test)
     w = truth(seed, clients=clients, tau=tau, theta=theta, hostile=hostile, tau_a=tau_a)

@@ -49,8 +49,7 @@ _REMEDY = again(SOURCE)
 
 
 Client = tuple[Any, np.ndarray, list[list[int]]]
-"""A group of the HDF5 file, its rows that are kept, and the known tags of these rows.
-"""
+"""Group of the HDF5 file, rows of it that are used, and their tags (as numbers)."""
 
 
 def stackoverflow(
@@ -65,29 +64,29 @@ def stackoverflow(
 ) -> Arrays:
     """Stack Overflow (TFF): sentences of users as bags of words, tags as labels.
 
-    The function reads TFF's HDF5 file of 342,477 training clients, and takes the first
-    `clients` of them in sorted order of their ids. The vocabularies are the most
-    frequent words and tags by TFF's counts. `x` [m, words] is the mean of the one-hot
-    words of a sentence and of its question's title. Words outside the vocabulary count
-    in the denominator only. `owner` is the client. The publisher gives no split within
-    a client. Needs `pip install 'troth[hdf5]'`.
+    The function reads the HDF5 file of TensorFlow Federated (TFF) with 342,477 training
+    clients (users), and takes the first `clients` in the sorted order of their ids. The
+    vocabularies are the most frequent words and tags by TFF's counts. `x` [m, words] is
+    the number of times that each word occurs in a sentence and in the title of its
+    question, divided by the number of all their words. `owner` is the client. There is
+    no published split of a client's examples. Needs `pip install 'troth[hdf5]'`.
 
     Args:
-        data_dir: Folder that is searched first.
+        data_dir: Folder to search first for the files.
         clients: Number of clients; Ditto uses 400.
-        examples: Largest number of examples of a client, of which the first ones are
-            kept.
+        examples: Largest number of examples of a client. If it has more, the first ones
+            are used.
         words: Number of words in the vocabulary; an example takes 4 bytes per word.
         tags: Number of tags in the vocabulary.
-        label: Label of an example: its "first" (most frequent) tag, or all its "tags".
-            The authors of Ditto use "first". With "tags", `y` is [m, tags].
+        label: Label of an example: its "first" (most frequent) tag, as in the code of
+            Ditto's authors, or all its "tags". With "tags", `y` is [m, tags].
         untagged: Treatment of examples without a tag of the vocabulary: "keep" or
-            "drop" them. The authors keep them, with label 0, as if they had the most
-            frequent tag. With label "tags", kept examples have no tag.
+            "drop". With "keep", they have the label 0, that of the most frequent tag,
+            as in the authors' code. With label "tags", they have no tag.
 
-    Departs: a sentence without words is all 0 (NaN in the authors' code). Nothing is
-    shuffled, because the partition draws the split. Of a client with more than 10,000
-    examples, the first 10,000 are kept. The authors' code, by mistake, keeps only those
+    Departs: an example without words is all 0 (NaN in the authors' code). Nothing is
+    shuffled, because the partition draws the split. If a client has more than 10,000
+    examples, the first 10,000 are used. The authors' code, by mistake, uses only those
     that remain after groups of 10,000.
     """
     _room.at_least_1(clients=clients, examples=examples, words=words, tags=tags)
@@ -129,7 +128,10 @@ def stackoverflow(
 
 
 def _words(path: Path, count: int) -> dict[bytes, int]:
-    """Return the most frequent words → places, from lines of a word and its count."""
+    """Return word → rank of the most frequent words.
+
+    Each line of the file has a word and its count.
+    """
     with open(path, "rb") as file:
         lines = [file.readline(2**16).split() for _ in range(count)]
     words = [line[0] for line in lines if len(line) == 2 and line[1].isdigit()]
@@ -137,7 +139,7 @@ def _words(path: Path, count: int) -> dict[bytes, int]:
 
 
 def _tags(path: Path, count: int) -> dict[bytes, int]:
-    """Return the most frequent tags → places, from JSON of tag → count."""
+    """Return tag → rank of the most frequent tags, from a JSON file of tag → count."""
     try:
         content = json.loads(text(path, _REMEDY))
         ranked = sorted(content, key=lambda tag: -content[tag])
@@ -162,7 +164,7 @@ def _places(path: Path, texts: list[bytes], count: int, what: str) -> dict[bytes
 def _chosen(
     group: Any, examples: int, known: dict[bytes, int], untagged: str
 ) -> Client:
-    """Choose the examples of a client that are kept."""
+    """Choose the examples of a client that are used."""
     lines = group["tags"][:examples]
     tags = [[known[tag] for tag in line.split(b"|") if tag in known] for line in lines]
     rows = [i for i, its in enumerate(tags) if its or untagged == "keep"]
@@ -170,7 +172,7 @@ def _chosen(
 
 
 def _bags(chosen: list[Client], known: dict[bytes, int], words: int) -> np.ndarray:
-    """Return the mean of the one-hot words of every kept example."""
+    """Return the inputs x: relative frequencies of words in the chosen examples."""
     m = sum(len(rows) for _, rows, _ in chosen)
     if m == 0:
         raise Refusal(

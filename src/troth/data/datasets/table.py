@@ -25,11 +25,12 @@ def table(
 ) -> Arrays:
     """Your own table: a Parquet, Feather or CSV file, or a folder of such files.
 
-    - The ending of a file says what it is: .parquet, .feather, .csv or .csv.gz.
-    - In a folder, each file is the table of one owner, whose name is that of the file.
+    - The ending of a file determines its format: .parquet, .feather, .csv or .csv.gz.
+    - In a folder, each file is the table of one owner, whose name is the file's name.
       All files have the same columns.
-    - A folder may also be a data set of Hugging Face that `save_to_disk` wrote. The
-      parts of a `DatasetDict` (train, validation, test) are then the split.
+    - A folder may also be a data set of Hugging Face that was written by
+      `save_to_disk`. The split consists of the parts of a `DatasetDict` (train,
+      validation, test).
 
     Parquet and Feather need pyarrow (pip install 'troth[parquet]'), and data sets of
     Hugging Face the library datasets (pip install 'troth[hf]').
@@ -42,9 +43,10 @@ def table(
     Args:
         path: Path of the file or folder.
         label: Column to predict, or a list of columns of 0 and 1.
-        owner: Column with the owner of each example; "": none; in a folder of
-            files, their names.
-        group: Column by which an audit may split; "": none.
+        owner: Column with the owner of each example; "": no owners, or in a folder of
+            files, the names of the files.
+        group: Column with the group of each example, such as 1 if it conflicts with a
+            shortcut; "": none.
         split: Column with the part (train, valid, test) of each example; "": none.
         kind: Type of the label: "labels" (classes), "targets" (numbers), or "auto".
         drop: Columns to leave out.
@@ -53,8 +55,7 @@ def table(
         classes: Number of classes if labels are whole numbers 0 … C−1, or the classes'
             names in order; some may have no example. 0: the classes that occur.
         x: Column of the inputs; "": all columns without another role are features.
-        scale: With `x`, the value that is scaled to 1; 0 means 255 for bytes and 1
-            otherwise.
+        scale: With `x`: value that is scaled to 1; 0: 255 for bytes, otherwise 1.
     """
     roles = Roles(label, owner, group, split, kind, drop, categorical, missing, classes)
     return _frame.arrays(path, _frame.read(path, owner), roles, x, scale)

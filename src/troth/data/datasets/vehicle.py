@@ -37,17 +37,17 @@ SOURCE = Source(
 def vehicle(data_dir: str | None = None) -> Arrays:
     """Vehicle: 23 road sensors, 50 sound and 50 vibration features, two vehicle types.
 
-    The function reads the JSON of the Ditto authors. The file `mytrain.json` has 1,860
-    examples, 7 to 534 per sensor, which the authors standardized per sensor. If
-    `mytest.json` is in the same folder, its examples come last, and `split` marks the
-    two parts. `owner` is the sensor, in the order of the file. The labels −1 and 1
+    The function reads the JSON files of Ditto's authors. The file `mytrain.json` has
+    1,860 examples, 7 to 534 per sensor, which the authors standardized for each sensor.
+    If `mytest.json` is in the same folder, its examples come last, and `split` marks
+    the two parts. `owner` is the sensor, in the order of the file. The labels −1 and 1
     become 0 and 1.
 
-    Only the training file can be downloaded. Without the other file, give
-    partition.split as fractions. The results are then not comparable with the paper's.
+    Only the training file can be downloaded. Without the test file, give
+    partition.split as fractions. Results are then not comparable with the paper's.
 
     Args:
-        data_dir: Folder that is searched first.
+        data_dir: Folder to search first for the files.
     """
     place = locate(SOURCE, data_dir)
     parts = [_read(place / _TRAIN)]

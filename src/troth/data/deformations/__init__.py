@@ -1,1 +1,1 @@
-"""Deformations, which move an image's pixels: images and parameters → images."""
+"""Deformations of images, such as rotations: images and parameters → images."""

@@ -1,4 +1,4 @@
-"""Resampling of an image along an affine flow."""
+"""Resample images along an affine flow, which moves their content."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ Interpolation = Literal["bilinear", "nearest"]
 """Method to read a value between pixels."""
 
 Padding = Literal["zeros", "border", "reflection"]
-"""Filling outside the image: 0, the nearest pixel, or the image mirrored at its edges.
+"""Values outside the image: 0, the nearest pixel, or the image mirrored at its edges.
 """
 
 Frame = Literal["edges", "centres", "mixed"]
@@ -29,19 +29,18 @@ def flow(
     padding: Padding,
     frame: Frame,
 ) -> Tensor:
-    """Resample images along an affine flow: I_T(x, p + ν) (Eq. 3).
+    """Resample images along an affine flow (Eq. 3 of Alfarra et al., 2022).
 
     The pixel at p gets the value at p + ν(p), where ν(p) = (ar + bs + c,
     dr + es + f) at p = (r, s), with r down the rows and s along the columns. The image
-    is resampled only once, however the parameters were computed. Bytes become float32
-    on the same scale. Coordinates are computed in float32 at least, even if the image
-    has a lower precision.
+    is resampled only once. Bytes are read as float32, with the same values. Coordinates
+    are computed in float32 or float64, even if the image has a lower precision.
 
     Args:
         x: [b, channels, h, w] images.
         parameters: [b, 6]: a … f.
         interpolation: method to read a value between pixels.
-        padding: filling outside the image.
+        padding: values outside the image.
         frame: position of the coordinates −1 and 1.
     """
     h, w = x.shape[-2:]
@@ -71,7 +70,7 @@ def precision(x: Tensor) -> torch.dtype:
 def _coordinates(
     size: int, frame: Frame, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """Return the coordinates of the pixels of one axis; a single pixel lies at 0."""
+    """Return the coordinates of the pixels of one axis; a single pixel is at 0."""
     whole = torch.arange(1 - size, size, 2, dtype=dtype, device=device)
     return whole / (size if frame == "edges" else max(size - 1, 1))
 
@@ -79,14 +78,14 @@ def _coordinates(
 def pixels_per_unit(
     height: int, width: int, frame: Frame = "edges"
 ) -> tuple[float, float]:
-    """Return the pixels in a shift of 1, down the rows and along the columns."""
+    """Return the number of pixels in a shift of 1: down the rows, along the columns."""
     if frame == "centres":
         return (height - 1) / 2, (width - 1) / 2
     return height / 2, width / 2
 
 
 def expect(name: str, x: Tensor, parameters: Tensor, k: int) -> None:
-    """Refuse inputs that are not images, and parameters that are not k per image."""
+    """Raise Refusal if inputs are not images with k parameters each."""
     if x.dim() != 4 or 0 in x.shape[1:]:
         raise Refusal(
             f"deformation '{name}' needs images [examples, channels, height, width], "

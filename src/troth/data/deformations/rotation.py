@@ -21,22 +21,23 @@ def rotation(
 ) -> Tensor:
     """Turn an image about its center by an angle β.
 
-    ν(p) = (n(cos β − 1) − m sin β, n sin β + m(cos β − 1)) at row n and column m
-    (section 3.2). The pixel at p gets the value at p + ν(p), so that β > 0 turns the
-    content clockwise.
+    The pixel at p gets the value at p + ν(p), where ν(p) = (n(cos β − 1) − m sin β,
+    n sin β + m(cos β − 1)) at row n and column m (Section 3.2 of Alfarra et al., 2022,
+    *Certified Robustness in Federated Learning*). If β > 0, the content turns
+    clockwise.
 
     Args:
         x: [b, channels, h, w] bytes, which become float32, or floats.
-        parameters: [b, 1]: β in radians; 0 leaves the image as it is.
+        parameters: [b, 1]: β in radians; 0: the image does not change.
         interpolation: Method to read a value between pixels.
-        padding: Filling outside the image: 0 (black), the nearest pixel, or the
-            mirrored image.
+        padding: Values outside the image: 0 (black), the nearest pixel, or the mirrored
+            image.
         frame: Position of the coordinates −1 and 1, as in the deformation `affine`.
             Only "mixed" has an effect: it enlarges the image.
 
-    Departs: the authors' code turns coordinates of −1 to 1 on both axes, which shears
-        images that are not square. Here n and m are pixels, as in the paper, and every
-        image is turned. As for `affine`, "mixed" is what their code does.
+    Departs: the authors' code turns coordinates from −1 to 1 on both axes, which shears
+        images that are not square. Here n and m are in pixels, as in the paper, so all
+        images are only turned. As for `affine`, their code uses "mixed".
     """
     _flow.expect("rotation", x, parameters, 1)
     beta = parameters[:, 0].to(_flow.precision(x))
@@ -50,5 +51,5 @@ def rotation(
 
 
 def draw(key: Tensor, sigma: float, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Draw angles uniform on (−σ, σ): [..., 1] for keys [...]; σ = π is every angle."""
+    """Draw angles uniform on (−σ, σ): [..., 1] for keys [...]."""
     return (2 * seeding.uniform(key, 1, dtype) - 1) * sigma

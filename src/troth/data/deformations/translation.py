@@ -18,22 +18,23 @@ def translation(
     padding: Padding = "zeros",
     frame: Frame = "edges",
 ) -> Tensor:
-    """Shift an image: ν(p) = (t_u, t_v) for every p (section 3.2).
+    """Shift an image by (t_u, t_v).
 
-    The pixel at p gets the value at p + ν(p). A positive t_u therefore moves the
-    content up, and a positive t_v moves it to the left. A shift of 1 is half the image
+    The pixel at p gets the value at p + (t_u, t_v) (Section 3.2 of Alfarra et al.,
+    2022, *Certified Robustness in Federated Learning*). So if t_u > 0, the content
+    moves up, and if t_v > 0, it moves to the left. A shift of 1 is half the image
     (`_flow.pixels_per_unit` converts it to pixels).
 
     Args:
         x: [b, channels, h, w] bytes, which become float32, or floats.
-        parameters: [b, 2]: t_u down the rows, t_v along the columns. Zeros leave the
-            image as it is; ±2 move all of its content out.
+        parameters: [b, 2]: t_u down the rows, and t_v along the columns. With 0, the
+            image does not change; with ±2, its content is moved out of it.
         interpolation: Method to read a value between pixels.
-        padding: Filling outside the image: 0 (black), the nearest pixel, or the
-            mirrored image.
+        padding: Values outside the image: 0 (black), the nearest pixel, or the mirrored
+            image.
         frame: Position of the coordinates −1 and 1, as in the deformation `affine`.
 
-    Departs: as `affine`; "mixed" is what the authors' code does.
+    Departs: as for `affine`, the authors' code uses "mixed".
     """
     expect("translation", x, parameters, 2)
     u, v = parameters.unbind(1)

@@ -1,8 +1,8 @@
-"""Sums from which features are standardized: the clients' side and the server's side.
+"""Sums from which features are standardized, for clients and for the server.
 
 There are two exchanges, one for the values and one for their squared distances from the
-mean. In each, a client calls `sums` and the server calls `pooled`. A simulation and a
-deployment use the same functions. A client sends nothing but its `Sums`.
+mean. In each, a client calls `sums` and sends the result, and the server calls
+`pooled`. A simulation and a deployment use the same functions.
 """
 
 from collections.abc import Sequence
@@ -14,23 +14,23 @@ from troth.types import Refusal, Statistics
 
 
 class Sums(NamedTuple):
-    """The message of one client about its values, feature by feature."""
+    """The message of one client, with the shape [...] of an example."""
 
-    number: np.ndarray  # [...] number of values
-    total: np.ndarray  # [...] sum of the values
+    number: np.ndarray  # [...] number of values of each feature
+    total: np.ndarray  # [...] sum of the values of each feature
 
 
 class Mean(NamedTuple):
-    """The mean of the values that were counted; 0 if there are none."""
+    """The mean of the values of several clients."""
 
-    number: np.ndarray  # [...]
-    value: np.ndarray  # [...]
+    number: np.ndarray  # [...] number of values of each feature
+    value: np.ndarray  # [...] their mean; 0 if there are none
 
 
 def sums(values: np.ndarray, least: int = 1) -> Sums:
-    """Count and sum a client's values [m, ...]; NaN is a missing value.
+    """Return count and sum of a client's values [m, ...], in which NaN is missing.
 
-    If a feature has fewer values than `least`, its count and sum are sent as 0.
+    If a feature has fewer than `least` values, its count and sum are 0.
     """
     there = ~np.isnan(values)
     count = there.sum(axis=0)
@@ -47,7 +47,7 @@ def squares(values: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 
 def mean(sent: Sequence[Sums]) -> Mean:
-    """Return the mean of all values that the clients counted."""
+    """Return the mean over the values of all clients, from their sums."""
     with np.errstate(over="ignore", invalid="ignore"):
         number = np.stack([s.number for s in sent]).sum(axis=0, dtype=np.float64)
         total = np.stack([s.total for s in sent]).sum(axis=0, dtype=np.float64)
@@ -61,11 +61,17 @@ def pooled(
     names: Sequence[str] = (),
     lowest: float = -np.inf,
 ) -> Mean:
-    """Combine the clients' sums at the server; refuse to reveal a single client's sums.
+    """Return the mean over all clients' values, computed by the server.
 
-    Invalid messages are left out, as the setting `drop_invalid` leaves out updates. A
-    message is invalid if its shape is not that of an example, if it holds NaN, infinity
-    or a negative count, or if a sum is below `lowest` (0 for squared distances).
+    Invalid messages are left out. A message is invalid if its shape is not that of an
+    example, if it has NaN, infinity or a negative count, or if a sum is below `lowest`.
+    Raise Refusal if the result would reveal the sums of a single client.
+
+    Args:
+        sent: the messages of the clients.
+        shape: shape of an example.
+        names: names of the features, for error messages.
+        lowest: smallest valid sum; 0 for squared distances.
     """
     good = [s for s in sent if _valid(s, shape, lowest)]
     if len(good) < 2:
@@ -96,11 +102,18 @@ def _valid(sent: Sums, shape: tuple[int, ...], lowest: float) -> bool:
 def statistics(
     first: Mean, second: Mean, fill: np.ndarray, center: bool, scale: bool
 ) -> Statistics:
-    """Turn the means of values and of squared distances into the final statistics.
+    """Return the statistics of features from two means.
 
-    A feature is constant if its spread is within the rounding error of the sums, var ≤
-    n·ε·var + (n·ε·mean)². This is the bound of scikit-learn's StandardScaler. `fill` is
-    the value that replaces a missing one.
+    A feature is constant if its variance is within the rounding error of the sums, var
+    ≤ n·ε·var + (n·ε·mean)² for n values and machine precision ε. This is the bound of
+    scikit-learn's StandardScaler.
+
+    Args:
+        first: mean of the values.
+        second: mean of their squared distances from the mean.
+        fill: values that replace missing ones.
+        center: whether the mean is subtracted.
+        scale: whether values are divided by the standard deviation.
     """
     small = first.number * np.finfo(np.float64).eps
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Standardization by the mean and spread of all clients' data, from the clients' sums.
+"""Standardization by mean and standard deviation of all clients' data.
 
 References: chan1983algorithms.
 """
@@ -24,24 +24,24 @@ def federated(
     """Standardize all clients' data by shared statistics; clients send only sums.
 
     There are two exchanges, in each of which a client sends a count and a sum for every
-    feature. In the first, the client sums its values, which gives the mean of all
-    clients. In the second, it sums their squared distances from this mean, which gives
-    the standard deviation. (This is the two-pass algorithm of Chan, Golub and LeVeque,
-    which loses no digits if the mean is large.)
+    feature. In the first, the client sums its values, from which the mean over all
+    clients follows. In the second, it sums the squared distances of its values from
+    this mean, from which the standard deviation (std) follows. This is the two-pass
+    algorithm of Chan, Golub and LeVeque, which is accurate even if the mean is large.
 
     If `min_values` is 1, the result is the same as for all training examples in one
-    place. With a larger value, a client with fewer values of a feature does not send
-    their sum. A median cannot be computed from sums; only `own` offers it. A feature
-    that no client sends has mean 0 and std 1 and is filled with 0. A constant feature
-    has std 1.
+    place. Otherwise, a client that has fewer values of a feature does not send their
+    sum. Medians cannot be computed from sums; use `own` for them. A feature for which
+    no client sends a sum has mean 0 and std 1, and missing values become 0. A constant
+    feature has std 1.
 
     Threat model: the server, and anyone who reads the messages, sees each client's
-    sums, unless secure aggregation hides them. Every client sees the result. From it,
-    each of two clients knows the other's sums, and n − 1 clients together know those of
-    the last one. Sums of a few values reveal much about each value. No robustness is
-    claimed: one malicious client can shift and scale the inputs of all clients by its
-    message or by its data. Only invalid messages (NaN, infinity, negative counts) are
-    left out.
+    sums, unless secure aggregation hides them. Every client sees the result. If there
+    are two clients, each can compute the other's sums from it. In general, n − 1
+    clients together can compute those of the last one. Sums of a few values reveal much
+    about each value. There is no robustness: one malicious client can shift and scale
+    the inputs of all clients by its message or by its data. Only invalid messages (NaN,
+    infinity, negative counts) are left out.
 
     Args:
         train: [m_k, ...] the training examples of each client; NaN: missing.
@@ -49,10 +49,10 @@ def federated(
             used.
         center: Whether the mean is subtracted.
         scale: Whether values are divided by the standard deviation.
-        impute: Value that replaces a missing one: the feature's mean, or 0, in its
-            units.
-        min_values: Fewest values of a feature for which a client sends their sum. 1
-            sends all sums; the sum of a single value reveals that value.
+        impute: Value that replaces a missing one: the mean of the feature, or 0 (before
+            standardization).
+        min_values: Fewest values of a feature with which a client sends their sum. With
+            1, all sums are sent; the sum of a single value reveals this value.
 
     Returns:
         Statistics [...], the same for all clients.

@@ -2,4 +2,4 @@
 
 
 def none() -> None:
-    """Leave inputs unchanged; refuse missing values."""
+    """Leave inputs unchanged. Missing values raise Refusal."""

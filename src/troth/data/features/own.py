@@ -18,12 +18,11 @@ def own(
 ) -> Statistics:
     """Standardize each client's data by statistics of its own training examples.
 
-    x → (x − mean)/std for each feature, where std = √(Σ(x − mean)²/count). Mean and std
-    are over the values that are present in the client's training examples. A feature
-    without any value there has mean 0 and std 1 and is filled with 0. A constant
+    Each feature x becomes (x − mean)/std, where std = √(Σ(x − mean)²/count). Mean and
+    std are over the values that are not missing in the client's training examples. A
+    feature without values has mean 0 and std 1, and missing values become 0. A constant
     feature has std 1. Equal inputs of two clients are in general not equal afterwards:
-    a shared model sees how much an example deviates from the typical example of its
-    client.
+    the shared model sees how much an example deviates from the mean of its client.
 
     No message is sent. A malicious client fits its statistics to its corrupted data,
     which does not affect other clients.
@@ -32,8 +31,8 @@ def own(
         train: [m_k, ...] the training examples of each client; NaN: missing.
         center: Whether the mean is subtracted.
         scale: Whether values are divided by the standard deviation.
-        impute: Value that replaces a missing one: the feature's mean or median, or 0,
-            in its units.
+        impute: Value that replaces a missing one: the mean or median of the feature, or
+            0 (before standardization).
 
     Returns:
         Statistics [n, ...], one row per client.

@@ -22,6 +22,15 @@ def check_least(min_size: int, clients: int, m: int) -> None:
         )
 
 
+def check_sizes(sizes: list[int], m: int) -> None:
+    """Refuse sizes of clients that are below 1 or sum to more than m examples."""
+    if not sizes or min(sizes) < 1 or sum(sizes) > m:
+        raise Refusal(
+            f"partition.sizes = {sizes} must give every client at least 1 example, and "
+            f"sum to at most {m}, the number of examples"
+        )
+
+
 def check_labels(name: str, arrays: Arrays) -> None:
     """Refuse data that do not have exactly one label per example."""
     if arrays.classes and arrays.y.ndim == 1:
@@ -95,3 +104,33 @@ def apportion(total: int, weight: np.ndarray, least: int = 0) -> np.ndarray:
     sizes[np.argsort(sizes - exact, kind="stable")[:rest]] += 1
     sizes += least
     return sizes
+
+
+def take_by_class(
+    mix: np.ndarray,
+    left: np.ndarray,
+    want: int,
+    alpha: float,
+    random: np.random.Generator,
+) -> np.ndarray:
+    """Draw the number of examples of each class that one client gets by its mixture.
+
+    A class without examples left is not drawn any more.
+
+    Args:
+        mix: [classes] probability of each class.
+        left: [classes] number of examples that no client has yet.
+        want: number of examples of the client.
+        alpha: concentration of the Dirichlet distribution, from which a new mixture
+            is drawn if no class of the mixture is left.
+        random: the random generator.
+    """
+    taken = np.zeros_like(left)
+    while (lack := want - int(taken.sum())) > 0:
+        rest = left - taken
+        weight = mix * (rest > 0)
+        if not weight.sum() > 0:
+            weight[rest > 0] = random.dirichlet(alpha * rest[rest > 0] / rest.sum())
+        drawn = random.multinomial(lack, weight / weight.sum())
+        taken += np.minimum(drawn, rest)
+    return taken

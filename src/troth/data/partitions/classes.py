@@ -1,6 +1,6 @@
 """A few classes for each client, as in Ditto's experiments on Fashion-MNIST.
 
-References: li2021ditto.
+References: li2021ditto, li2022niid.
 """
 
 import itertools
@@ -24,8 +24,11 @@ def classes(
     per_client: int = 5,
     recipe: Literal["even", "ditto"] = "even",
     size: int = 0,
+    assign: Literal["number", "first", "random"] = "number",
 ) -> list[np.ndarray]:
     """Give each client a few classes: client u holds (u + j) mod C for j < per_client.
+
+    `assign` has two other choices of the classes, which are random.
 
     "even": the examples of a class are shuffled and divided equally among the clients
     that hold the class. Their numbers differ by at most 1. Every example is held by
@@ -57,6 +60,11 @@ def classes(
             0, every client draws that many examples of its classes at random, without
             regard to other clients, so that clients share examples. With 0, no example
             is shared.
+        assign: Choice of the classes of client u, of C classes: "number" is as above.
+            "first" holds class u mod C and draws the others at random (Li et al. 2022,
+            section 4.1), and "random" draws all of them. With "random", and with fewer
+            than C clients, a class may be held by no client; its examples are then left
+            out.
 
     Departs: if a class has fewer examples than a client needs, the authors' code makes
     more labels than inputs. Here that is refused. With their numbers it does not
@@ -71,22 +79,49 @@ def classes(
         )
     check_clients(clients, len(arrays.y))
     if recipe == "ditto":
-        expect(size == 0, "partition.size", size, "0 with partition.recipe = 'ditto'")
+        with_ditto = "with partition.recipe = 'ditto'"
+        expect(size == 0, "partition.size", size, f"0 {with_ditto}")
+        by_number = assign == "number"
+        expect(by_number, "partition.assign", assign, f"'number' {with_ditto}")
         return _ditto(arrays, clients, per_client)
-    if size:
-        return _drawn(arrays, seed, clients, per_client, size)
-    return _even(arrays, seed, clients, per_client)
-
-
-def _even(arrays: Arrays, seed: int, clients: int, per_client: int) -> list[np.ndarray]:
-    """Divide each class equally among its clients; draw who gets one example more."""
     random = seeding.generator(seed, "partition")
-    shares: list[list[np.ndarray]] = [[] for _ in range(clients)]
+    held = _assigned(random, clients, per_client, count, assign)
+    if size:
+        return _drawn(arrays, seed, held, size)
+    return _even(arrays, random, held, per_client, assign)
+
+
+def _assigned(
+    random: np.random.Generator, clients: int, per_client: int, count: int, assign: str
+) -> np.ndarray:
+    """Choose the classes of each client: [clients, count], True if a client holds it.
+
+    A client holds the per_client classes of lowest rank.
+    """
+    own = (np.arange(count) - np.arange(clients)[:, None]) % count
+    if assign == "number":
+        return own < per_client
+    rank = random.random((clients, count))
+    if assign == "first":
+        rank[own == 0] = -1.0
+    held: np.ndarray = rank.argsort(axis=1).argsort(axis=1) < per_client
+    return held
+
+
+def _even(
+    arrays: Arrays,
+    random: np.random.Generator,
+    held: np.ndarray,
+    per_client: int,
+    assign: str,
+) -> list[np.ndarray]:
+    """Divide each class equally among its clients; draw who gets one example more."""
+    clients = len(held)
+    shares: list[list[np.ndarray]] = [[np.empty(0, np.int64)] for _ in range(clients)]
     for label in range(arrays.classes):
         rows = random.permutation(np.flatnonzero(arrays.y == label))
-        distance = (label - np.arange(clients)) % arrays.classes
-        holders = random.permutation(np.flatnonzero(distance < per_client))
-        if len(rows) and not len(holders):
+        holders = random.permutation(np.flatnonzero(held[:, label]))
+        if len(rows) and not len(holders) and assign == "number":
             need = arrays.classes - per_client + 1
             raise Refusal(
                 f"with partition.clients = {clients} and partition.per_client = "
@@ -99,13 +134,11 @@ def _even(arrays: Arrays, seed: int, clients: int, per_client: int) -> list[np.n
     return [np.sort(np.concatenate(share)) for share in shares]
 
 
-def _drawn(
-    arrays: Arrays, seed: int, clients: int, per_client: int, size: int
-) -> list[np.ndarray]:
+def _drawn(arrays: Arrays, seed: int, held: np.ndarray, size: int) -> list[np.ndarray]:
     """Draw `size` examples of each client's classes, independently of other clients."""
     lists = []
-    for u in range(clients):
-        rows = np.flatnonzero((arrays.y - u) % arrays.classes < per_client)
+    for u in range(len(held)):
+        rows = np.flatnonzero(held[u][arrays.y])
         must = f"0, or 1 to {len(rows)}, as many as client {u}'s classes have"
         expect(1 <= size <= len(rows), "partition.size", size, must)
         random = seeding.generator(seed, "partition", u)

@@ -15,6 +15,7 @@ from troth.data.partitions._homes import (
     check_least,
     deal,
     marks,
+    take_by_class,
 )
 from troth.types import TEST, TRAIN, Arrays, Refusal
 
@@ -126,31 +127,9 @@ def _by_client(
         left = count[:, part].copy()
         want = apportion(int(left.sum()), np.ones(n))
         for k in random.permutation(n):
-            taken = _take(mix[k], left, int(want[k]), alpha, random)
+            taken = take_by_class(mix[k], left, int(want[k]), alpha, random)
             sizes[:, part, k] = taken
             left -= taken
         if part == TRAIN and count[:, TRAIN].any():
             mix = sizes[:, TRAIN].T.astype(float)  # as in training
     return sizes
-
-
-def _take(
-    mix: np.ndarray,
-    left: np.ndarray,
-    want: int,
-    alpha: float,
-    random: np.random.Generator,
-) -> np.ndarray:
-    """Return the number of examples of each class that one client gets by its mixture.
-
-    A class without examples left is not drawn any more.
-    """
-    taken = np.zeros_like(left)
-    while (lack := want - int(taken.sum())) > 0:
-        rest = left - taken
-        weight = mix * (rest > 0)
-        if not weight.sum() > 0:
-            weight[rest > 0] = random.dirichlet(alpha * rest[rest > 0] / rest.sum())
-        drawn = random.multinomial(lack, weight / weight.sum())
-        taken += np.minimum(drawn, rest)
-    return taken

@@ -24,28 +24,30 @@ def quantity(
     seed: int,
     *,
     clients: int,
-    law: Literal["lognormal", "power"] = "lognormal",
+    law: Literal["lognormal", "power", "linear", "square", "exponential"] = "lognormal",
     sigma: float = 1.0,
     exponent: float = 2.0,
     min_size: int = 2,
 ) -> list[np.ndarray]:
-    """Divide the data into random shares of random sizes (quantity skew).
+    """Divide the data into random shares of unequal sizes (quantity skew).
 
     The method is from Li et al. 2022, section 4.3. Every client gets min_size examples.
-    Of all further examples, client k gets the share s_k / Σ s, where s_k is a random
-    weight. Numbers are rounded by the largest remainder. The examples are drawn
-    uniformly, and each is held by exactly one client. If the data are marked as
-    training and test, each part is divided by the same weights.
+    Of all further examples, client k gets the share s_k / Σ s, where s_k is its weight.
+    Numbers are rounded by the largest remainder. The examples are drawn uniformly, and
+    each is held by exactly one client. If the data are marked as training and test,
+    each part is divided by the same weights.
 
     - "lognormal": ln s is normal with standard deviation sigma. (Li et al. 2020 draw
       the sizes of their devices in this way, and call it a power law.)
     - "power": P(s > t) = t^(1 − exponent) for t ≥ 1, a density ∝ s^(−exponent).
+    - "linear", "square", "exponential": s = k, k² or e^k for client k = 1, 2, …, n. The
+      weights are not random, and later clients have more examples.
 
     Args:
         arrays: Data to divide.
         seed: Seed of the experiment.
         clients: Number of clients.
-        law: Distribution of the weights that determine the clients' sizes.
+        law: Law of the weights that determine the clients' sizes.
         sigma: Standard deviation σ of the lognormal law; 0 makes equal shares, 3 gives
             a few clients nearly everything.
         exponent: Exponent of the power law, above 1; a large value makes equal shares.
@@ -62,10 +64,15 @@ def quantity(
     if not 1 < exponent < math.inf:
         raise Refusal(f"partition.exponent = {exponent} must be more than 1 and finite")
     random = seeding.generator(seed, "partition")
+    number = np.arange(1, clients + 1)
     if law == "lognormal":
         log = sigma * random.standard_normal(clients)
-    else:
+    elif law == "power":
         log = random.standard_exponential(clients) / (exponent - 1)
+    elif law == "exponential":
+        log = number.astype(float)
+    else:
+        log = {"linear": 1, "square": 2}[law] * np.log(number)
     weight = np.exp(log - log.max())  # only ratios matter, and this is finite
     kind = marks(arrays)
     return deal(kind, _sizes(kind, weight, min_size), random)

@@ -2,5 +2,6 @@
 
 `serve` and `take_part` implement `troth server` and `troth client`. `server` and
 `client` are the Flower apps that these commands run. `records` packs messages, and
-`keys` reads the keys of sites. Only `transport` uses Flower's internal API.
+`keys` reads the cryptographic keys of sites. Only `transport` uses Flower's internal
+API.
 """

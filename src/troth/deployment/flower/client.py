@@ -22,10 +22,10 @@ Answer = Callable[[Site, Path, RecordDict], RecordDict]
 
 
 def configured(config: Mapping[str, Any]) -> tuple[Site, Path]:
-    """Build the site that a node's configuration describes; return it and its folder.
+    """Return the site that a node's configuration describes, and its state folder.
 
-    Without `share-personal`, refuse a personalizer whose messages reveal personal
-    models.
+    Raise Refusal if a key is missing, or if the personalizer's messages reveal personal
+    models and `share-personal` is not set.
     """
     missing = [k for k in ("experiment", "name", "data", "state") if k not in config]
     if missing:
@@ -48,7 +48,7 @@ def _site(experiment: str, name: str, data: str) -> Site:
 
 
 def _answering(how: Answer) -> Callable[[Message, Context], Message]:
-    """Return a function that answers messages; it also sends refusals as replies."""
+    """Return a function that answers messages; if it fails, the reply has the error."""
 
     def reply(message: Message, context: Context) -> Message:
         try:
@@ -61,13 +61,13 @@ def _answering(how: Answer) -> Callable[[Message, Context], Message]:
 
 
 def _hello(site: Site, state: Path, content: RecordDict) -> RecordDict:
-    """Reply with the site's name, its version and the facts that the server checks."""
+    """Reply with the site's name, its version of Troth, and facts to be checked."""
     same = sites.identity(site.e, site.engine, site.w0)
     return records.record({"name": site.name, "version": troth.__version__, **same})
 
 
 def _train(site: Site, state: Path, content: RecordDict) -> RecordDict:
-    """Train one round from the site's stored state, and reply with the update."""
+    """Train one round from the site's stored state, and reply with its message."""
     sent, asked = records.received(content, site.w0, site.engine.client.extra)
     messages, card = sites.train(site, state, sent, asked)
     return records.reply(messages, site.name, asked, card)

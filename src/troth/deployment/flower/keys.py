@@ -1,4 +1,7 @@
-"""Read the keys of sites, which `ssh-keygen -t ecdsa -b 384` makes."""
+"""Read the keys by which sites identify themselves to the server.
+
+They are made by `ssh-keygen -t ecdsa -b 384`.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +20,7 @@ from troth.types import Refusal
 
 
 def private(file: Path | None) -> ec.EllipticCurvePrivateKey:
-    """Read a site's private key; without a file, make a temporary key."""
+    """Read a site's private key; if `file` is None, make a temporary key."""
     if file is None:
         return ec.generate_private_key(ec.SECP384R1())
     kind = ec.EllipticCurvePrivateKey
@@ -28,12 +31,12 @@ def private(file: Path | None) -> ec.EllipticCurvePrivateKey:
 
 
 def public(file: Path) -> bytes:
-    """Read a site's public key, and return it in the form in which Flower sends it."""
+    """Read a site's public key, and return it as Flower sends it (see `sent`)."""
     return sent(_read(file, "public", ec.EllipticCurvePublicKey, load_ssh_public_key))
 
 
 def sent(key: ec.EllipticCurvePublicKey) -> bytes:
-    """Return a public key in the form in which Flower sends it."""
+    """Return a public key in Flower's message format, which is PEM."""
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 

@@ -23,7 +23,7 @@ _LOST = (
 
 
 def record(about: Mapping[str, Any], **vectors: Tensor) -> RecordDict:
-    """Pack a message: its scalars and texts (`about`), and its nonempty vectors."""
+    """Pack scalars and texts (`about`) and vectors; empty vectors are left out."""
     packed = {k: Array(*pack(v)) for k, v in vectors.items() if len(v)}
     content = RecordDict()
     content[_ABOUT], content[_VECTORS] = ConfigRecord(dict(about)), ArrayRecord(packed)
@@ -31,9 +31,9 @@ def record(about: Mapping[str, Any], **vectors: Tensor) -> RecordDict:
 
 
 def parts(content: Any) -> tuple[dict[str, Any], dict[str, Wired]]:
-    """Unpack the scalars, texts and vectors of a record, without checking them.
+    """Return the scalars and texts of a message, and its vectors, without checks.
 
-    Refuse content of another kind, and a message that reports a refusal.
+    Raise Refusal if the content is not a message of Troth, or if it reports an error.
     """
     if not isinstance(content, RecordDict) or set(content) != {_ABOUT, _VECTORS}:
         raise Refusal("it does not hold the two records of a Troth message")
@@ -47,19 +47,25 @@ def parts(content: Any) -> tuple[dict[str, Any], dict[str, Wired]]:
 
 
 def sent(broadcast: Broadcast, expected: Expected) -> RecordDict:
-    """Pack the server's message: the broadcast, and what a reply must contain."""
+    """Pack the server's message: the broadcast, and what a reply must contain.
+
+    The result is sent to every site of the round.
+    """
     about = {"scale": float(broadcast.scale), "key": int(broadcast.key)}
     about |= {key: getattr(expected, key) for key in Asked._fields}
     return record(about, w=broadcast.w, extra=broadcast.extra)
 
 
 def received(content: RecordDict, w0: Tensor, extra: int) -> tuple[Broadcast, Asked]:
-    """Unpack the server's message at a site, and check it.
+    """Unpack the server's message at a site; raise Refusal if it is not valid.
 
     Args:
-        content: The record.
-        w0: The site's initial model, which gives length, type and device.
+        content: The message.
+        w0: The site's initial model, from which length, type and device are taken.
         extra: Length of the solver's extra vector, such as a control variate; 0: none.
+
+    Returns:
+        The broadcast, and what the server requests.
     """
     about, vectors = parts(content)
     kinds = {key: type(value) for key, value in about.items()}
@@ -85,14 +91,14 @@ def reply(messages: Messages, name: str, asked: Asked, card: str) -> RecordDict:
 
 
 def lost(message: Message | Exception) -> bool:
-    """Return whether Flower reports that the node was not reached or did not answer."""
+    """Return whether Flower reports that a node was not reached or did not answer."""
     if isinstance(message, Exception) or not message.has_error():
         return False
     return message.error.code in _LOST
 
 
 def content(message: Message | Exception) -> RecordDict:
-    """Return the content of a reply, or refuse the reply with the reason."""
+    """Return the content of a reply, or raise Refusal if there is none."""
     if isinstance(message, Refusal):
         raise message
     if isinstance(message, Exception):

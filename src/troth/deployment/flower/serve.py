@@ -1,7 +1,8 @@
-"""`troth server`: one call that runs the server of a federation.
+"""The function behind `troth server`, which runs the server of a federation.
 
-Flower's SuperLink runs as a child process that ends with this process. It stores
-nothing on disk. All lasting state is in the checkpoint of the run.
+Flower's SuperLink, which receives and sends messages, runs as a child process that ends
+with this process. It stores nothing on disk. Everything that is needed to continue is
+in the checkpoint of the run.
 """
 
 import contextlib
@@ -24,8 +25,8 @@ from troth.deployment.flower.server import Say
 from troth.deployment.server import Hub
 from troth.types import Refusal
 
-_WORDS = 1_000_000  # largest size in bytes of a reply without its vectors
-_START = 60.0  # seconds until a SuperLink must have started
+_WORDS = 1_000_000  # largest size, in bytes, of a reply without its vectors
+_START = 60.0  # seconds within which a SuperLink must start
 _APP = """[project]
 name = "troth-app"
 version = "1.0.0"
@@ -61,7 +62,7 @@ def serve(
     known: Path | None = None,
     insecure: bool = False,
 ) -> None:
-    """Run the server of a federation; continue from the checkpoint in `out`, if any.
+    """Run the server of a federation; if `out` has a checkpoint, continue from it.
 
     Args:
         experiment: Experiment file.
@@ -72,7 +73,8 @@ def serve(
         least: Number of sites to wait for before the first round; 0: all.
         tls: Folder with ca.pem, server.pem and server.key.
         known: Folder with the public key NAME.pub of every site.
-        insecure: Use no encryption and check no identities; needs no `tls` and `known`.
+        insecure: Use no encryption and check no identities; `tls` and `known` are
+            ignored.
     """
     e = site.read(experiment)
     hub = Hub(e, f"{time.time_ns():016x}")
@@ -102,7 +104,7 @@ def serve(
 def _admitted(
     names: list[str], tls: Path | None, known: Path | None
 ) -> dict[str, bytes]:
-    """Return the public key of each site by name; refuse missing files."""
+    """Return name → public key of each site; raise Refusal if a file is missing."""
     if tls is None or known is None:
         raise Refusal(
             "without --tls FOLDER and --keys FOLDER nothing is encrypted and anybody "
@@ -124,7 +126,10 @@ def _admitted(
 
 
 def _app(folder: Path) -> Path:
-    """Write the code bundle that Flower requires for a run; `flwr run` takes it too."""
+    """Write the code bundle that Flower requires for a run, and return its folder.
+
+    The command `flwr run` accepts it too.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "pyproject.toml").write_text(_APP)
     (folder / "troth_app.py").write_text(_MODULE)
@@ -135,7 +140,10 @@ def _app(folder: Path) -> Path:
 def listening(
     home: Path, host: str, port: int, tls: Path | None
 ) -> Iterator[transport.Link]:
-    """Start a SuperLink that listens on a port; its log is in the folder `home`."""
+    """Start a SuperLink that listens on a port, and yield how to connect to it.
+
+    Its log is in the folder `home`. Raise Refusal if it does not start.
+    """
     home.mkdir(parents=True, exist_ok=True)
     lock = secret(home)
     command = ["flower-superlink", "--host", host, "--port", str(port)]
@@ -159,7 +167,7 @@ def listening(
 
 
 def check_port(host: str, port: int) -> None:
-    """Refuse a port that cannot be listened on."""
+    """Raise Refusal if this process cannot listen on a port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -179,7 +187,7 @@ def listens(port: int) -> bool:
 
 
 def secret(folder: Path) -> Path:
-    """Write a fresh secret into a file that only this user can read."""
+    """Write a random secret to a file that only this user can read; return its path."""
     file = folder / "secret"
     file.unlink(missing_ok=True)
     with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as out:
@@ -193,7 +201,7 @@ def child(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process of Flower that ends with this process, even if this is killed.
 
-    Flower stores its settings in the run's folder, and its telemetry is off.
+    Flower stores its settings in the folder `home`, and its telemetry is off.
     """
     here = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     own = {"FLWR_HOME": str(home.absolute()), "FLWR_TELEMETRY_ENABLED": "0"}

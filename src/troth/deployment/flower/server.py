@@ -1,4 +1,6 @@
-"""The server as a Flower ServerApp, with the filters and aggregators of a simulation.
+"""The server as a Flower ServerApp.
+
+It uses the same filters and aggregators as a simulation.
 
 The configuration of a Flower run has the keys `experiment` (the TOML file), `out` (the
 folder of the run) and `sites` (number of sites to wait for; 0: all).
@@ -29,11 +31,15 @@ from troth.types import Refusal
 Say = Callable[[str], None]
 INFO = 20  # level of messages for people in Flower's log
 _PAUSE = 0.1  # seconds between two requests for replies
-_GREETING = 20.0  # seconds until a new node must have introduced itself
+_GREETING = 20.0  # seconds within which a new node must introduce itself
 
 
 class Reception:
-    """Run the rounds of a `Hub` over Flower's grid, and keep track of the sites."""
+    """The server's connections: run the rounds of a `Hub` over Flower's grid.
+
+    A node is a connection in Flower's grid. A site introduces itself when it connects,
+    so that the server knows the node of each site.
+    """
 
     def __init__(
         self,
@@ -45,7 +51,7 @@ class Reception:
         say: Say | None = None,
         keys: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Begin without any connected site.
+        """Start without connected sites.
 
         Args:
             grid: Flower's grid, which carries messages.
@@ -61,15 +67,16 @@ class Reception:
         self.strangers: set[int] = set()  # rejected nodes
 
     def run(self, least: int = 0) -> None:
-        """Run all remaining rounds, from the folder's checkpoint if there is one.
+        """Run all rounds, or if there is a checkpoint in the folder, those after it.
 
-        Training begins when `least` sites are connected; 0: all sites.
+        Args:
+            least: Number of sites that must be connected before training; 0: all.
         """
         hub, offset = self.hub, 0
         if (self.path / files.CHECKPOINT).exists():
             offset = hub.restore(self.path)["rounds"]
             self.say(f"continuing with round {hub.round + 1} of {hub.rounds}")
-        hub.save(self.path, rounds=offset)  # the token of the run is now on disk
+        hub.save(self.path, rounds=offset)  # now the token of the run is on disk
         with (self.path / files.ROUNDS).open("ab") as file:
             file.truncate(offset)
             self.gather(least or len(hub.names))
@@ -92,7 +99,7 @@ class Reception:
             time.sleep(2 * self.pause)
 
     def meet(self) -> int:
-        """Identify new nodes and forget those that have left; count connected sites."""
+        """Identify new nodes, forget those that left, and count connected sites."""
         infos = {node.node_id: node.public_key for node in self.grid.get_nodes()}
         self.nodes = {k: v for k, v in self.nodes.items() if v in infos}
         self.strangers &= {*infos}  # let a rejected node try again
@@ -111,7 +118,10 @@ class Reception:
         return len(self.nodes)
 
     def welcome(self, content: RecordDict, key: bytes) -> int:
-        """Return the client number of a node that introduces itself, or refuse it."""
+        """Return the client number of a node that introduces itself.
+
+        Raise Refusal if it is no site, or has another key than the site.
+        """
         client = self.hub.welcome(records.parts(content)[0])
         name = self.hub.names[client]
         if self.keys is not None and self.keys[name] != key:
@@ -121,9 +131,14 @@ class Reception:
     def exchange(
         self, kind: str, contents: Mapping[int, RecordDict], deadline: float
     ) -> Iterator[tuple[int, Message | Exception]]:
-        """Send each node its message, and yield replies until the deadline.
+        """Send each node its message, and yield nodes with their replies.
 
-        If a reply cannot be parsed, yield the exception in place of the reply.
+        If a reply cannot be parsed, the exception is yielded in its place.
+
+        Args:
+            kind: Kind of the message: query, train or evaluate.
+            contents: Node → its message.
+            deadline: Seconds after which waiting for replies ends.
         """
         group = str(self.hub.round + 1)
         out = [
@@ -178,7 +193,10 @@ class Reception:
         return line
 
     def finish(self) -> None:
-        """Let sites finish their models and report their cards; write the results."""
+        """Request final models and their scores from all sites; write the results.
+
+        A site keeps its model, and sends only the scores (its card).
+        """
         hub, cards = self.hub, dict[int, Card]()
         self.meet()
         there = {node: k for k, node in self.nodes.items()}

@@ -1,7 +1,7 @@
-"""`troth client`: one call that runs a site of a federation.
+"""The function behind `troth client`, which runs a site of a federation.
 
-This package's own app answers messages, in this process. After a connection error, the
-client connects again, and waits longer after each failed attempt.
+The Flower app in `client` answers messages in this process. After a connection error,
+the site connects again, and waits longer after each failed attempt.
 """
 
 import ssl
@@ -19,8 +19,8 @@ from troth.deployment.flower.server import Say
 from troth.deployment.flower.transport import Post, Way
 from troth.types import Refusal
 
-_SOON, _LATE = 0.1, 2.0  # seconds between two requests for a message: first, longest
-_FIRST, _LAST = 1.0, 5.0  # the same between two attempts to reach the server
+_SOON, _LATE = 0.1, 2.0  # shortest and longest pause, in s, between requests
+_FIRST, _LAST = 1.0, 5.0  # shortest and longest pause, in s, between connections
 
 
 def take_part(
@@ -43,15 +43,17 @@ def take_part(
         experiment: Experiment file.
         address: HOST:PORT of the server.
         name: Name of this site, one of `deployment.sites`.
-        data: File with this site's data, or "experiment" for the data that the client
-            has in a simulation.
+        data: File with this site's data, or "experiment" for the data that the site has
+            when the experiment is simulated.
         say: Function that prints lines for people.
         state: Folder for the site's state and model.
         key: File with the site's private key.
         ca: Certificate that signed the server's certificate.
         share_personal: Allow messages that reveal the personal model.
-        insecure: Use no encryption and check no identities; needs no `key` and `ca`.
-        tries: Number of failed attempts in a row after which this function gives up.
+        insecure: Use no encryption and check no identities; `key` and `ca` are not
+            needed.
+        tries: Number of consecutive failed attempts to connect after which Refusal is
+            raised.
     """
     if not insecure and (key is None or ca is None):
         raise Refusal(
@@ -77,7 +79,7 @@ def take_part(
 
 
 def _trusted(ca: Path) -> bytes:
-    """Read a certificate file, and refuse a file that is not a certificate."""
+    """Return the content of a certificate file; raise Refusal if it is none."""
     try:
         ssl.create_default_context(cafile=str(ca))
     except ssl.SSLError as error:
@@ -91,7 +93,7 @@ def _trusted(ca: Path) -> bytes:
 def attend(way: Way, config: Mapping[str, Any], say: Say, tries: int) -> None:
     """Answer the server's messages; if the server cannot be reached, try again.
 
-    After `tries` failed attempts in a row, give up and raise a refusal.
+    After `tries` consecutive failed attempts, raise Refusal.
     """
     failed, pause = 0, _FIRST
     while failed < tries:
@@ -106,7 +108,7 @@ def attend(way: Way, config: Mapping[str, Any], say: Say, tries: int) -> None:
             what = f"cannot reach the server at {way.address}: {why}; trying again"
             if pause < _LAST:
                 say(f"{what} in {pause:.0f} s")
-            elif failed % 100 == 4:  # print a line for one attempt of a hundred
+            elif failed % 100 == 4:  # print only every hundredth attempt
                 say(f"{what} every {pause:.0f} s")
             time.sleep(pause)
             pause = min(2 * pause, _LAST)
@@ -114,7 +116,10 @@ def attend(way: Way, config: Mapping[str, Any], say: Say, tries: int) -> None:
 
 
 def _answer_all(post: Post, config: Mapping[str, Any], say: Say) -> None:
-    """Request messages and answer them; after a message, request more often."""
+    """Request messages and answer them, until the connection fails.
+
+    Without a message, the pause between requests grows; after a message it is short.
+    """
     pause = _SOON
     while True:
         message = post.pull()
@@ -129,7 +134,7 @@ def _answer_all(post: Post, config: Mapping[str, Any], say: Say) -> None:
 
 
 def answer(message: Message, node: int, config: Mapping[str, Any]) -> Message:
-    """Answer a message by this package's app; an exception gives an error reply."""
+    """Return the Flower app's reply to a message, or an error if the app fails."""
     run = message.metadata.run_id
     transport.identify(run, node)
     context = Context(run, node, dict(config), RecordDict(), {})

@@ -1,9 +1,10 @@
-"""Connect a server and its sites. Only this module uses Flower's internals.
+"""Connect a server and its sites. Only this module uses Flower's internal API.
 
-The server's SuperLink carries messages and runs no code. The single task of a run is
-executed in this process. So nobody can start a program at the server, and the code
-bundle that Flower requires for a run is never executed. A site does the work of a
-SuperNode, but never starts programs that a server sends.
+The SuperLink, Flower's server process, only carries messages. In Flower, a run has
+tasks, which other processes claim and execute. Here, the only task of a run is executed
+in this process, and not from the code bundle that Flower requires. So nobody can start
+a program at the server. A site replaces Flower's SuperNode, which can start programs
+that a server sends; a site never does.
 """
 
 import contextlib
@@ -47,9 +48,9 @@ from troth.deployment.flower import keys
 from troth.types import Refusal
 
 _PAUSE = 0.1  # seconds between two requests for replies
-_PATIENCE = 30.0  # seconds during which calls to a silent SuperLink are repeated
-_BEAT = 15.0  # seconds between heartbeats; after two missed ones a site counts as gone
-_PIECES = 30.0  # seconds in which all parts of a message must arrive
+_PATIENCE = 30.0  # seconds during which calls are repeated if a SuperLink is silent
+_BEAT = 15.0  # seconds between heartbeats; after two missing ones a site counts as gone
+_PIECES = 30.0  # seconds within which all parts of a message must arrive
 _TAKE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 FAILED = (
     httpx.HTTPError,
@@ -61,20 +62,30 @@ FAILED = (
 
 
 class Link(NamedTuple):
-    """A SuperLink that listens, and what is needed to connect to it."""
+    """Address of a SuperLink, and what is needed to connect to it."""
 
     address: str
-    secret: bytes  # permits this process to claim tasks
+    secret: bytes  # allows this process to claim tasks
     ca: bytes | None  # certificate to trust; None: not encrypted
 
     def reach(self, kind: Any, component: str, *more: Any) -> Any:
-        """Connect a client of Flower's class `kind`; return it as a context manager."""
+        """Return a context manager that connects a client to the SuperLink.
+
+        Args:
+            kind: Flower's class of the client.
+            component: Name under which the client connects.
+            *more: Further interceptors of the client.
+        """
         version = RuntimeVersionHttpInterceptor(component_name=component)
         where = self.address, self.ca is None, self.ca
         return contextlib.closing(kind.from_server_address(*where, [version, *more]))
 
     def admit(self, known: Mapping[str, bytes]) -> None:
-        """Register these sites, by name and public key, so that they may connect."""
+        """Register sites, so that they may connect.
+
+        Args:
+            known: Name → public key of each site.
+        """
         with self.reach(ControlHttpClient, "flwr CLI") as control:
             for name, key in known.items():
                 control.RegisterNode(
@@ -83,10 +94,16 @@ class Link(NamedTuple):
 
 
 class Window(HttpGrid):
-    """Flower's grid; here, a partly received reply does not block the other replies."""
+    """Flower's grid, in which an incomplete reply does not block other replies."""
 
     def __init__(self, link: Link, token: str, limit: int) -> None:
-        """Connect to the SuperLink; a reply of more than `limit` bytes is refused."""
+        """Connect to the SuperLink.
+
+        Args:
+            link: The SuperLink.
+            token: Flower's token for the task of the run.
+            limit: Largest size of a reply in bytes; larger ones are rejected.
+        """
         super().__init__(link.address, link.ca is None, link.ca, token=token)
         self._retry_invoker.max_time = _PATIENCE
         self.limit = limit
@@ -98,7 +115,7 @@ class Window(HttpGrid):
         self.looked = -math.inf  # time of the last request
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages, and no longer wait for replies to earlier messages."""
+        """Send messages and return their ids; stop waiting for earlier replies."""
         ids = list(super().push_messages(messages))
         self.waiting, self.begun, self.looked = {*ids}, {}, -math.inf
         return ids
@@ -106,7 +123,7 @@ class Window(HttpGrid):
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Return the replies that have arrived completely.
 
-        Refuse a reply that is too large, cannot be read or is not a message.
+        Raise Refusal if a reply is too large, cannot be read or is not a message.
         """
         return [m for m in map(self._pull, message_ids) if m is not None]
 
@@ -138,7 +155,7 @@ class Window(HttpGrid):
         return _numbered(message, tree.object_id)
 
     def _look(self) -> None:
-        """Request all replies together, at most once per `_PAUSE`."""
+        """Request all missing replies in one call, at most once per `_PAUSE`."""
         if not self.waiting or time.monotonic() - self.looked < _PAUSE:
             return
         request = runtime_pb2.PullAppMessagesRequest(message_ids=sorted(self.waiting))
@@ -152,7 +169,7 @@ class Window(HttpGrid):
         self.looked = time.monotonic()
 
     def _done(self, key: str, reply: str) -> None:
-        """Tell the SuperLink that it may delete a reply."""
+        """Tell the SuperLink that a reply was received and can be deleted."""
         del self.begun[key]
         request = message_pb2.ConfirmMessageReceivedRequest(
             node=self.node, run_id=self.run.run_id, message_object_id=reply
@@ -161,7 +178,7 @@ class Window(HttpGrid):
 
 
 def perform(link: Link, app: Path, limit: int, rounds: Callable[[Grid], None]) -> None:
-    """Start a run on the SuperLink, and execute its single task in this process.
+    """Start a run on the SuperLink, and execute its only task in this process.
 
     Args:
         link: The SuperLink.
@@ -191,7 +208,10 @@ def perform(link: Link, app: Path, limit: int, rounds: Callable[[Grid], None]) -
 
 
 def _token(link: Link, run: int) -> str:
-    """Claim the task of a run; tasks of runs that others started are not executed."""
+    """Claim the task of a run, and return Flower's token for it.
+
+    If somebody else started another run, its task is not executed.
+    """
     own = SuperExecAuthHttpInterceptor(
         master_secret=link.secret, protected_methods=_TAKE
     )
@@ -239,7 +259,7 @@ class Post(NamedTuple):
         return _numbered(message, tree.object_id)
 
     def announce(self, reply: Message) -> Any:
-        """Announce a reply; the server's answer names the parts to send."""
+        """Announce a reply, and return the server's list of the parts to send."""
         return self.fleet.PushMessages(
             fleet_pb2.PushMessagesRequest(
                 node=self.node,
@@ -263,7 +283,7 @@ class Post(NamedTuple):
             )
 
     def alive(self) -> bool:
-        """Send a heartbeat; return whether the server accepted it."""
+        """Send a heartbeat, and return whether the server accepted it."""
         sign = SendNodeHeartbeatRequest(node=self.node, heartbeat_interval=_BEAT)
         try:
             return bool(self.fleet.SendNodeHeartbeat(sign).success)
@@ -273,13 +293,16 @@ class Post(NamedTuple):
 
 @contextlib.contextmanager
 def connected(way: Way) -> Iterator[Post]:
-    """Connect to the server under this site's key, and send heartbeats."""
+    """Connect to the server with this site's key, and send heartbeats.
+
+    Yield the connection.
+    """
     public = way.key.public_key()
     named = {"public_key": keys.sent(public)}
     who = NodeAuthHttpInterceptor(way.key, public)
     link = Link(way.address, b"", way.ca)
     with link.reach(FleetHttpClient, "SuperNode", who) as fleet:
-        _leave(way, fleet)  # the server may not know that an earlier process was killed
+        _leave(way, fleet)  # in case an earlier process was killed while connected
         if way.ca is None:
             with contextlib.suppress(httpx.HTTPStatusError):  # registered already
                 fleet.RegisterNode(fleet_pb2.RegisterNodeFleetRequest(**named))
@@ -296,14 +319,14 @@ def connected(way: Way) -> Iterator[Post]:
 
 
 def _leave(way: Way, fleet: FleetHttpClient) -> None:
-    """Sign off from the server, if this site was ever connected."""
+    """Disconnect this site from the server, if it was ever connected."""
     with contextlib.suppress(OSError, ValueError, httpx.HTTPError):
         known = int(way.memory.read_text())
         fleet.DeactivateNode(fleet_pb2.DeactivateNodeRequest(node_id=known))
 
 
 def why(error: Exception) -> str:
-    """Return why the server cannot be reached."""
+    """Return a text that says why the server cannot be reached."""
     if isinstance(error, httpx.HTTPStatusError):
         flower = FlowerError.from_json(error.response.text)
         if error.response.status_code in (401, 412):

@@ -1,4 +1,4 @@
-"""Average over the best-served tenth of the clients.
+"""Average over the tenth of the clients with the best values.
 
 References: li2020fair.
 """
@@ -9,12 +9,12 @@ from troth.evaluation.metrics.worst10 import worst10
 
 
 def best10(values: np.ndarray, higher_is_better: bool = True) -> float:
-    """Average over the ⌈n/10⌉ clients that are served best (q-FFL, Table 1).
+    """Average over the ⌈n/10⌉ best of n clients (q-FFL: Li et al. 2020, Table 1).
 
     Args:
-        values: One value per client. NaN is left out before the best tenth is taken.
-        higher_is_better: Whether the best clients are those with the highest values (an
-            accuracy) or with the lowest (a loss, an error).
+        values: One value per client. Clients with NaN are left out first.
+        higher_is_better: Whether the best values are the highest (an accuracy) or the
+            lowest (a loss, an error).
 
     Returns:
         The average; NaN if no client has a value.

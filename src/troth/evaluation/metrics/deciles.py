@@ -6,14 +6,13 @@ from troth.evaluation.metrics import defined
 
 
 def deciles(values: np.ndarray) -> list[float]:
-    """Return the quantiles 0, 1/10, … 1 over clients, from the lowest to the highest.
+    """Return the quantiles 0, 1/10, …, 1 of the clients' values.
 
-    Quantile q lies at position q(n − 1) of the sorted values, counted from 0. Between
+    Quantile q is at position q(n − 1) of the n sorted values, counted from 0. Between
     two positions, values are interpolated linearly, as in `numpy.quantile`.
 
-    Departs: positions are exact, because they are computed as whole numbers of tenths.
-    So a decile at the position of one client is exactly that client's value, even if a
-    neighboring value is infinite.
+    Departs: positions are computed exactly, as whole numbers of tenths. So a decile at
+    the position of one value equals this value, even if the next value is infinite.
 
     Args:
         values: One value per client; NaN is left out.

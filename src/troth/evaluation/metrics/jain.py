@@ -9,11 +9,11 @@ from troth.evaluation.metrics import defined
 
 
 def jain(values: np.ndarray) -> float:
-    """Compute Jain's index, (Σ_k x_k)² / (n Σ_k x_k²).
+    """Compute Jain's index, (Σ_k x_k)² / (n Σ_k x_k²), of n values x_k.
 
-    For values ≥ 0 the index lies between 1/n and 1. It is 1/n if one client has
-    everything, and 1 if all clients have the same. The index does not depend on the
-    unit of the values.
+    For values ≥ 0, the index is between 1/n and 1. It is 1/n if only one client's value
+    is not 0, and 1 if all values are equal. The index does not depend on the unit of
+    the values.
 
     Args:
         values: One value per client; NaN is left out.
@@ -33,5 +33,5 @@ def jain(values: np.ndarray) -> float:
     if largest == 0:
         return 1.0
     with np.errstate(invalid="ignore"):
-        x = x / largest  # because the squares of tiny values would be 0
+        x = x / largest  # squares of tiny values would be 0
         return float(x.sum() ** 2 / (x.size * (x @ x)))

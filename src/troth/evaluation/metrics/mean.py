@@ -9,16 +9,18 @@ from troth.evaluation.metrics import defined
 
 
 def mean(values: np.ndarray) -> float:
-    """Average over clients, all with the same weight: Σ_k x_k / n.
+    """Average over clients with equal weights: Σ_k x_k / n.
 
-    Over benign clients this measures *robustness* (Ditto, Definition 1). Of two models,
-    the one with the higher mean test performance after an attack is more robust.
+    Over the benign clients, this measures *robustness* (Ditto, Definition 1): of two
+    models, the one with the higher mean test performance after an attack is more
+    robust.
 
     Args:
         values: One value per client; NaN is left out.
 
     Returns:
-        The average; NaN if no client has a value, infinite if a value is infinite.
+        The average. It is NaN if no client has a value, and infinite if a value is
+        infinite.
 
     Example:
         >>> mean(np.array([0.5, 1.0, np.nan]))

@@ -9,12 +9,12 @@ from troth.evaluation.metrics import defined
 
 
 def std(values: np.ndarray) -> float:
-    """Compute the population standard deviation over clients: √(Σ_k (x_k − mean)² / n).
+    """Compute the population standard deviation: √(Σ_k (x_k − mean)² / n).
 
-    Over benign clients this measures *fairness* (Ditto, Definition 2). Of two models,
-    the one with the smaller spread of test losses is fairer. The paper's tables show
-    the spread of accuracies. The sum is divided by n, like np.var in the authors' code,
-    because the clients are the whole federation and not a sample of it.
+    Over the benign clients, this measures *fairness* (Ditto, Definition 2): of two
+    models, the one with the smaller spread of test losses is fairer. The paper's tables
+    have the spread of accuracies. The sum is divided by n, as by np.var in the authors'
+    code, because the clients are the whole federation and not a sample.
 
     Args:
         values: One value per client; NaN is left out.

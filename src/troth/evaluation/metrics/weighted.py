@@ -12,8 +12,8 @@ def weighted(values: np.ndarray, size: np.ndarray) -> float:
     test examples of all clients.
 
     Args:
-        values: One value per client. Clients with NaN are left out.
-        size: Number of examples of each client. Clients with 0 examples are left out.
+        values: One value x_k per client. Clients with NaN are left out.
+        size: Number of examples m_k of each client. Clients without any are left out.
 
     Returns:
         The average; NaN if no examples are left.
@@ -24,6 +24,6 @@ def weighted(values: np.ndarray, size: np.ndarray) -> float:
     """
     x = defined(values)
     m = defined(np.where(np.isnan(values), np.nan, size))
-    x, m = x[m > 0], m[m > 0]  # because 0 · infinity would be NaN
+    x, m = x[m > 0], m[m > 0]  # 0 · infinity would be NaN
     with np.errstate(invalid="ignore", over="ignore"):
         return float(m @ x / m.sum()) if m.size else float("nan")

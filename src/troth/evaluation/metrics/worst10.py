@@ -1,4 +1,4 @@
-"""Average over the worst-served tenth of the clients.
+"""Average over the tenth of the clients with the worst values.
 
 References: li2020fair.
 """
@@ -9,12 +9,12 @@ from troth.evaluation.metrics import defined
 
 
 def worst10(values: np.ndarray, higher_is_better: bool = True) -> float:
-    """Average over the ⌈n/10⌉ clients that are served worst (q-FFL, Table 1).
+    """Average over the ⌈n/10⌉ worst of n clients (q-FFL: Li et al. 2020, Table 1).
 
     Args:
-        values: One value per client. NaN is left out before the worst tenth is taken.
-        higher_is_better: Whether the worst clients are those with the lowest values (an
-            accuracy) or with the highest (a loss, an error).
+        values: One value per client. Clients with NaN are left out first.
+        higher_is_better: Whether the worst values are the lowest (an accuracy) or the
+            highest (a loss, an error).
 
     Returns:
         The average; NaN if no client has a value.

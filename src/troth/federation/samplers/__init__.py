@@ -1,12 +1,12 @@
-"""Samplers: draw the cohort of each round, the clients that the server sends the model.
+"""Samplers: draw the cohort of each round (the clients that train in it).
 
-A sampler returns a function from the number of a round to the ids of its cohort. A
-member may take any of these parameters, by name:
+A sampler returns a function from the number of a round to the ids of its cohort. It may
+have any parameters of these names:
 
 - `seed`: Seed of the experiment.
 - `n`: Number of clients.
 - `cohort`: Number of clients sampled per round. If it is n, all clients that are
-  present take part.
+  present are sampled.
 - `size`: [n] number of training examples of each client.
 - `hostile`: [n] mask of malicious clients.
 - `there`: Function (round, ids) → mask of the clients that are present. `None` if every
@@ -18,9 +18,9 @@ from collections.abc import Callable
 import numpy as np
 
 There = Callable[[int, np.ndarray], np.ndarray]
-"""(round, ids) → mask of these clients that are present in the round."""
+"""Number of a round, ids of clients → mask of the clients that are present."""
 
 
 def present(there: There | None, r: int, ids: np.ndarray) -> np.ndarray:
-    """Return those of the clients `ids` that are present in round r."""
+    """Return the ids of the clients in `ids` that are present in round r."""
     return ids if there is None else ids[there(r, ids)]

@@ -14,22 +14,23 @@ from troth.federation.samplers import There, present
 def ditto(
     cohort: int, size: np.ndarray, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
-    """Sample the same clients in each round, in the same order, as the authors' code.
+    """Sample the same clients, in the same order, as the code of Ditto's authors.
 
-    The code of Ditto's authors draws clients with probabilities proportional to their
-    numbers of examples. It sets numpy's seed to round + 4, whatever the seed of the
-    run. After an attack, the accuracy of the last round depends in part on which
-    clients were sampled in the last few rounds.
+    That code draws clients with probabilities proportional to their numbers of
+    examples. It sets numpy's seed to the number of the round + 4, whatever the seed of
+    the run. (With an attack, the accuracy after the last round depends on which clients
+    were sampled in the last few rounds.)
 
     Args:
-        cohort: Number of clients sampled per round, among those that have examples.
+        cohort: Number of clients sampled per round. Clients without examples are not
+            sampled.
         size: [n] number of training examples of each client.
-        there: Function (round, ids) → mask of clients present. `None` if every client
-            is always present.
+        there: Function (round, ids) → mask of the clients that are present. `None` if
+            every client is always present.
 
     Returns:
-        Function from a round to the ids of its cohort, in the order of the authors'
-        code.
+        Function from the number of a round to the ids of its cohort, in the order of
+        the authors' code.
 
     Example:
         >>> ditto(2, np.array([1, 1, 8]))(0).tolist()
@@ -42,6 +43,6 @@ def ditto(
 
 @lru_cache(maxsize=64)
 def _chosen(r: int, cohort: int, share: bytes) -> np.ndarray:
-    """Draw the cohort of a round, only once for all runs that are trained together."""
+    """Draw the cohort of a round; a cache serves all runs that are trained together."""
     p, random = np.frombuffer(share), np.random.RandomState(r + 4)
     return random.choice(len(p), cohort, replace=False, p=p)

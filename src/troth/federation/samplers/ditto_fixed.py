@@ -15,21 +15,22 @@ def ditto_fixed(
 ) -> Callable[[int], np.ndarray]:
     """Sample a fixed number of malicious clients in each round, and list them first.
 
-    This is the Ditto authors' code with `sampling` = 1. Of each cohort, ⌊cohort ·
-    share⌋ clients are malicious, where the share is the fraction of malicious clients
-    among all clients. Both groups are drawn in proportion to their sizes, with numpy's
-    seed set to round + 4. The published commands use `sampling` = 2, which is sampler
-    `ditto`.
+    This is the code of Ditto's authors with `sampling` = 1. In each cohort, ⌊cohort ·
+    fraction⌋ clients are malicious, where the fraction is that of malicious clients
+    among all clients. Malicious and benign clients are drawn with probabilities in
+    proportion to their numbers of examples, with numpy's seed set to the number of the
+    round + 4. The published commands have `sampling` = 2, which is the sampler `ditto`.
 
     Args:
         cohort: Number of clients sampled per round.
         size: [n] number of training examples of each client.
         hostile: [n] mask of malicious clients.
-        there: Function (round, ids) → mask of clients present. `None` if every client
-            is always present.
+        there: Function (round, ids) → mask of the clients that are present. `None` if
+            every client is always present.
 
     Returns:
-        Function from a round to the ids of its cohort, malicious clients first.
+        Function from the number of a round to the ids of its cohort, with malicious
+        clients first.
 
     Example:
         >>> malicious = np.array([True, True, False])

@@ -13,24 +13,24 @@ from troth.federation.samplers import There, present
 def size(
     seed: int, cohort: int, size: np.ndarray, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
-    """Draw clients with probabilities proportional to their sizes, without replacement.
+    """Draw clients with probabilities proportional to numbers of examples.
 
-    Clients are drawn one after another among those present, with the distribution of
-    numpy's `choice` for p ∝ size. To this end, draws with replacement are repeated
-    until enough distinct clients are drawn. If many clients are drawn twice,
-    exponential random numbers choose the rest, with the same distribution. Only this
-    last method takes time that grows with the number of all clients.
+    The clients that are present are drawn without replacement, with the distribution of
+    numpy's `choice` for p ∝ size. The function draws with replacement until there are
+    enough different clients. If too many clients repeat, it chooses the remaining ones
+    by exponential random numbers, with the same distribution. Only then does the time
+    grow with the number of all clients.
 
     Args:
         seed: Seed of the experiment.
         cohort: Number of clients sampled per round. If fewer are present, all of these
             are sampled.
         size: [n] number of training examples of each client.
-        there: Function (round, ids) → mask of clients present. `None` if every client
-            is always present.
+        there: Function (round, ids) → mask of the clients that are present. `None` if
+            every client is always present.
 
     Returns:
-        Function from a round to the ids of its cohort, ascending.
+        Function from the number of a round to the sorted ids of its cohort.
 
     Example:
         >>> draw = size(seed=0, cohort=2, size=np.array([1, 1, 8]))
@@ -44,7 +44,7 @@ def size(
     def draw(r: int) -> np.ndarray:
         asked: list[int] = []
         for i in range(0 if 2 * cohort > n else 8):
-            count = 2 * cohort << (i if there else 0)  # more if few may be present
+            count = 2 * cohort << (i if there else 0)  # draw more if few may be present
             u = _uniform(seed, r, i, count)
             drawn = np.searchsorted(edges, u * edges[-1], side="right")
             asked += present(there, r, drawn).tolist()
@@ -66,6 +66,6 @@ def size(
 
 @lru_cache(maxsize=64)
 def _uniform(seed: int, r: int, i: int, count: int) -> np.ndarray:
-    """Draw numbers in [0, 1), only once for all runs that are trained together."""
+    """Draw numbers in [0, 1); a cache serves all runs that are trained together."""
     key = seeding.key(seed, "cohort", r, i)
     return np.asarray(seeding.uniform(key, count, torch.float64))

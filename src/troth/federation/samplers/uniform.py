@@ -11,24 +11,24 @@ from troth.federation.samplers import There, present
 def uniform(
     seed: int, n: int, cohort: int, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
-    """Draw `cohort` of the clients present with equal probability, without replacement.
+    """Draw clients that are present with equal probability, without replacement.
 
-    The function walks through a random order of all clients (that of `seeding.choose`)
-    and takes the first ones that are present. This has the same distribution as drawing
-    among the clients present. Only the part of the order that is needed is computed, so
-    the cost grows with the cohort. The whole order is needed only if too few clients
-    are present to fill the cohort; then the cohort is smaller.
+    The function takes the first present clients of a random order of all clients (that
+    of `seeding.choose`). This has the same distribution as drawing among the clients
+    that are present. Only the needed part of the order is computed, so the cost grows
+    with the cohort. The whole order is computed only if fewer than `cohort` clients are
+    present.
 
     Args:
         seed: Seed of the experiment.
         n: Number of clients.
         cohort: Number of clients sampled per round. If fewer are present, all of these
             are sampled.
-        there: Function (round, ids) → mask of clients present. `None` if every client
-            is always present.
+        there: Function (round, ids) → mask of the clients that are present. `None` if
+            every client is always present.
 
     Returns:
-        Function from a round to the ids of its cohort, ascending.
+        Function from the number of a round to the sorted ids of its cohort.
 
     Example:
         >>> draw = uniform(seed=0, n=10, cohort=3)

@@ -1,7 +1,7 @@
 """The median of every column of a matrix with few rows, in one pass over memory.
 
-torch sorts such columns one by one, which takes twenty times as long as reading the
-matrix. The plain code is in `troth.numerics`.
+torch sorts columns one by one, which takes twenty times as long as reading the matrix.
+The plain code is in `troth.numerics`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 64  # most rows of a matrix
-_NUMBERS = 4096  # numbers in a block
+ROWS = 64  # largest number of rows
+_NUMBERS = 4096  # number of entries in a block
 
 
 @triton.jit
@@ -38,12 +38,12 @@ def _median(
 
 
 def fits(rows: Tensor) -> bool:
-    """Return whether the kernel takes this matrix."""
+    """Return whether the kernel can be used for this matrix."""
     return rows.dtype == torch.float32 and 0 < rows.shape[0] <= ROWS
 
 
 def median(rows: Tensor) -> Tensor:
-    """Return the median of [n, d] over rows, as `numerics.median` does."""
+    """Return the median of every column of [n, d], like `numerics.median`."""
     rows = rows.detach()
     rows = rows if rows.stride(1) == 1 else rows.contiguous()
     n, d = rows.shape

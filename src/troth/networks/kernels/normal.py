@@ -1,8 +1,8 @@
 """Millions of standard normal numbers in one pass over memory.
 
-Computed in separate steps, the hash, logarithm and cosine pass through memory some
-twenty times. The plain code is `troth.seeding.normal`. The random bits are the same,
-and the numbers agree up to rounding.
+In separate torch operations, hash, logarithm and cosine take about twenty passes over
+memory. The plain code is `troth.seeding.normal`. The random bits are the same, and the
+numbers agree up to rounding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLOCK = 1024
 
 @triton.jit
 def _uniform(key, count) -> Any:
-    """Compute `seeding.uniform`: the number of a key at this count."""
+    """Return the number of `seeding.uniform` for a key and a count."""
     z = key + (count + 1) * _GAMMA
     z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * _MIX1
     z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * _MIX2
@@ -32,7 +32,7 @@ def _uniform(key, count) -> Any:
 
 @triton.jit
 def _narrow(drawn, std, mean) -> Any:
-    """Compute `drawn·std + mean` in float32, clamped to its range."""
+    """Return drawn·std + mean, clamped to the range of float32."""
     wide = drawn.to(tl.float64) * std + mean
     least = tl.minimum(wide, 3.4028234663852886e38)
     inside = tl.maximum(least, -3.4028234663852886e38)
@@ -43,7 +43,7 @@ def _narrow(drawn, std, mean) -> Any:
 def _normal(
     keys, rows, stds, means, out, count, half, stride, BLOCK: tl.constexpr
 ) -> None:
-    """Draw by the method of Box and Muller: two numbers from every pair."""
+    """Draw by the Box-Muller method: two numbers from every pair of uniform ones."""
     blocks = tl.cdiv(half, BLOCK)
     k = tl.program_id(0) // blocks
     i = (tl.program_id(0) % blocks).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -57,7 +57,7 @@ def _normal(
 
 
 def normal(keys: Tensor, count: int) -> Tensor:
-    """Draw [n, count] standard normal numbers in float32, one row per int64 key."""
+    """Return [n, count] standard normal numbers in float32, one row per int64 key."""
     out = torch.empty(len(keys), count, device=keys.device)
     ones = torch.ones(len(keys), dtype=torch.float64, device=keys.device)
     fill(out, torch.arange(len(keys), device=keys.device), keys, ones, 0 * ones)
@@ -67,7 +67,7 @@ def normal(keys: Tensor, count: int) -> Tensor:
 def fill(out: Tensor, rows: Tensor, keys: Tensor, std: Tensor, mean: Tensor) -> None:
     """Fill some rows [f] of a float32 matrix [n, count] with normal numbers.
 
-    `keys` (int64), `std` and `mean` (float64) hold one value per row to fill. The rows
+    `keys` (int64), `std` and `mean` (float64) have one value per row to fill. The rows
     of the matrix must be contiguous.
     """
     count = out.shape[1]

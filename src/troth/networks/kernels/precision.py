@@ -1,7 +1,7 @@
 """Switch TF32 matrix products on a GPU on or off.
 
-By default, torch uses TF32 for convolutions on CUDA. TF32 has three digits, so results
-would depend on how many clients are computed together.
+By default, torch uses TF32 for convolutions on CUDA. TF32 has a precision of three
+decimal digits only, so results would depend on how many clients are trained together.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 import torch
 
 _LOCK = threading.Lock()
-_inside: list[Any] = []  # the setting from before, once per block that is open
+_inside: list[Any] = []  # previous setting, once per open block
 
 
 @contextmanager
 def products(precision: str, device: torch.device) -> Iterator[None]:
-    """Compute products in full float32 within the block, or in TF32 for "tf32".
+    """Within the block, compute products in TF32 for "tf32", else in full float32.
 
-    The setting holds for the whole process. If several threads are inside such blocks,
-    the last one to leave restores the setting from before the first. On devices other
-    than CUDA nothing is done.
+    The setting holds for the whole process. If several threads are in such blocks, the
+    last one restores the setting from before the first block. On devices other than
+    CUDA, nothing is done.
     """
     if device.type != "cuda":
         yield
@@ -41,7 +41,7 @@ def products(precision: str, device: torch.device) -> Iterator[None]:
 
 
 def few() -> bool:
-    """Return whether products may currently be computed in TF32, with three digits."""
+    """Return whether products may currently be computed in TF32."""
     try:
         return torch.backends.cudnn.allow_tf32
     except RuntimeError:
@@ -49,9 +49,9 @@ def few() -> bool:
 
 
 def _allowed() -> tuple[bool, Any]:
-    """Return whether torch's newer interface is in use, and the current setting.
+    """Return whether torch's newer interface was used, and the current setting.
 
-    Once anybody has used the newer interface, the older one cannot be read.
+    After a use of the newer interface, reading the older one raises an error.
     """
     try:
         older = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32

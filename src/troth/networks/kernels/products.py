@@ -1,10 +1,10 @@
-"""Matrix products, one per client, summed in the same order for any number of clients.
+"""Matrix products, one per client, whose bits do not depend on the number of clients.
 
-The order of cuBLAS's sums depends on the number of matrices, and so do the last digits
-of results. These can decide whether a unit close to 0 is active, or which of two nearly
-equal units is larger. Here, a product among two gets the same bits as the same product
-among a hundred. With small batches, weights are read at the speed of memory. The plain
-code is `torch.bmm`.
+In cuBLAS, the order of sums depends on the number of matrices, and so do the last
+digits of results. These can decide whether a unit near 0 is active, or which of two
+nearly equal units is larger. Here, the bits of a product do not depend on how many
+products are computed at once. For small batches, the time is that of reading the
+weights. The plain code is `torch.bmm`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from torch import Tensor
 
 from troth.networks.kernels import NARROW, input_precision, tile
 
-_LONG = 2048  # longest sum that is not split into pieces
-_SPARE = 8  # tiles; more of them keep the GPU busy without splitting sums
-_ROWS = 65535  # most programs on a launch's second axis
-_NUMBERS = 2**31  # numbers that 32 bits can count
+_LONG = 2048  # number of terms of the longest sum that is not split
+_SPARE = 8  # number of tiles above which sums are not split to keep the GPU busy
+_ROWS = 65535  # CUDA's limit for the second axis of a grid
+_NUMBERS = 2**31  # limit of 32-bit indices
 
 
 @triton.jit
@@ -53,7 +53,7 @@ def _multiply(
     TJ: tl.constexpr,
     PRECISION: tl.constexpr,
 ) -> None:
-    """Compute a tile [TI, TJ] of one client's product over LENGTH of its terms."""
+    """Compute a tile [TI, TJ] of one client's product, or a piece of LENGTH terms."""
     n = tl.program_id(1).to(tl.int64)
     across: tl.constexpr = (WIDE + TJ - 1) // TJ
     tiles: tl.constexpr = (HIGH + TI - 1) // TI * across
@@ -61,7 +61,7 @@ def _multiply(
     tile = tl.program_id(0) % tiles
     i = tile // across * TI + tl.arange(0, TI)
     j = tile % across * TJ + tl.arange(0, TJ)
-    a += n * by_a * UA  # so that the compiler knows their divisors
+    a += n * by_a * UA  # the factor tells the compiler about alignment
     b += n * by_b * UB
     out += n * by_out * UO + part * HIGH * WIDE
     total = tl.zeros((TI, TJ), dtype=tl.float32)
@@ -82,7 +82,7 @@ def _multiply(
 
 
 def fits(a: Tensor, b: Tensor) -> bool:
-    """Return whether the kernel takes these matrices."""
+    """Return whether the kernel can be used for these matrices."""
     if a.dtype != b.dtype or a.dtype not in NARROW or 0 in (*a.shape, *b.shape):
         return False
     far = [m.shape[1] * m.stride(1) + m.shape[2] * m.stride(2) for m in (a, b)]
@@ -90,7 +90,7 @@ def fits(a: Tensor, b: Tensor) -> bool:
 
 
 def multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
-    """Multiply [n, i, k] × [n, k, j] → [n, i, j]; `exact` never uses TF32."""
+    """Multiply [n, i, k] × [n, k, j] → [n, i, j]; if `exact`, without TF32."""
     (n, i, k), j = a.shape, b.shape[2]
     parts = _parts(i, k, j)
     if parts == 1:
@@ -107,7 +107,7 @@ def multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
 def add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
     """Add rate·(a × b) to `out`, [n, i, j], in place.
 
-    `rate` holds one number, or one per client. The last axis of `out` is contiguous.
+    `rate` has one number, or one per client. The last axis of `out` must be contiguous.
     """
     _launch(a, b, out, rate.reshape(-1).expand(len(a)))
 
@@ -115,7 +115,7 @@ def add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
 def _parts(i: int, k: int, j: int) -> int:
     """Return the number of pieces into which sums are split.
 
-    Long sums are split if there are few results to compute in parallel.
+    Long sums are split if there are few tiles to compute in parallel.
     """
     ti, _, tj = _tiles(i, k, j)
     few = triton.cdiv(i, ti) * triton.cdiv(j, tj) <= _SPARE
@@ -146,6 +146,6 @@ def _launch(
 
 
 def _tiles(i: int, k: int, j: int) -> tuple[int, int, int]:
-    """Return rows, terms and columns of a tile; the number of clients has no effect."""
+    """Return the rows, terms and columns of a tile, whatever the number of clients."""
     ti = tile(i, 128 if i > 2048 else 64)
     return ti, tile(k, 64 if ti == 16 else 32), tile(j, 64)

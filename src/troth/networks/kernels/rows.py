@@ -1,6 +1,6 @@
-"""Sums of every row's numbers and of their squares, in float64 and in one pass.
+"""The sum of every row, and of its squares, in float64 and in one pass over memory.
 
-torch would first make a copy in float64. The plain code is in `troth.numerics`.
+torch would first copy the matrix to float64. The plain code is in `troth.numerics`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _sums(
 
 @triton.jit
 def _whole(parts, out, count, WIDE: tl.constexpr) -> None:
-    """Add up the sums of the parts of a row."""
+    """Add the sums of all parts of a row."""
     row = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, WIDE)
     place = parts + (row * count + k) * 2
@@ -51,14 +51,14 @@ def _whole(parts, out, count, WIDE: tl.constexpr) -> None:
 
 
 def fits(rows: Tensor) -> bool:
-    """Return whether the kernel takes this matrix."""
+    """Return whether the kernel can be used for this matrix."""
     return rows.dtype in NARROW
 
 
 def sums(rows: Tensor, center: Tensor) -> Tensor:
-    """Compute Σ(x − c) and Σ(x − c)² of each row x of [n, d], with its c from [n].
+    """Return Σ_j(x_ij − c_i) and Σ_j(x_ij − c_i)² for each row i of [n, d].
 
-    The result is [n, 2] in float64.
+    The center c is [n]. The result is [n, 2] in float64.
     """
     rows = rows if rows.stride(1) == 1 else rows.contiguous()
     n, d = rows.shape

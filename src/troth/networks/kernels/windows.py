@@ -1,9 +1,9 @@
-"""Convolutions of many clients, each with its own weights, in one launch.
+"""Convolutions of many clients with different weights, in one launch.
 
-Windows are read in place, without a copy. A tile of the result is the sum, in float32,
-of products of shifted inputs with the weights of one position in the kernel (a tap).
-The order of a tile's sum does not depend on the number of clients, so a single client
-gets the same bits. The plain code is in `troth.networks.convolution`.
+Windows are not copied. A tile of the result is the sum, in float32, of products of
+shifted inputs with the weights of one position in the kernel (a tap). The order of the
+sum does not depend on the number of clients, and so neither do the bits of the result.
+The plain code is in `troth.networks.convolution`.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
 def weigh(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor:
     """Return the gradient of `convolve` with respect to the weights, [n, p, q, c, o].
 
-    g is the gradient with respect to the result, [n, b, h', w', o]; the kernel is p by
-    q.
+    g is the gradient with respect to the result, [n, b, h', w', o]. The size of the
+    kernel is p by q.
     """
     n, b, h, wide, c = x.shape
     high, broad, o = g.shape[2:]

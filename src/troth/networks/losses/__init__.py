@@ -1,1 +1,1 @@
-"""Losses: outputs and labels → the loss of each example (`train.loss`)."""
+"""Losses: functions of outputs and labels with one value per example (`train.loss`)."""

@@ -6,7 +6,7 @@ from troth.types import Refusal
 
 
 def expect(name: str, good: bool, outputs: Tensor, y: Tensor, needs: str) -> None:
-    """Refuse outputs and labels that do not suit a loss, which `needs` describes."""
+    """Raise Refusal unless `good`; `needs` says which outputs and labels are needed."""
     if good:
         return
     kind = "targets" if y.is_floating_point() and y.dim() == 1 else "labels"
@@ -18,7 +18,7 @@ def expect(name: str, good: bool, outputs: Tensor, y: Tensor, needs: str) -> Non
 
 
 def targets(name: str, outputs: Tensor, y: Tensor) -> Tensor:
-    """Return the outputs of a regression, [b]; refuse other outputs or targets."""
+    """Return the outputs of a regression, [b]; raise Refusal for another shape."""
     good = y.is_floating_point() and y.dim() == 1 and outputs.numel() == y.numel()
     expect(name, good, outputs, y, "one output and one target (a number) per example")
     return outputs.reshape(y.shape)

@@ -6,7 +6,7 @@ from troth.networks.losses._checks import targets
 
 
 def absolute(outputs: Tensor, y: Tensor) -> Tensor:
-    """Compute the absolute error |f − y|, which the median of targets minimizes.
+    """Compute the absolute error |f − y|; the median of the targets minimizes its mean.
 
     Args:
         outputs: [b, 1] predictions f.

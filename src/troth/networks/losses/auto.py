@@ -1,4 +1,4 @@
-"""The loss that suits the data."""
+"""The default loss, chosen by the type of the labels."""
 
 from torch import Tensor
 
@@ -9,14 +9,15 @@ from troth.networks.losses.squared import squared
 
 
 def auto(outputs: Tensor, y: Tensor) -> Tensor:
-    """Choose by y: `cross_entropy`, `multi_label`, or `squared` for regression.
+    """Compute `cross_entropy`, `multi_label`, or for a regression `squared`.
 
-    A model that defines its own loss, such as `svm`, uses that loss instead.
+    The type and shape of y decide. With train.loss = "auto", a model that defines a
+    loss, such as `svm`, uses that one instead.
 
     Args:
         outputs: [b, k] outputs of the model.
-        y: [b] labels, [b, classes] shares of the classes, [b, k] of 0 and 1 (several
-            labels per example), or [b] targets of a regression.
+        y: [b] labels, [b, classes] soft labels (probabilities), [b, k] of 0 and 1 if
+            examples may have several labels, or [b] targets of a regression.
 
     Returns:
         One value per example, [b].

@@ -12,17 +12,17 @@ from troth.types import Refusal
 
 
 def cross_entropy(outputs: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tensor:
-    """Compute −log p_y, with p the softmax of the outputs and y the label.
+    """Compute −log p_y, where p is the softmax of the outputs and y the label.
 
-    If y holds a share y_c of every class instead of a label, compute −Σ_c y_c·log p_c.
+    For soft labels y_c, with one number per class, compute −Σ_c y_c·log p_c.
 
     Args:
         outputs: [b, classes] logits. A single column is the logit of class 1, and class
             0 has the logit 0.
-        y: [b] labels, or [b, classes] shares of the classes.
-        smoothing: Share of the label's weight that is spread over all classes, from 0
-            to 1. 0 is no smoothing; 1 gives all classes the same weight (Szegedy et
-            al., section 7).
+        y: [b] labels, or [b, classes] soft labels.
+        smoothing: Label smoothing: fraction of a label's weight that is spread over all
+            classes, from 0 to 1. 0 means none; 1 gives all classes the same weight
+            (Szegedy et al. 2016, Section 7).
 
     Returns:
         One value per example, [b].
@@ -37,7 +37,7 @@ def cross_entropy(outputs: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tens
     share = functional.log_softmax(outputs, dim=1)
     if not plain:
         return _soft(share, y, smoothing)
-    # Simpler than torch's own, which can ignore labels: a third fewer operations.
+    # A third fewer operations than torch's function, which can ignore labels.
     loss = -share.gather(1, y[:, None])[:, 0]
     if smoothing:
         loss = (1 - smoothing) * loss - smoothing * share.mean(dim=1)
@@ -45,7 +45,7 @@ def cross_entropy(outputs: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tens
 
 
 def _soft(share: Tensor, y: Tensor, smoothing: float) -> Tensor:
-    """Compute the cross-entropy for shares of the classes, whatever their sum is."""
+    """Compute the cross-entropy for soft labels, whatever their sum is."""
     expect("cross_entropy", y.shape == share.shape, share, y, "a share of each class")
     if smoothing:
         y = (1 - smoothing) * y + smoothing * y.mean(dim=1, keepdim=True)

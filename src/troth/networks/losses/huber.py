@@ -13,13 +13,13 @@ from troth.types import Refusal
 def huber(outputs: Tensor, y: Tensor, *, delta: float = 1.0) -> Tensor:
     """Compute Huber's loss: ½r² for |r| ≤ δ, δ(|r| − ½δ) for |r| > δ, with r = f − y.
 
-    Large errors weigh less than in `squared`, so outliers have less influence.
+    Outliers have less influence than with `squared`.
 
     Args:
         outputs: [b, 1] predictions f.
         y: [b] targets.
-        delta: Error δ > 0 at which the loss turns from square to linear. δ → ∞ is
-            `squared`; for δ → 0 it tends to δ times `absolute`.
+        delta: Error δ > 0 above which the loss is linear. With δ → ∞, it is `squared`;
+            with δ → 0, it is δ times `absolute`.
 
     Returns:
         One value per example, [b].

@@ -1,4 +1,4 @@
-"""Several labels per example."""
+"""Binary cross-entropy if examples may have several labels."""
 
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -7,7 +7,7 @@ from troth.networks.losses._checks import expect
 
 
 def multi_label(outputs: Tensor, y: Tensor) -> Tensor:
-    """Average the binary cross-entropy over labels, each of which is present or absent.
+    """Average the binary cross-entropy of every label, which is present or absent.
 
     Args:
         outputs: [b, labels] logits.

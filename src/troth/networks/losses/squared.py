@@ -6,7 +6,7 @@ from troth.networks.losses._checks import targets
 
 
 def squared(outputs: Tensor, y: Tensor) -> Tensor:
-    """Compute half the squared error, ½(f − y)², which the mean of targets minimizes.
+    """Compute half the squared error, ½(f − y)²; the mean target minimizes its mean.
 
     Args:
         outputs: [b, 1] predictions f.

@@ -1,4 +1,4 @@
-"""Checks and initializations that models for images share."""
+"""Checks and initial weights for models of images."""
 
 from torch import nn
 
@@ -6,7 +6,7 @@ from troth.types import Refusal
 
 
 def images(model: str, shape: tuple[int, ...], least: int = 1) -> None:
-    """Refuse examples that are not images, or have sides shorter than `least`."""
+    """Raise Refusal if examples are not images, or have sides shorter than `least`."""
     if len(shape) != 3 or min(shape) < 1:
         raise Refusal(
             f"model '{model}' needs images [channels, height, width], and one example "
@@ -20,7 +20,7 @@ def images(model: str, shape: tuple[int, ...], least: int = 1) -> None:
 
 
 def glorot(network: nn.Module) -> None:
-    """Initialize as TensorFlow does: uniform ±√(6/(fan_in + fan_out)), zero bias."""
+    """Initialize like TensorFlow: uniform ±√(6/(fan_in + fan_out)), zero bias."""
     for part in network.modules():
         if isinstance(part, nn.Conv2d | nn.Linear) and part.bias is not None:
             nn.init.xavier_uniform_(part.weight)
@@ -28,7 +28,7 @@ def glorot(network: nn.Module) -> None:
 
 
 def he(network: nn.Module) -> None:
-    """Initialize convolutions as torchvision does: N(0, 2/fan_out) with zero bias."""
+    """Initialize convolutions like torchvision: N(0, 2/fan_out) with zero bias."""
     for part in network.modules():
         if isinstance(part, nn.Conv2d):
             nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")

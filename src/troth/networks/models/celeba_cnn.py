@@ -14,24 +14,24 @@ def celeba_cnn(
 ) -> nn.Module:
     """Build LEAF's network for CelebA: convolutions with batch norm, one dense layer.
 
-    Four blocks of conv 3×3-32, batch normalization, 2×2 max-pooling and ReLU are
-    followed by a fully connected layer (Caldas et al. 2018, code; Ditto trains this
-    network too). It has 31,202 parameters for 2 classes on 84×84 RGB. An odd side is
-    rounded up when halved (84, 42, 21, 11, 6). Initial weights are uniform in
-    ±√(6/(fan_in + fan_out)) with zero bias, TensorFlow's default. The authors do not
-    normalize pixels (0 to 255), which is `normalize = "none"`.
+    Four blocks of a 3×3 convolution with 32 channels, batch normalization, 2×2
+    max-pooling and ReLU are followed by a fully connected layer (code of Caldas et al.
+    2018, which Ditto uses too). It has 31,202 parameters for 2 classes on 84×84 RGB.
+    Halves of odd sides are rounded up (84, 42, 21, 11, 6). Initial weights are uniform
+    in ±√(6/(fan_in + fan_out)), and biases are 0, as is TensorFlow's default. The
+    authors do not normalize pixels (0 to 255), which is model.normalize = "none".
 
     Args:
         shape: Shape of one example, [channels, height, width].
-        classes: Number of classes; 0 is regression.
+        classes: Number of classes; 0 means regression.
         channels: Number of output channels of every convolution.
         blocks: Number of blocks, each of which halves height and width.
 
     Returns:
         The network.
 
-    Departs: the authors normalize by the statistics of the batch in tests too, so that
-    a prediction depends on the other examples. We use running statistics in tests, with
+    Departs: the authors also use the statistics of the batch in tests, so that a
+    prediction depends on the other examples. Here, tests use running statistics, with
     torch's momentum of 0.1.
     """
     images("celeba_cnn", shape)

@@ -24,31 +24,32 @@ def cnn(
 ) -> nn.Module:
     """Build convolutions with ReLU and 2×2 max-pooling, then fully connected layers.
 
-    The defaults are Ditto's network for Fashion MNIST (Li et al. 2021, code): conv
-    5×5-32, pool, conv 5×5-64, pool, FC 1024, FC 10. It has 3,274,634 parameters on
-    28×28. Convolutions keep height and width. If a side is odd, halving drops its last
-    row. Ditto's network for FEMNIST is `channels = [16, 32]`, `widths = [128]`,
-    `dropout = [0.25, 0.5]`. It has 222,078 parameters on 28×28 with 62 classes.
+    The defaults are Ditto's network for Fashion MNIST (code of Li et al. 2021): two 5×5
+    convolutions with 32 and 64 channels, each followed by pooling, then dense layers
+    with 1024 and 10 outputs. It has 3,274,634 parameters on 28×28. Convolutions keep
+    height and width. If a side is odd, pooling drops the last row or column. Ditto's
+    network for FEMNIST is `channels = [16, 32]`, `widths = [128]`, `dropout = [0.25,
+    0.5]`. It has 222,078 parameters on 28×28 with 62 classes.
 
     Args:
         shape: Shape of one example, [channels, height, width].
-        classes: Number of classes; 0 is regression.
+        classes: Number of classes; 0 means regression.
         channels: Output channels of each convolution. Each one is followed by a pooling
             that halves height and width.
         widths: Widths of the hidden dense layers. [] means none.
         kernel: Side of the convolutions' kernels in pixels, an odd number.
-        init: Initial weights: "glorot" or "torch". "glorot" is uniform ±√(6/(fan_in +
-            fan_out)) with zero bias, TensorFlow's default (Glorot & Bengio 2010, eq.
-            16). "torch" is torch's own initialization.
-        dropout: Dropout probabilities for the inputs of the dense layers, the last one
-            included. [] means none. Dropout acts in training only.
+        init: Initial weights. "glorot" is uniform ±√(6/(fan_in + fan_out)) with zero
+            bias, as is TensorFlow's default (Glorot and Bengio 2010, Eq. 16). "torch"
+            is torch's default.
+        dropout: Dropout probabilities of the inputs of the dense layers, including the
+            last one. [] means no dropout. Dropout acts only in training.
 
     Returns:
         The network.
 
-    Departs: pooling comes before ReLU. This is the same function and gradient (max and
-    ReLU are monotone), with a quarter of the work for ReLU. The authors' dropout on
-    FEMNIST is active in tests too; ours acts only in training.
+    Departs: pooling comes before ReLU. The function and the gradient are the same (max
+    and ReLU are monotone), with a quarter of the work for ReLU. In the authors' code
+    for FEMNIST, dropout is active in tests too.
     """
     _fits(shape, channels, kernel)
     depth, height, width = shape

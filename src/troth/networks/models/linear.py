@@ -10,14 +10,15 @@ def linear(
 ) -> nn.Module:
     """Build one linear layer: logistic regression, or linear regression.
 
-    f(x) = W·x + b on the flattened example. There is one output per class, or a single
-    output for regression.
+    f(x) = W·x + b for the flattened example x. There is one output per class, or a
+    single output for regression.
 
     Args:
         shape: Shape of one example; it is flattened.
-        classes: Number of classes; 0 is regression.
+        classes: Number of classes; 0 means regression.
         bias: Whether the layer has a bias b.
-        zero: Whether initial weights are zeros instead of torch's uniform ±1/√inputs.
+        zero: Whether all initial weights are 0. If not, they are torch's, uniform in
+            ±1/√(number of inputs).
 
     Returns:
         The network.

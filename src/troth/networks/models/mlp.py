@@ -17,12 +17,12 @@ def mlp(
 ) -> nn.Module:
     """Build fully connected layers with ReLU between them.
 
-    f(x) = W_k·relu(… relu(W_1·x + b_1) …) + b_k on the flattened example. Initial
-    weights are torch's own.
+    f(x) = W_k·relu(… relu(W_1·x + b_1) …) + b_k for the flattened example x. Initial
+    weights are torch's default.
 
     Args:
         shape: Shape of one example; it is flattened.
-        classes: Number of classes; 0 is regression.
+        classes: Number of classes; 0 means regression.
         widths: Widths of the hidden layers. [] is a linear model.
         dropout: Probability that a hidden unit is dropped in training; 0 means no
             dropout. Inputs are not dropped.

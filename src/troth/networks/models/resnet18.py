@@ -1,4 +1,4 @@
-r"""The residual network with 18 layers, with a first layer for small images.
+r"""The residual network with 18 layers, changed for small images.
 
 References: he2016deep, alfarra2022certified.
 """
@@ -15,7 +15,7 @@ _GROUPS = 32
 
 
 class Block(nn.Module):
-    """x ↦ relu(F(x) + s(x)), with F two 3×3 convolutions (He et al. 2016, fig. 5 left).
+    """relu(F(x) + s(x)) with two 3×3 convolutions F (He et al. 2016, Fig. 5 left).
 
     s is the identity, or a 1×1 convolution if the size changes (option B of the paper).
     """
@@ -33,7 +33,7 @@ class Block(nn.Module):
             self.downsample = nn.Sequential(change, _norm(norm, outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[b, inputs, h, w] → [b, outputs, h/stride, w/stride]."""
+        """Compute the block: [b, inputs, h, w] → [b, outputs, h/stride, w/stride]."""
         short = x if self.downsample is None else self.downsample(x)
         out = self.relu(self.bn1(self.conv1(x)))
         return cast(Tensor, self.relu(self.bn2(self.conv2(out)) + short))
@@ -54,7 +54,7 @@ class ResNet(nn.Module):
         self.fc = nn.Linear(8 * width, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[b, channels, h, w] → [b, outputs]."""
+        """Compute the outputs: [b, channels, h, w] → [b, outputs]."""
         x = self.relu(self.bn1(self.conv1(x)))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return cast(Tensor, self.fc(x.mean(dim=(-2, -1))))
@@ -84,29 +84,29 @@ def resnet18(
 ) -> nn.Module:
     """Build ResNet18 for small images: one 3×3 convolution, then eight residual blocks.
 
-    The network is conv 3×3-64 without pooling, then 2 blocks each of 64, 128, 256 and
-    512 channels, then the global average and a linear layer (He et al. 2016, table 1).
-    Each of the last three stages has half the height and width of the stage before. The
-    first layer is the one that Alfarra et al. 2022 and others use on CIFAR-10. The
+    The network is a 3×3 convolution with 64 channels without pooling, four stages of
+    two blocks with 64, 128, 256 and 512 channels, the global average, and a linear
+    layer (He et al. 2016, Table 1). Each of the last three stages halves height and
+    width. Alfarra et al. 2022 and others use the same first layer for CIFAR-10. The
     network has 11,173,962 parameters for 10 classes. Initial weights are N(0,
-    2/fan_out). Names are torchvision's (`conv1`, `bn1`, `layer1.0.conv1` … `fc`), so
-    published weights can be loaded.
+    2/fan_out). The names of layers are those of torchvision (`conv1`, `bn1`,
+    `layer1.0.conv1` … `fc`), so published weights can be loaded.
 
     Args:
         shape: Shape of one example, [channels, height, width], with sides of at least
             8.
-        classes: Number of classes; 0 is regression.
-        width: Channels of the first stage; 64 is the paper's.
-        norm: Normalization layers: "batch" or "group". Group normalization uses gcd(32,
-            channels) groups. Its result for an example does not depend on the rest of
-            the batch, and it keeps no running statistics.
+        classes: Number of classes; 0 means regression.
+        width: Number of channels of the first stage; the paper has 64.
+        norm: Type of normalization layers: "batch" or "group". Group normalization has
+            gcd(32, channels) groups. Its result for an example does not depend on the
+            other examples of the batch, and it has no running statistics.
 
     Returns:
         The network.
 
-    Departs: the paper's own first layers (7×7 convolution of stride 2, then pooling)
-    are for 224×224. Alfarra et al. add 0.01·N(0, 1) to every normalized input; we do
-    not.
+    Departs: the first layers of the paper (7×7 convolution of stride 2, then pooling)
+    are for images of 224×224. Alfarra et al. add 0.01·N(0, 1) to every normalized
+    input; this is left out.
     """
     images("resnet18", shape, least=8)
     positive("model.width", width)

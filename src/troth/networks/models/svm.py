@@ -12,7 +12,7 @@ from troth.types import Refusal
 
 
 class SVM(nn.Module):
-    """f(x) = W·x + b, with the hinge loss and an ℓ2 penalty."""
+    """Linear model f(x) = W·x + b, with the hinge loss and an ℓ2 penalty."""
 
     def __init__(self, inputs: int, l2: float) -> None:
         super().__init__()
@@ -39,15 +39,15 @@ class SVM(nn.Module):
 def svm(shape: tuple[int, ...], classes: int, *, l2: float = 0.01) -> nn.Module:
     """Build a linear support vector machine for two classes.
 
-    Training minimizes mean max(0, 1 − s·f(x)) + l2·‖W‖² with f(x) = W·x + b and s = ±1,
-    starting from W = 0 and b = 0. The model predicts the sign of its one output (Li et
-    al. 2021, Vehicle).
+    Training minimizes the mean of max(0, 1 − s·f(x)) plus l2·‖W‖², where f(x) = W·x + b
+    and s = ±1 is the class, starting from W = 0 and b = 0. The model predicts the sign
+    of its single output. Li et al. 2021 use it for Vehicle.
 
     Args:
         shape: Shape of one example; it is flattened.
         classes: Number of classes; must be 2.
-        l2: Weight of the penalty, at least 0. 0 leaves the hinge loss alone, which has
-            no unique minimum. Large values drive W to 0.
+        l2: Weight of the penalty, at least 0. With 0, the hinge loss has no unique
+            minimum. With large values, W tends to 0.
 
     Returns:
         The network.

@@ -14,7 +14,7 @@ from troth.types import Refusal
 
 
 class VGG(nn.Module):
-    """Convolutions, average over the remaining image, fully connected layers."""
+    """Convolutions, average over the remaining pixels, fully connected layers."""
 
     def __init__(
         self, stages: list[int], widths: list[int], outputs: int, dropout: float
@@ -34,7 +34,7 @@ class VGG(nn.Module):
         self.classifier = nn.Sequential(*parts, last)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[b, channels, h, w] → [b, outputs]."""
+        """Compute the outputs: [b, channels, h, w] → [b, outputs]."""
         return cast(Tensor, self.classifier(self.features(x).mean(dim=(-2, -1))))
 
 
@@ -50,30 +50,31 @@ def vgg13_bn(
 
     There are five stages of two 3×3 convolutions with 64, 128, 256, 512 and 512
     channels. Every convolution is followed by batch normalization and ReLU, and every
-    stage halves the image. Then come FC 4096, FC 4096 and FC classes, with dropout
-    between them (Simonyan & Zisserman 2015, table 1, configuration B). The defaults are
-    a CIFAR-10 network. Farhadkhani et al. 2022 (figs. 17–19) use the 4096 outputs
-    before its last layer as features. The default network has 28,334,410 parameters for
-    10 classes. Initial weights of convolutions are N(0, 2/fan_out), those of dense
-    layers N(0, 0.01²), and biases are 0. Names are torchvision's (`features.0` …,
-    `classifier.0` …), so published weights can be loaded.
+    stage ends with pooling that halves height and width. Then come dense layers with
+    4096, 4096 and `classes` outputs, with dropout between them (Simonyan and Zisserman
+    2015, Table 1, configuration B). The defaults are a network for CIFAR-10, of which
+    Farhadkhani et al. 2022 (Figs. 17–19) use the 4096 inputs of the last layer as
+    features. The default network has 28,334,410 parameters for 10 classes. Initial
+    weights of convolutions are N(0, 2/fan_out), those of dense layers N(0, 0.01²), and
+    biases are 0. The names of layers are those of torchvision (`features.0` …,
+    `classifier.0` …),
+       so published weights can be loaded.
 
     Args:
         shape: Shape of one example, [channels, height, width], with sides of at least
             32.
-        classes: Number of classes; 0 is regression.
-        width: Channels of the first stage; 64 is the paper's.
-        widths: Widths of the hidden dense layers. [] is one linear layer on the 8·width
-            pooled channels; the network then has 9,416,010 parameters (10 classes).
+        classes: Number of classes; 0 means regression.
+        width: Number of channels of the first stage; the paper has 64.
+        widths: Widths of the hidden dense layers. [] means a single linear layer with
+            8·width inputs; the network then has 9,416,010 parameters (10 classes).
         dropout: Probability that a hidden unit is dropped in training; 0 means no
             dropout.
 
     Returns:
         The network.
 
-    Departs: on images larger than 32×32, the remaining image is averaged to 1×1, while
-    the paper flattens 7×7. The paper has no batch normalization, which was invented
-    later.
+    Departs: the remaining pixels are averaged; the paper flattens a remaining image of
+    7×7. The paper has no batch normalization, which was invented later.
     """
     images("vgg13_bn", shape, least=32)
     positive("model.width", width)

@@ -9,7 +9,7 @@ from troth import numerics
 
 
 def median(rows: Tensor, kept: int) -> Tensor:
-    """Return each column's mean of the k values nearest to its median; k is `kept`."""
+    """Return the mean of the `kept` values nearest to the median, for each column."""
     mean = torch.empty_like(rows[0])
     for block, column in numerics.sorted_blocks(rows):
         mean[block] = _closest(column, kept)
@@ -17,16 +17,16 @@ def median(rows: Tensor, kept: int) -> Tensor:
 
 
 def _closest(column: Tensor, kept: int) -> Tensor:
-    """Average the k values closest to the median of each sorted column; k is `kept`.
+    """Average the k = `kept` values closest to the median of each sorted column.
 
     `column` is [n, columns] and is overwritten. The values in the middle are always
-    among the closest. The others are compared in pairs: the i-th lowest value, and the
-    (k + i)-th lowest value. The closer value of each pair is taken, or the mean of both
-    if they are equally close. Distances of lower values are measured from the lower of
-    the middle two values, those of higher values from the upper. This is exact even if
-    values are nearly equal.
+    among the closest. The other values are compared in pairs of the i-th lowest and the
+    (k + i)-th lowest value. Of each pair, the closer value is taken, or the mean of
+    both if they are equally close. Distances of low values are measured from the lower
+    of the middle two values, those of high values from the upper one. This is exact
+    even if values are nearly equal.
     """
-    edge = max(0, (len(column) - 2 * kept + 1) // 2)  # never among the closest
+    edge = max(0, (len(column) - 2 * kept + 1) // 2)  # to leave out at each end
     column = column[edge : len(column) - edge]
     n = len(column)
     least, most = column[0].clone(), column[-1].clone()
@@ -39,7 +39,7 @@ def _closest(column: Tensor, kept: int) -> Tensor:
 
 
 def blocks(rows: Tensor, center: Tensor) -> Iterator[Tensor]:
-    """Yield rows − center [n, columns] in blocks, in the wider dtype of the two."""
+    """Yield rows − center in blocks of columns, in the wider of the two dtypes."""
     for block in numerics.blocks(rows):
         yield rows[:, block] - center[block]
 
@@ -49,7 +49,7 @@ def moved(center: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
     middle = center.double()
     weight = weight.to(middle)
     result = rows.new_empty(rows.shape[1])
-    for block in numerics.blocks(rows):  # a list of parts would fragment the memory
+    for block in numerics.blocks(rows):  # in place: parts would fragment the memory
         away = rows[:, block] - middle[block]
         result[block] = (middle[block] + weight @ away).to(rows.dtype)
     return result

@@ -1,4 +1,4 @@
-"""Losses that clients send, made finite."""
+"""Conversion of the losses that clients send to finite numbers."""
 
 import torch
 from torch import Tensor
@@ -7,9 +7,9 @@ from torch import Tensor
 def numbers(loss: Tensor) -> Tensor:
     """Return the losses [n] as finite numbers, in float64 on the CPU.
 
-    An infinite loss becomes the largest (or smallest) float64 number. NaN (a client
-    without examples) becomes the mean of the losses that are numbers. If all losses are
-    NaN, all become equal.
+    An infinite loss becomes the largest (or smallest) float64 number. NaN (from a
+    client without examples) becomes the mean of the other losses. If all losses are
+    NaN, all become 0.
     """
     wide = loss.detach().cpu().double()
     known = ~wide.isnan()

@@ -1,11 +1,12 @@
-"""The shortest combination of vectors with bounded weights: a small quadratic program.
+"""The weighted mean of vectors with the smallest norm: a small quadratic program.
 
 minimize ½·λᵀGλ  subject to  Σλ = 1,  low ≤ λ_i ≤ high.
 
-Projected gradient steps find which weights lie at a bound. An active-set method in
-float64 then finds the solution up to rounding. It solves the equations of the free
-weights. A weight that would exceed a bound is held there. Two weights are freed if
-moving weight from one to the other would lower the objective.
+G contains the inner products of the vectors, and λ their weights. Projected gradient
+steps find which weights are at a bound. An active-set method in float64 then finds the
+solution up to rounding. It minimizes over the free weights. A weight that would exceed
+a bound is fixed at the bound. Two weights become free if increasing one and decreasing
+the other would lower the objective.
 """
 
 import numpy as np
@@ -18,10 +19,10 @@ STEPS, FEW = 100, 50  # projected gradient steps, only for more than FEW weights
 
 
 def solve(g: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Return the weights λ [n]; equal weights if no others are better beyond rounding.
+    """Return the optimal weights λ [n], or equal weights if these are optimal.
 
     Args:
-        g: [n, n] inner products of n vectors of length at most 1.
+        g: [n, n] inner products of n vectors, whose norms are at most 1.
         low: Lower bound of each weight, at most 1/n.
         high: Upper bound of each weight, at least 1/n.
     """
@@ -29,13 +30,13 @@ def solve(g: np.ndarray, low: float, high: float) -> np.ndarray:
     slack, lam = 1e-13 * n, np.full(n, 1 / n)
     if violation(g @ lam, lam, low, high) <= slack:
         return lam
-    # Center at the mean. A part that all vectors share adds a constant (as Σλ = 1), but
-    # would swamp the differences between nearly equal vectors.
+    # Subtract the mean of the vectors. This adds a constant to the objective (as Σλ =
+    # 1), and keeps differences between nearly equal vectors precise.
     mean = g.mean(axis=1)
     c = mean - mean.mean()
     h = g - mean - c[:, None]
-    # `trace / n**2` adds a constant again. `pull` draws towards equal weights. It makes
-    # the solution unique, and H definite by more than rounding errors.
+    # `trace / n**2` also adds a constant. `pull` favors equal weights. It makes the
+    # solution unique, and H positive definite despite rounding errors.
     trace = float(np.trace(h))
     pull = 1e-11 + 4 * np.finfo(float).eps * n * trace
     h, c = h + trace / n**2 + pull * np.eye(n), c - pull / n
@@ -56,11 +57,11 @@ def solve(g: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def violation(slope: np.ndarray, lam: np.ndarray, low: float, high: float) -> float:
-    """Return how far weights are from the optimality (KKT) conditions; 0 if they hold.
+    """Return the violation of the optimality (KKT) conditions by weights; 0 if none.
 
-    At the optimum there is a number ν with slope_i ≥ ν where λ_i cannot fall, slope_i ≤
-    ν where λ_i cannot rise, and slope_i = ν in between. So no weight that can fall has
-    a larger slope than one that can rise.
+    slope_i is the derivative of the objective in λ_i. At the optimum, no weight above
+    its lower bound has a larger slope than a weight below its upper bound. The result
+    is the largest such difference of slopes.
     """
     fall, rise = _pair(slope, lam, low, high)
     can = lam[fall] > low and lam[rise] < high
@@ -70,7 +71,11 @@ def violation(slope: np.ndarray, lam: np.ndarray, low: float, high: float) -> fl
 def _pair(
     slope: np.ndarray, lam: np.ndarray, low: float, high: float
 ) -> tuple[int, int]:
-    """Return which weight to lower (steepest) and which one to raise (least steep)."""
+    """Return the index of the weight to lower and of the weight to raise.
+
+    Of the weights that are not at that bound, they have the largest and the smallest
+    slope.
+    """
     fall = np.where(lam > low, slope, -np.inf).argmax()
     rise = np.where(lam < high, slope, np.inf).argmin()
     return int(fall), int(rise)
@@ -80,13 +85,13 @@ def _descended(h: np.ndarray, c: np.ndarray, low: float, high: float) -> np.ndar
     """Return weights near the solution, by accelerated projected gradient steps."""
     n = len(c)
     steepest = linalg.eigvalsh(h, subset_by_index=(n - 1, n - 1))[0]
-    length = max(float(steepest), float(np.ptp(c)))  # c keeps steps near the bounds
+    length = max(float(steepest), float(np.ptp(c)))  # c keeps steps within bounds
     lam = ahead = np.full(n, 1 / n)
     momentum = 1.0
     for _ in range(STEPS if n > FEW else 0):
         point = torch.from_numpy(ahead - (h @ ahead + c) / length)
         new = numerics.capped_simplex(point, low, high).numpy()
-        if (ahead - new) @ (new - lam) > 0:  # uphill: restart the momentum
+        if (ahead - new) @ (new - lam) > 0:  # uphill: restart
             momentum = 1.0
         grown = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
         ahead = new + (momentum - 1) / grown * (new - lam)
@@ -97,7 +102,7 @@ def _descended(h: np.ndarray, c: np.ndarray, low: float, high: float) -> np.ndar
 def _best(
     h: np.ndarray, slope: np.ndarray, lam: np.ndarray, free: np.ndarray
 ) -> np.ndarray:
-    """Minimize over the free weights; keep all other weights and the sum."""
+    """Return the minimizer over the free weights; the others and the sum stay fixed."""
     if free.sum() < 2:
         return lam
     steep = slope[free] - slope[free].mean()
@@ -112,7 +117,7 @@ def _best(
 def _stopped(
     best: np.ndarray, lam: np.ndarray, free: np.ndarray, low: float, high: float
 ) -> np.ndarray:
-    """Move from `lam` towards `best` up to the first bound; hold the weight there."""
+    """Move `lam` towards `best` up to the first bound; fix that weight there."""
     step = np.where(free, best - lam, 0.0)
     room = np.where(step > 0, high - lam, low - lam)
     share = np.divide(room, step, out=np.full(len(lam), np.inf), where=step != 0)

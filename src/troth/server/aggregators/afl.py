@@ -23,43 +23,46 @@ def afl(
     *,
     lr: float = 0.1,
 ) -> tuple[Tensor, Tensor]:
-    """Average with weights λ that rise with the losses: min_w max_λ Σ λ_k·F_k.
+    """Average with weights λ that increase with the losses: min_w max_λ Σ λ_k·F_k.
 
-    Stochastic-AFL (Section 4): the step is Σ λ_k·u_k. Then λ becomes the point of the
-    simplex nearest to λ + lr·F(w). The weights start equal and are remembered by client
-    id. With all clients in every round this is the paper's algorithm. If only some
-    clients take part in a round:
+    This is Stochastic-AFL (Section 4 of the paper). λ_k is the weight of client k, u_k
+    its update, and F_k its loss. The step is Σ λ_k·u_k. Then λ becomes the point of the
+    simplex nearest to λ + lr·F(w). The weights are equal at first and are stored by
+    client id. If all clients take part in every round, this is the paper's algorithm.
+    If only some clients take part in a round:
 
-    - The simplex has one weight per client seen so far, K in all. A new client gets the
-      weight 1/K, and the others shrink in proportion. So all weights are equal at
-      first.
-    - The step is divided by the sum of λ over the clients present. If all these λ are
-      0, the clients weigh the same.
-    - The loss of an absent client counts as the mean of those present. A constant added
-      to all losses does not change λ, so absence neither raises nor lowers a weight.
+    - The simplex has one weight for each of the K clients that took part so far. A new
+      client gets the weight 1/K, and the other weights are scaled down.
+    - The step is divided by the sum of λ over the clients of the round. If all these λ
+      are 0, the clients get equal weights.
+    - The loss of an absent client is replaced by the mean over the clients of the
+      round. A constant added to all losses does not change λ, so absence changes no
+      weight.
 
     Guarantee: for convex losses and small steps, the average of w over the rounds
-    approaches the minimax value (Section 4). The last w may circle around it.
+    approaches the minimax value (Section 4). The last w may oscillate around it.
 
-    No robustness: λ follows the losses that clients send. A client that always sends a
-    large loss ends with λ = 1, and its update is the step whenever it is present.
+    No robustness: λ depends on the losses that clients send. If a client always sends a
+    large loss, its λ reaches 1. In rounds with this client, the result is then its
+    update.
 
     Departs: an update results from several local steps instead of one gradient. The
-    three rules above are added. w is not projected. A NaN loss counts as the mean of
-    the others, and an infinite loss as the largest number.
+    three rules above are not in the paper. w is not projected. NaN is replaced by the
+    mean of the other losses, and an infinite loss by the largest finite number.
 
     Args:
-        messages: One update per client.
-        loss: [n] losses of w on each client's training data, as the clients send them.
-        memory: [K, 2] float64: id (below 2^53) and λ of every client seen so far; empty
-            at first.
-        note: Callback that receives the weights of the clients.
+        messages: Messages of n clients, with one update each.
+        loss: [n] losses of the shared model on the training data of each client, as the
+            clients send them.
+        memory: [K, 2] float64: id (below 2^53) and λ of the K clients that took part so
+            far; empty at first.
+        note: Function that records the weights of the updates.
         lr: Learning rate of the weights λ. 0 keeps all weights equal, which gives the
-            mean. Weights are about 1/K for K clients. If losses differ by about 1, a
-            learning rate above 1/K leaves few clients any weight.
+            mean. The weights of K clients are about 1/K. If losses differ by about 1
+            and lr is above 1/K, most weights become 0.
 
     Returns:
-        The step of the shared model [d], and the memory.
+        The step of the shared model [d], and the new memory.
 
     Example:
         >>> import torch, troth
@@ -80,7 +83,7 @@ def afl(
 
 
 def _joined(memory: Tensor, client: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the ids of all clients seen, ascending, and their λ; add new clients."""
+    """Return the sorted ids of all clients in the memory or the round, and their λ."""
     here: Tensor = torch.unique(client)
     old, lam = memory.unbind(dim=1)
     new = here[~torch.isin(here, old)]
@@ -90,17 +93,16 @@ def _joined(memory: Tensor, client: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _shares(lam: Tensor) -> Tensor:
-    """Scale the λ of the clients present to sum to 1; equal weights if all are 0."""
+    """Scale λ of the round's clients to the sum 1; equal weights if all are 0."""
     most = lam.max()
     some = torch.where(most > 0, lam / torch.where(most > 0, most, 1.0), 1.0)
-    return some / some.sum()  # relative to the largest, as λ may be extremely small
+    return some / some.sum()  # scaled first, as λ may be extremely small
 
 
 def _rise(loss: Tensor, row: Tensor, known: int, lr: float) -> Tensor:
-    """Return lr·(loss − largest loss) per known client; absent clients get the mean."""
+    """Return lr·(loss − largest loss) of every client; absent clients get the mean."""
     below = (loss - loss.max()).clamp(min=-torch.finfo(torch.float64).max)
-    rise = (
-        lr * below
-    )  # clamped: values 1 or more below the largest get weight 0, as λ ≤ 1
+    rise = lr * below
+    # Clamping is harmless: as λ ≤ 1, clients below −1 get the weight 0 anyway.
     absent = rise.mean().clamp(min=-2).expand(known)
     return absent.scatter(0, row, rise.clamp(min=-2))

@@ -1,4 +1,4 @@
-r"""Bulyan: repeated Krum, then the mean of the values around every median.
+r"""Bulyan: Krum repeatedly, then the mean of the values nearest to each median.
 
 References: elmhamdi2018hidden.
 """
@@ -18,28 +18,30 @@ def bulyan(
     f: Count = "auto",
     strict: bool = True,
 ) -> Tensor:
-    """Average the values around the median of the updates chosen by Krum (Section 4).
+    """Average the values nearest to the median of updates that Krum chooses.
 
-    1. Krum chooses one update at a time and removes it, until θ = n − 2f are chosen.
-    2. In every coordinate, average the β = θ − 2f values closest to the median.
+    This is Bulyan (Section 4 of its paper):
+
+    1. Krum chooses one of the n updates and removes it, until θ = n − 2f are chosen.
+    2. In every coordinate, average the β = θ − 2f chosen values closest to the median.
 
     Guarantee: for n ≥ 4f + 3, the median of every coordinate lies within the range of
-    the benign values. No averaged value is farther from the median than some benign
-    value is.
+    the benign values. For every averaged value, some benign value is at least as far
+    from the median.
 
-    Departs: implementations differ on how many neighbors Krum counts once updates are
-    removed. The paper calls Krum anew on the n' updates left, so here a score counts
-    the n' − f − 2 nearest of them (f − 1 in the last call). Equal scores go to the
-    lowest client id. If two values are equally far from the median and only one is
-    needed, their mean is taken.
+    Departs: implementations differ in the number of neighbors in Krum's score after
+    updates were removed. The paper calls Krum on the n' remaining updates. So here a
+    score is the sum over the n' − f − 2 nearest of them (f − 1 in the last call). Of
+    equal scores, that of the lowest client id is chosen. If two values are equally far
+    from the median and only one is needed, their mean is taken.
 
     Args:
-        messages: One update per client.
-        note: Callback that receives a mask of the updates chosen by Krum.
-        f: Number of malicious updates to withstand; 0 gives the mean. "auto": the
-            number of malicious clients expected in a cohort, rounded down.
-        strict: Whether to refuse n < 4f + 3. If false, such n are accepted without a
-            guarantee. Then θ is at least 1, and β is at least 1 (for odd θ) or 2 (for
+        messages: Messages of n clients, with one update each.
+        note: Function that records which updates Krum chose.
+        f: Number of malicious updates to withstand; 0 gives the mean. "auto" means the
+            expected number of malicious clients in a cohort, rounded down.
+        strict: Whether to raise Refusal if n < 4f + 3. If false, there is no guarantee
+            for such n; θ is then at least 1, and β at least 1 (for odd θ) or 2 (for
             even θ).
 
     Returns:
@@ -64,7 +66,7 @@ def bulyan(
 
 
 def _chosen(between: Tensor, f: int, theta: int) -> Tensor:
-    """Return the indices [theta] that Krum chooses, one at a time."""
+    """Return the indices [theta] of the updates that Krum chooses one after another."""
     near, whose = _choice.nearest(between)
     left, chosen = torch.arange(len(between)), []
     for _ in range(theta):

@@ -1,4 +1,4 @@
-"""Centered clipping: updates are clipped around the result of the last round.
+"""Centered clipping: updates are clipped around the result of the previous round.
 
 References: karimireddy2021learning.
 """
@@ -28,34 +28,34 @@ def centered_clipping(
 ) -> tuple[Tensor, Tensor]:
     """Clip around the last result: v ← v + mean_i (u_i − v)·min(1, τ/‖u_i − v‖).
 
-    This is the paper's centered clipping with history. v starts at 0 in the first
-    round, and whenever the updates have another length than in the round before.
+    u_i is the update of client i, and v the result. This is the paper's centered
+    clipping with history. v starts at the result of the previous round, or at 0 in the
+    first round and whenever the number of entries has changed.
 
-    Guarantee: one update adds at most τ/n to v per iteration. So f updates move v by at
-    most iterations·τ·f/n, compared with f updates that add nothing. v moves by at most
-    iterations·τ in all. v comes near the benign mean if few updates are malicious (at
-    least 2f < n) and τ fits the spread of the benign ones (the paper).
+    Guarantee: each of the n updates changes v by at most τ/n per iteration. So f
+    updates change v by at most iterations·τ·f/n, and all updates by at most
+    iterations·τ. v comes near the benign mean if few updates are malicious (at least 2f
+    < n) and τ suits the spread of the benign updates (see the paper).
 
-    Departs: the paper clips momenta that clients keep. Here the clients' updates are
-    clipped.
+    Departs: in the paper, clients send momenta. Here updates are clipped.
 
     Args:
-        messages: One update per client.
-        memory: Result of the last round; empty at first.
-        note: Callback that receives a mask of the clipped updates.
+        messages: Messages of n clients, with one update each.
+        memory: Result of the previous round; empty at first.
+        note: Function that records which updates were clipped.
         tau: Clipping radius τ > 0 around v. Large values give the mean.
         iterations: Number of clipping steps per round. With more steps, v comes nearer
             to the updates.
-        remember: Whether v starts at the result of the last round. If false, v starts
-            at 0 in every round.
+        remember: Whether v starts at the result of the previous round. If false, v
+            starts at 0 in every round.
         f: Number of malicious updates that the guarantee covers. The result does not
-            depend on f. "auto": the number of malicious clients expected in a cohort,
-            rounded down.
-        strict: Whether to refuse 2f ≥ n. If false, such n are accepted, without a
-            guarantee.
+            depend on f. "auto" means the expected number of malicious clients in a
+            cohort, rounded down.
+        strict: Whether to raise Refusal if 2f ≥ n. If false, there is no guarantee for
+            such n.
 
     Returns:
-        The step of the shared model [d], and the memory.
+        The step of the shared model [d], and the new memory.
 
     Example:
         >>> import torch, troth
@@ -81,18 +81,18 @@ def centered_clipping(
 
 
 def _distances(rows: Tensor, v: Tensor, tau: float) -> Tensor:
-    """Return the distances ‖rows − v‖ [n] in float64, exact from about tau upwards."""
+    """Return the distances ‖rows − v‖ [n], float64; those far below tau are inexact."""
     parts = [torch.linalg.vector_norm(b, dim=1) for b in _around.blocks(rows, v)]
     lengths = numerics.norms(torch.stack(parts, dim=1))
-    if tau > 1e-15 and float(lengths.max()) < 1e15:  # in the range of the rows' dtype
+    if tau > 1e-15 and float(lengths.max()) < 1e15:  # no overflow or underflow
         return lengths
     parts = [numerics.norms(b) for b in _around.blocks(rows, v)]
-    # Finite updates give NaN only beyond the range of float64.
+    # For finite updates, NaN means that float64 overflowed.
     return numerics.norms(torch.stack(parts, dim=1)).nan_to_num(torch.inf, torch.inf)
 
 
 def _moved(v: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
     """Return v + Σ_i weight_i·(rows_i − v)."""
     if rows.dtype.itemsize < 8 and float(weight.min()) < 1e-30:
-        return _around.moved(v, weight, rows)  # tau is too small for float32
+        return _around.moved(v, weight, rows)  # the weights are too small for float32
     return (1 - weight.sum()).to(v) * v + numerics.combine(weight, rows)

@@ -1,4 +1,4 @@
-"""FedMGDA+: the shortest mixture of the normalized updates.
+"""FedMGDA+: the weighted mean of normalized updates with the smallest norm.
 
 References: hu2022federated.
 """
@@ -14,37 +14,40 @@ from troth.server.aggregators import _min_norm
 from troth.server.rules import Note, silent
 from troth.types import Messages, Refusal
 
-ACCURACY = 1e-6  # allowed violation of the optimality conditions
+ACCURACY = 1e-6  # largest accepted violation of the optimality conditions
 
 
 def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Tensor:
-    """Mix unit updates with nearly equal weights to the shortest possible vector.
+    """Return the weighted mean of normalized updates with the smallest norm.
 
-    min ‖Σ λ_i·g_i‖² over Σλ = 1, λ ≥ 0, |λ_i − 1/n| ≤ eps, where g_i = u_i/‖u_i‖.
+    FedMGDA+ (Algorithm 1) normalizes the n updates u_i to g_i = u_i/‖u_i‖ and computes
+    the weights λ_i by
 
-    FedMGDA+ (Algorithm 1). An update of zeros stays 0. At eps = 1, the inner product of
-    the step with every g_i is at least the squared length of the step. So a small
-    enough step makes no client worse off. The length of the result is at most 1: the
-    server's learning rate sets the length of the step.
+        min ‖Σ λ_i·g_i‖² over Σλ = 1, λ ≥ 0, |λ_i − 1/n| ≤ eps.
 
-    The weights meet the KKT conditions of the quadratic program to 1e-6, or the rule
-    refuses. The step is unique. If several weight vectors give it, one near equal
-    weights is taken.
+    An update of zeros stays 0. With eps = 1, the inner product of the result with every
+    g_i is at least the squared norm of the result. So a small enough step increases no
+    client's loss. The norm of the result is at most 1: the server's learning rate sets
+    the length of the step.
 
-    No robustness: the length of an update does not matter, but its direction does. An
-    update opposite to the others, or an update of zeros, takes a weight of up to 1/n +
-    eps. At large eps it reduces the step to almost 0, and w stands still. At eps = 0,
-    one update moves the result by at most 2/n.
+    The rule raises Refusal if the weights do not satisfy the optimality conditions of
+    the quadratic program to 1e-6. The result is unique. If several weight vectors give
+    it, one near equal weights is taken.
+
+    No robustness: the norm of an update has no effect, but its direction has. An update
+    opposite to the others, or an update of zeros, gets a weight of up to 1/n + eps.
+    With large eps, it reduces the result to almost 0, so that the shared model hardly
+    changes. With eps = 0, one update changes the result by at most 2/n.
 
     Departs: updates result from several local steps instead of one gradient, as also in
     the paper.
 
     Args:
-        messages: One update per client.
-        note: Callback that receives the weights.
+        messages: Messages of n clients, with one update each.
+        note: Function that records the weights of the updates.
         eps: Largest distance of a weight from 1/n, in [0, 1]. 0 gives the mean of the
-            unit updates. From 1 − 1/n on, all mixtures are allowed, and the result is
-            the shortest vector of their convex hull.
+            g_i. From 1 − 1/n on, all weights are allowed, and the result is the vector
+            with the smallest norm in the convex hull of the g_i.
 
     Returns:
         The step of the shared model [d].
@@ -89,9 +92,9 @@ def _weights(products: Tensor, eps: float) -> Tensor:
 
 
 def _largest(rows: Tensor) -> Tensor:
-    """Return each update's largest absolute entry, [n].
+    """Return each update's largest absolute entry, [n]; 1 for an update of zeros.
 
-    The updates are divided by it, because squares may exceed the range of float64.
+    float64 updates are divided by it, because their squares could overflow.
     """
     largest = rows.new_zeros(len(rows))
     for _, wide in _blocks(rows, None):
@@ -104,7 +107,7 @@ def _or_one(scale: Tensor) -> Tensor:
 
 
 def _blocks(rows: Tensor, over: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
-    """Yield columns in float64, in blocks, to avoid a copy of the whole matrix."""
+    """Yield blocks of columns in float64, to avoid a copy of the whole matrix."""
     for block in numerics.blocks(rows):
         wide = rows[:, block].double()
         yield block, wide if over is None else wide / over[:, None]

@@ -14,7 +14,7 @@ from troth.server.aggregators import _around
 from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages, Refusal
 
-_FAR = 1e100  # beyond this distance only the direction counts (unit: see `scale`)
+_FAR = 1e100  # longer distances, in units of `scale`, are clamped
 
 
 def geometric_median(
@@ -29,33 +29,35 @@ def geometric_median(
 ) -> Tensor:
     """Minimize Σ_i √(‖z − u_i‖² + ν²) over z, by smoothed Weiszfeld steps.
 
-    The paper's step goes to the mean of the updates with weights β_i = 1/√(‖z − u_i‖² +
-    ν²). If that is slow, the step goes along Weiszfeld's or Newton's direction, by the
-    length that lowers the sum most. The iteration ends when the gradient of the mean
-    distance is no longer than the tolerance (far away, that gradient has length 1). It
-    works with at most as many coordinates as there are updates.
+    u_i are the n updates. As in the paper, the next z is the mean of the updates with
+    weights β_i = 1/√(‖z − u_i‖² + ν²). If this converges slowly, the step goes along
+    Weiszfeld's or Newton's direction, by the length that lowers the sum most. The
+    iteration ends when the norm of the gradient of the mean distance is at most the
+    tolerance (far away from the updates, this norm is 1). If there are more coordinates
+    than updates, it works in the subspace of the updates.
 
-    Guarantee: suppose that 2f < n, at most f updates are malicious, and a point has a
-    distance of at most R from every benign update. Then the result is within 2(n −
-    f)/(n − 2f)·R of that point (up to ν and the tolerance).
+    Guarantee: let 2f < n, let at most f updates be malicious, and let all benign
+    updates be within a distance R of some point. Then the distance of the result from
+    this point is at most 2(n − f)/(n − 2f)·R (up to ν and the tolerance).
 
-    Departs: all updates weigh the same, instead of by the sizes that clients send. The
-    unit of ν is the median distance of the updates from their coordinate-wise median,
-    so the result scales with the updates. √(‖·‖² + ν²) replaces max(ν, ‖·‖), so that
-    Newton's steps converge. The iteration runs to the optimum, instead of three steps.
+    Departs: all updates have the same weight; in the paper, weights depend on sizes
+    that clients send. The unit of ν is the median distance of the updates from their
+    coordinate-wise median, so the result scales with the updates. √(‖·‖² + ν²) replaces
+    max(ν, ‖·‖), so that Newton's steps converge. The iteration runs to the optimum; the
+    paper takes three steps.
 
     Args:
-        messages: One update per client.
-        note: Callback that receives the weights. The result is the weighted mean of the
-            updates.
+        messages: Messages of n clients, with one update each.
+        note: Function that records the weights of the updates; the result is their
+            weighted mean.
         nu: Smoothing ν > 0 of the distances. Small values approach the geometric
             median, large values the mean.
-        tolerance: Length of the gradient, above 0, at which the iteration stops.
+        tolerance: Norm of the gradient, above 0, at which the iteration stops.
         iterations: Largest number of steps.
         f: Number of malicious updates that the guarantee covers. The result does not
-            depend on f. "auto": the number of malicious clients expected in a cohort,
-            rounded down.
-        strict: Whether to refuse 2f ≥ n, and to refuse if the tolerance is not reached.
+            depend on f. "auto" means the expected number of malicious clients in a
+            cohort, rounded down.
+        strict: Whether to raise Refusal if 2f ≥ n, or if the tolerance is not reached.
             If false, the last point of the iteration is taken, without a guarantee.
 
     Returns:
@@ -76,12 +78,12 @@ def geometric_median(
     center = numerics.median(rows)
     unit, length = _directions(rows, center)
     scale = length.sort().values[(n - 1) // 2]
-    if scale == 0:  # at least half of the updates lie at the start: it is the minimum
+    if scale == 0:  # half of the updates equal the start: it is the minimum
         weight = (length == 0).double()
     else:
         ratio = length / scale
         points = unit * ratio.clamp(max=_FAR)[:, None]
-        nu = min(max(nu, 1 / _FAR), _FAR)  # beyond, its square would be 0 or infinite
+        nu = min(max(nu, 1 / _FAR), _FAR)  # otherwise its square would be 0 or infinite
         weight, steep = _weights(points, nu, tolerance, iterations)
         weight = weight * (_FAR / ratio).clamp(max=1)  # undo the clamp of `points`
         if strict and steep > tolerance:
@@ -96,12 +98,12 @@ def geometric_median(
 
 
 def _directions(rows: Tensor, center: Tensor) -> tuple[Tensor, Tensor]:
-    """Return unit vectors [n, p] from a center, and lengths [n], on the CPU.
+    """Return unit vectors [n, p] from the center to the updates, and distances [n].
 
-    The unit vector of an update at the center is 0. If there are more coordinates than
-    updates, p ≤ n coordinates are computed from the updates' inner products. Each
-    update is scaled by its own unit, so that distant updates do not swamp the others
-    and nothing overflows.
+    Both are on the CPU. For an update at the center, the vector is 0. If there are more
+    coordinates than updates, p ≤ n coordinates are computed from inner products. Each
+    update is scaled separately, so that distant updates do not make the others
+    imprecise and nothing overflows.
     """
     n, d = rows.shape
     unit = torch.linalg.vector_norm(rows, math.inf, dim=1).double()
@@ -122,7 +124,7 @@ def _directions(rows: Tensor, center: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _coordinates(product: Tensor) -> Tensor:
-    """Return vectors [n, p ≤ n] with these inner products."""
+    """Return vectors [n, p ≤ n] with the given inner products [n, n]."""
     value, vector = torch.linalg.eigh(product)
     noise = len(value) * torch.finfo(value.dtype).eps * value[-1]
     real = value > noise
@@ -132,7 +134,7 @@ def _coordinates(product: Tensor) -> Tensor:
 def _weights(
     points: Tensor, nu: float, tolerance: float, iterations: int
 ) -> tuple[Tensor, float]:
-    """Return the weights β_i at the geometric median, and the gradient's length."""
+    """Return the weights β_i at the last z, and the norm of the gradient there."""
     z, last = torch.zeros_like(points[0]), math.inf
     for step in range(iterations + 1):
         gap = z - points
@@ -152,7 +154,7 @@ def _smooth(gap: Tensor, nu: float) -> Tensor:
 
 
 def _far(gap: Tensor, beta: Tensor, slope: Tensor, move: Tensor, nu: float) -> Tensor:
-    """Return the best of Weiszfeld's move, Newton's move and multiples of them."""
+    """Return the best step among multiples of Weiszfeld's and Newton's step."""
     pull = gap * beta[:, None]
     bend = beta.mean() * (1 + 1e-12) * torch.eye(len(slope), dtype=slope.dtype)
     bend -= (pull * beta[:, None]).T @ pull / len(gap)

@@ -19,24 +19,25 @@ def k_loss(
     f: Count = "auto",
     strict: bool = True,
 ) -> Tensor:
-    """Take the update with the (f + 1)-th largest loss (a baseline of Li et al.).
+    """Take the update with the (f + 1)-th largest loss (a baseline of Ditto's paper).
 
-    The loss is the loss of the shared model w on all of the client's training data, as
-    in the Ditto authors' code.
+    The loss is that of the shared model on all training data of the client, as in the
+    code of Ditto's authors.
 
-    No robustness: the rule reads the losses that clients send. A malicious client that
-    sends the right number is chosen.
+    No robustness: the rule uses the losses that clients send. A malicious client can
+    send a loss with which its update is taken.
 
     Departs: among equal losses, lower client ids come first.
 
     Args:
-        messages: One update per client.
-        loss: [n] losses that the clients send; NaN counts as infinite.
-        note: Callback that receives a mask of the chosen update.
-        f: Number of largest losses to skip; 0 takes the update with the largest loss.
-            "auto": the number of malicious clients expected in a cohort, rounded down.
-        strict: Whether to refuse f ≥ n. If false, the update with the smallest loss is
-            taken for such f.
+        messages: Messages of n clients, with one update each.
+        loss: [n] losses that the clients send; NaN is replaced by infinity.
+        note: Function that records which update was chosen.
+        f: Number of largest losses to skip. 0 takes the update with the largest loss.
+            "auto" means the expected number of malicious clients in a cohort, rounded
+            down.
+        strict: Whether to raise Refusal if f ≥ n. If false, the update with the
+            smallest loss is taken for such f.
 
     Returns:
         The step of the shared model [d].

@@ -1,4 +1,4 @@
-"""k-norm: the mean without the longest updates.
+"""k-norm: the mean of all updates except for those with the largest norms.
 
 References: li2021ditto.
 """
@@ -18,19 +18,21 @@ def k_norm(
     f: Count = "auto",
     strict: bool = True,
 ) -> Tensor:
-    """Average all updates except for the f longest (a baseline of Li et al.).
+    """Average all updates except for the f with the largest norms.
 
-    No robustness except against length: if f updates are malicious, each counts only if
-    it is no longer than some benign update. It may point in any direction.
+    This is a baseline of Ditto's paper. No robustness except against large norms: with
+    f malicious updates, a malicious update is averaged only if its norm does not exceed
+    that of some benign update. Its direction is arbitrary.
 
-    Departs: among equally long updates, lower client ids are kept.
+    Departs: among updates of equal norms, those with lower client ids are kept.
 
     Args:
-        messages: One update per client.
-        note: Callback that receives a mask of the updates kept.
-        f: Number of longest updates to drop; 0 gives the mean. "auto": the number of
-            malicious clients expected in a cohort, rounded down.
-        strict: Whether to refuse f ≥ n. If false, the shortest update is always kept.
+        messages: Messages of n clients, with one update each.
+        note: Function that records which updates were kept.
+        f: Number of updates to drop; 0 gives the mean. "auto" means the expected number
+            of malicious clients in a cohort, rounded down.
+        strict: Whether to raise Refusal if f ≥ n. If false, the update with the
+            smallest norm is taken for such f.
 
     Returns:
         The step of the shared model [d].

@@ -19,32 +19,33 @@ def krum(
     ties: _choice.Ties = "id",
     strict: bool = True,
 ) -> Tensor:
-    """Take the one update with the lowest score (Blanchard et al., Section 4).
+    """Take the update with the lowest score (Blanchard et al. 2017, Section 4).
 
-    score(i) = Σ ‖u_i − u_j‖² over the n − f − 2 updates j nearest to i. Scores that
-    agree to nine digits count as equal. If a score counts a single neighbor, the two
-    updates nearest to each other always tie.
+    score(i) = Σ ‖u_i − u_j‖² over the n − f − 2 updates j nearest to update i, of n
+    updates. Scores that agree to nine digits are treated as equal. If n − f − 2 = 1,
+    the scores of the two updates that are nearest to each other are always equal.
 
-    Guarantee: for n ≥ 2f + 3, Krum is (α, f)-Byzantine resilient if the benign updates
-    are independent draws from one distribution whose spread is small compared with its
-    mean. A malicious update is never chosen if its distance to every benign update
-    exceeds √((n − f − 2)/(n − 2f − 1)) times the diameter of the benign updates.
+    Guarantee: for n ≥ 2f + 3, Krum is Byzantine resilient in the sense of the paper if
+    the benign updates are independent draws from one distribution whose spread is small
+    compared with its mean. A malicious update is never chosen if its distance to every
+    benign update exceeds √((n − f − 2)/(n − 2f − 1)) times the diameter of the benign
+    updates.
 
     Args:
-        messages: One update per client.
-        note: Callback that receives a mask of the chosen update.
-        f: Number of malicious updates to withstand. Even with 0, a single update is
-            chosen. "auto": the number of malicious clients expected in a cohort,
+        messages: Messages of n clients, with one update each.
+        note: Function that records which update was chosen.
+        f: Number of malicious updates to withstand. With 0, too, only one update is
+            taken. "auto" means the expected number of malicious clients in a cohort,
             rounded down.
-        neighbors: Number of nearest updates that a score counts. "blanchard": n − f −
-            2, as in the paper and the Ditto authors' code (which also adds the update
-            itself, at distance 0). "byzfl": n − f − 1, as in the package byzfl.
-        ties: Update chosen among equal scores. "id": the update of the lowest client
-            id, as in the paper. "first": the first update in the messages, as in the
-            Ditto authors' code. This is the client that was sampled first, if
-            `train.sampling` keeps that order.
-        strict: Whether to refuse n < 2f + 3. If false, such n are accepted without a
-            guarantee; if a score counts no neighbor, all scores are 0.
+        neighbors: Number of nearest updates in a score. "blanchard" means n − f − 2, as
+            in the paper and the code of Ditto's authors (which also adds the update
+            itself, at distance 0). "byzfl" means n − f − 1, as in the package byzfl.
+        ties: Update that is taken if scores are equal. "id" means that of the lowest
+            client id, as in the paper. "first" means the first one in the messages, as
+            in the code of Ditto's authors. This is the client that was sampled first,
+            if `train.sampling` keeps that order.
+        strict: Whether to raise Refusal if n < 2f + 3. If false, there is no guarantee
+            for such n; if the number of neighbors is 0 or less, all scores are 0.
 
     Returns:
         The step of the shared model [d].

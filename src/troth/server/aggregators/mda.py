@@ -1,4 +1,4 @@
-r"""Minimum-diameter averaging: the mean of the updates that lie closest together.
+r"""Minimum-diameter averaging: the mean of the updates that are closest together.
 
 References: rousseeuw1985multivariate, elmhamdi2022genuinely.
 """
@@ -25,33 +25,34 @@ def mda(
     limit: int = 1_000_000,
     strict: bool = True,
 ) -> Tensor:
-    """Average the n − f updates that lie closest together: minimum-diameter averaging.
+    """Average the n − f updates that are closest together: minimum-diameter averaging.
 
-    Among all subsets of n − f updates, take one with the smallest diameter, which is
-    the largest distance between two of its updates (El-Mhamdi et al.). The search is
-    exact. Two updates are in conflict if they are farther apart than a threshold. If
-    removing f updates leaves no conflict, the diameter of the others is at most the
-    threshold. Bisection finds the smallest such threshold, and branch and bound finds
-    the f updates.
+    Among all subsets of n − f of the n updates, one with the smallest diameter is
+    averaged. The diameter is the largest distance between two updates of the subset
+    (El-Mhamdi et al. 2022). The search is exact. Two updates are in conflict if their
+    distance exceeds a threshold. If f updates can be removed such that no conflict
+    remains, the diameter of the others is at most the threshold. Bisection finds the
+    smallest such threshold, and branch and bound finds the f updates.
 
-    Guarantee: for n ≥ 2f + 1, the chosen updates lie no farther apart than the benign
-    ones, and at least one of them is benign. So every chosen update, and their mean,
-    lies within the benign diameter of some benign update.
+    Guarantee: for n ≥ 2f + 1, the diameter of the chosen updates does not exceed that
+    of the benign updates, and at least one chosen update is benign. So the distance of
+    every chosen update, and of their mean, from some benign update is at most the
+    diameter of the benign updates.
 
     Departs: among several subsets whose diameters agree to nine digits, the subset with
     the lowest client ids is taken.
 
     Args:
-        messages: One update per client.
-        note: Callback that receives a mask of the chosen updates.
-        f: Number of malicious updates to withstand; 0 gives the mean. "auto": the
-            number of malicious clients expected in a cohort, rounded down.
-        limit: Largest number of search steps; a longer search is refused. A step takes
-            about 40 µs at n = 100. Up to a million subsets need far fewer steps than
-            the default. With more subsets, an adversary may send updates that make the
-            search long.
-        strict: Whether to refuse n < 2f + 1. If false, such n are accepted without a
-            guarantee, and at least one update is taken.
+        messages: Messages of n clients, with one update each.
+        note: Function that records which updates were chosen.
+        f: Number of malicious updates to withstand; 0 gives the mean. "auto" means the
+            expected number of malicious clients in a cohort, rounded down.
+        limit: Largest number of search steps; a longer search raises Refusal. A step
+            takes about 40 µs at n = 100. If there are at most a million subsets, the
+            search takes far fewer steps than the default. With more subsets, an
+            adversary may send updates that make the search long.
+        strict: Whether to raise Refusal if n < 2f + 1. If false, there is no guarantee
+            for such n, and at least one update is taken.
 
     Returns:
         The step of the shared model [d].
@@ -75,7 +76,7 @@ def mda(
 
 
 def _steps(limit: int, n: int, f: int) -> Iterator[int]:
-    """Yield `limit` times, then refuse."""
+    """Yield `limit` times, then raise Refusal."""
     yield from range(limit)
     raise Refusal(
         f"mda did not find the closest {n - f} of n = {n} updates "
@@ -85,7 +86,7 @@ def _steps(limit: int, n: int, f: int) -> Iterator[int]:
 
 
 def _closest(between: np.ndarray, f: int, steps: Iterator[int]) -> int:
-    """Return n − f updates with the smallest diameter, as bits of a number."""
+    """Return n − f updates with the smallest diameter, as the bits of a number."""
     n = len(between)
     everyone = (1 << n) - 1
     diameters = np.unique(between)
@@ -101,7 +102,10 @@ def _closest(between: np.ndarray, f: int, steps: Iterator[int]) -> int:
 
 
 def _conflicts(between: np.ndarray, diameter: float) -> list[int]:
-    """Return, for each update, the updates farther from it than `diameter`, as bits."""
+    """Return the conflicts of each update, as bits.
+
+    Two updates are in conflict if their distance exceeds `diameter`.
+    """
     bits = np.packbits(between > diameter, axis=1, bitorder="little")
     return [int.from_bytes(row.tobytes(), "little") for row in bits]
 
@@ -117,10 +121,11 @@ def _bits(rows: int) -> Iterator[int]:
 def _peaceful(
     conflicts: list[int], rows: int, spare: int, steps: Iterator[int]
 ) -> int | None:
-    """Remove up to `spare` of `rows` so that no conflict is left; None if impossible.
+    """Remove up to `spare` updates so that no conflict is left; None if impossible.
 
-    Updates without conflicts stay. Each step branches on the update with the most
-    conflicts: either that update is removed, or all updates in conflict with it are.
+    `rows` and the result are sets of updates, as bits. Each step branches on the update
+    with the most conflicts: either this update is removed, or all updates in conflict
+    with it are.
     """
     ahead = [(rows, spare)]
     while ahead:
@@ -131,23 +136,22 @@ def _peaceful(
         if degree[worst] == 0:
             return rows
         down = sorted(degree.values(), reverse=True)
-        if 2 * sum(down[:spare]) < sum(down):  # removing `spare` cannot be enough
+        if 2 * sum(down[:spare]) < sum(down):  # removing `spare` updates is not enough
             continue
         leaf = next((v for v, conflict in degree.items() if conflict == 1), None)
-        if leaf is not None:  # removing its only conflict is as good as removing it
+        if leaf is not None:  # removing its only conflict is at least as good
             ahead.append((rows & ~conflicts[leaf], spare - 1))
             continue
-        if 2 < degree[worst] <= spare:  # if all have two conflicts, they form cycles
+        if 2 < degree[worst] <= spare:  # for cycles, one branch is enough
             ahead.append((rows & ~conflicts[worst], spare - degree[worst]))
         ahead.append((rows ^ (1 << worst), spare - 1))
     return None
 
 
 def _first(conflicts: list[int], peaceful: int, f: int, steps: Iterator[int]) -> int:
-    """Return n − f updates without conflicts that come first in the order, as bits.
+    """Return the lexicographically first n − f updates without conflicts, as bits.
 
-    Of all such subsets, it is the lexicographically first one. `peaceful` is any one of
-    them.
+    `peaceful` is any set of at least n − f updates without conflicts.
     """
     n = len(conflicts)
     rows, spare, kept = (1 << n) - 1, f, 0

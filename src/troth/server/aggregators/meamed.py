@@ -1,4 +1,4 @@
-"""Mean around the median.
+"""The mean of the values nearest to the median, in every coordinate.
 
 References: xie2018generalized.
 """
@@ -12,24 +12,25 @@ from troth.types import Messages
 
 
 def meamed(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Tensor:
-    """Average, in every coordinate, the n − f values closest to its median.
+    """Average, in every coordinate, the n − f values closest to the median.
 
-    If n is even, the median is the mean of the middle two values. If two values are
-    equally far from the median and only one is needed, their mean is taken. So the
-    result depends neither on the order of the updates nor on the sign of a coordinate.
+    n is the number of updates. If n is even, the median is the mean of the middle two
+    values. If two values are equally far from the median and only one is needed, their
+    mean is taken. So the result depends neither on the order of the updates nor on the
+    sign of a coordinate.
 
     Guarantee: if 2f < n and at most f updates are malicious, the median lies within the
     range of the benign values. No averaged value is farther from the median than the
-    farthest benign value.
+    farthest benign value is.
 
-    Departs: the paper leaves open what happens with equally distant values.
+    Departs: the paper does not say what happens with equally distant values.
 
     Args:
-        messages: One update per client.
-        f: Number of malicious updates to withstand; 0 gives the mean. "auto": the
-            number of malicious clients expected in a cohort, rounded down.
-        strict: Whether to refuse 2f ≥ n. If false, such n are accepted without a
-            guarantee, and at least the closest value is kept.
+        messages: Messages of n clients, with one update each.
+        f: Number of malicious updates to withstand; 0 gives the mean. "auto" means the
+            expected number of malicious clients in a cohort, rounded down.
+        strict: Whether to raise Refusal if 2f ≥ n. If false, there is no guarantee for
+            such n, and at least the closest value is kept.
 
     Returns:
         The step of the shared model [d].

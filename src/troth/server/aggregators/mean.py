@@ -12,14 +12,14 @@ from troth.types import Messages
 
 
 def mean(messages: Messages) -> Tensor:
-    """Average the updates, each with the same weight (Ditto's Algorithm 2, line 8).
+    """Average the updates with equal weights (Ditto's Algorithm 2, line 8).
 
-    If clients are sampled in proportion to their sizes, this optimizes the objective in
-    which clients are weighted by size. No robustness: a single message can move the
-    result anywhere.
+    If clients are sampled with probabilities in proportion to their numbers of
+    examples, this minimizes the mean loss over all examples. No robustness: a single
+    message can change the result arbitrarily.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
 
     Returns:
         The step of the shared model [d].

@@ -11,20 +11,20 @@ from troth.types import Messages
 
 
 def median(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Tensor:
-    """Take the median of every coordinate (Definition 1).
+    """Take the median of every coordinate (Definition 1 of the paper).
 
-    If n is even, this is the mean of the middle two values.
+    If the number n of updates is even, this is the mean of the middle two values.
 
     Guarantee: if fewer than half of the updates are malicious (2f < n), every
     coordinate lies within the range of the benign values.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         f: Number of malicious updates that the guarantee covers. The result does not
-            depend on f. "auto": the number of malicious clients expected in a cohort,
-            rounded down.
-        strict: Whether to refuse 2f ≥ n. If false, such n are accepted, without a
-            guarantee.
+            depend on f. "auto" means the expected number of malicious clients in a
+            cohort, rounded down.
+        strict: Whether to raise Refusal if 2f ≥ n. If false, there is no guarantee for
+            such n.
 
     Returns:
         The step of the shared model [d].

@@ -1,4 +1,4 @@
-"""Multi-Krum: the mean of the updates that lie closest to their neighbors.
+"""Multi-Krum: the mean of the updates that are closest to their neighbors.
 
 References: blanchard2017machine.
 """
@@ -21,27 +21,29 @@ def multi_krum(
     ties: _choice.Ties = "id",
     strict: bool = True,
 ) -> Tensor:
-    """Average the m updates with the lowest Krum scores (Blanchard et al., Section 5).
+    """Average the m updates with the lowest Krum scores (Blanchard et al. 2017).
 
-    Guarantee: for n ≥ 2f + 3 and m ≤ n − f, a malicious update as far from the benign
-    ones as `krum` requires has a higher score than all of them. So it is not averaged.
+    The score is defined in `krum`. This is Multi-Krum of the paper's Section 5.
+
+    Guarantee: for n ≥ 2f + 3 and m ≤ n − f, a malicious update is not averaged if its
+    distance to every benign update exceeds the bound in the docstring of `krum`.
 
     Args:
-        messages: One update per client.
-        note: Callback that receives a mask of the chosen updates.
+        messages: Messages of n clients, with one update each.
+        note: Function that records which updates were chosen.
         f: Number of malicious updates to withstand. With f = 0 and m = 0 the result is
-            the mean. "auto": the number of malicious clients expected in a cohort,
+            the mean. "auto" means the expected number of malicious clients in a cohort,
             rounded down.
         m: Number of updates to average. 1 gives Krum; 0 means n − f, as in the Ditto
             authors' code.
-        neighbors: Number of nearest updates that a score counts. "blanchard": n − f −
-            2, as in the paper. "byzfl": n − f − 1, as in the package byzfl.
-        ties: Order of updates with equal scores. "id": by client id. "first": by
-            position in the messages. With n = 10 and f = 8 no neighbor counts, and the
-            Ditto authors' code takes the two clients that were sampled first.
-        strict: Whether to refuse n < 2f + 3 and m > n − f. If false, these are accepted
-            without a guarantee: at least one and at most all updates are averaged, and
-            if a score counts no neighbor, all scores are 0.
+        neighbors: Number of nearest updates in a score. "blanchard" means n − f − 2, as
+            in the paper. "byzfl" means n − f − 1, as in the package byzfl.
+        ties: Order of updates with equal scores: by client "id", or "first" in the
+            messages. With n = 10 and f = 8, a score has no neighbors, and the code of
+            Ditto's authors takes the two clients that were sampled first.
+        strict: Whether to raise Refusal if n < 2f + 3 or m > n − f. If false, there is
+            no guarantee for these: at least one and at most n updates are averaged. If
+            the number of neighbors is 0 or less, all scores are 0.
 
     Returns:
         The step of the shared model [d].

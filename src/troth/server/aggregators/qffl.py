@@ -15,7 +15,7 @@ from troth.server.aggregators.mean import mean
 from troth.server.rules import Note, silent
 from troth.types import Messages
 
-LEAST = 1e-10  # least loss, as in the authors' code, as F^(q−1) is infinite at 0
+LEAST = 1e-10  # smallest loss, because F^(q−1) is infinite at 0
 
 
 def qffl(
@@ -28,33 +28,35 @@ def qffl(
 ) -> Tensor:
     """Average with weights loss^q, and shorten the step as q-FedAvg does (Algorithm 2).
 
-    The rule descends on Σ_k F_k^(q+1) / (q+1). Let u_k be the updates, F_k the losses
-    of w, and L = 1/lr. With Algorithm 2's Δw_k = −L·u_k, Δ_k = F_k^q·Δw_k and h_k =
-    q·F_k^(q−1)·‖Δw_k‖² + L·F_k^q, the step is
+    The objective is Σ_k F_k^(q+1)/(q+1), where F_k is the loss of client k. Let u_k be
+    the updates and L = 1/lr. With Δw_k = −L·u_k, Δ_k = F_k^q·Δw_k and h_k =
+    q·F_k^(q−1)·‖Δw_k‖² + L·F_k^q of Algorithm 2, the step is
 
         −Σ Δ_k / Σ h_k  =  Σ F_k^q·u_k / Σ F_k^q·(1 + q·‖u_k‖²/(lr·F_k)),
 
-    a mean with weights F_k^q, shortened because the power adds curvature.
+    a mean with weights F_k^q that is shortened because the power increases the
+    curvature.
 
     No robustness: a client that sends a large loss dominates the step. For q = 1, a
-    loss that is a thousand times as large has a thousand times the weight. One very
-    long update shortens the step to almost 0, so that w stands still. For q < 1, so
-    does a loss near 0.
+    loss that is a thousand times as large has a thousand times the weight. One update
+    with a very large norm shortens the step to almost 0. For q < 1, a loss near 0 does
+    the same.
 
-    Departs: losses below 1e-10, including negative ones, count as 1e-10 (the authors
-    add 1e-10 to every loss). A NaN loss counts as the mean of the others, and an
-    infinite loss as the largest number.
+    Departs: losses below 1e-10, including negative ones, are replaced by 1e-10 (the
+    authors add 1e-10 to every loss). NaN is replaced by the mean of the other losses,
+    and an infinite loss by the largest finite number.
 
     Args:
-        messages: One update per client.
-        loss: [n] losses of w on each client's training data, as the clients send them.
-        note: Callback that receives the weights F_k^q / Σ_j F_j^q.
-        q: Exponent of the losses. 0 gives the mean. For q → ∞, only the client with the
-            largest loss counts.
+        messages: Messages of n clients, with one update each.
+        loss: [n] losses of the shared model on the training data of each client, as the
+            clients send them.
+        note: Function that records the weights F_k^q / Σ_j F_j^q.
+        q: Exponent of the losses. 0 gives the mean. With q → ∞, only the client with
+            the largest loss has a weight.
         lr: Learning rate of the clients (`train.lr`). Its inverse is the paper's
-            estimate L of the curvature. A larger value lengthens the step, up to the
-            weighted mean. A smaller value shortens the step, down to 0. No effect if q
-            = 0.
+            estimate L of the curvature. With a larger value, the step is longer, at
+            most the weighted mean. With a smaller value, it is shorter. If q = 0, there
+            is no effect.
 
     Returns:
         The step of the shared model [d].

@@ -12,13 +12,14 @@ from troth.types import Messages
 
 
 def sum(messages: Messages) -> Tensor:
-    """Add up the updates: ρ ← ρ + lr·Σ u (Section 2.2, with u = −g).
+    """Add the updates: ρ ← ρ + lr·Σ u (Section 2.2 of the paper, where u = −g).
 
-    Here ρ is the shared model. The rule is `mean` times the number of updates. No
-    robustness: a single message can move the result anywhere.
+    ρ is the shared model, and u = −g are the updates (negative gradients). The result
+    is `mean` times the number of updates. No robustness: a single message can change
+    the result arbitrarily.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
 
     Returns:
         The step of the shared model [d].

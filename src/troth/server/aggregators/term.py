@@ -1,4 +1,4 @@
-"""TERM, tilted averaging: clients are weighted by the exponential of their losses.
+"""TERM, tilted averaging: clients are weighted by exponentials of their losses.
 
 References: li2021tilted.
 """
@@ -21,26 +21,27 @@ def term(
 ) -> Tensor:
     """Average with the weights exp(t·loss_k) / Σ_j exp(t·loss_j): TERM's tilt.
 
-    By Lemma 1 this is the gradient of 1/t·log(mean of exp(t·loss_k)), where each client
-    is a group without tilt inside. Updates take the place of gradients. The loss is
-    that of w on all of a client's training data, as in the Ditto authors' "fair"
-    baseline.
+    If updates were gradients of the losses, the result would be the gradient of
+    (1/t)·log(mean of exp(t·loss_k)) (Lemma 1 of the paper). loss_k is the loss of the
+    shared model on all training data of client k, as in the "fair" baseline in the code
+    of Ditto's authors.
 
     No robustness: the client that sends the largest loss has the largest weight. Its
-    weight is nearly 1 once its t·loss exceeds the others' by a few units. With t < 0
-    the same holds for the smallest loss. The updates do not affect the weights.
+    weight is nearly 1 if its t·loss exceeds those of the others by a few units. With t
+    < 0, the same holds for the smallest loss. The updates do not affect the weights.
 
     Departs: the weights depend only on the messages of one round. TERM's stochastic
-    solver keeps a running average of exp(t·loss) instead. A NaN loss counts as the mean
-    of the others, and an infinite loss as the largest number.
+    solver keeps a running average of exp(t·loss) instead. NaN is replaced by the mean
+    of the other losses, and an infinite loss by the largest finite number.
 
     Args:
-        messages: One update per client.
-        loss: [n] losses of w on each client's training data, as the clients send them.
-        note: Callback that receives the weights.
-        t: Tilt t. 0 gives the mean. Positive values favor clients with large losses;
-            for t → ∞ only the largest loss counts. Negative values favor clients with
-            small losses.
+        messages: Messages of n clients, with one update each.
+        loss: [n] losses of the shared model on the training data of each client, as the
+            clients send them.
+        note: Function that records the weights of the updates.
+        t: Tilt. 0 gives the mean. Positive values favor clients with large losses; with
+            t → ∞, only the client with the largest loss has a weight. Negative values
+            favor clients with small losses.
 
     Returns:
         The step of the shared model [d].

@@ -17,16 +17,18 @@ def trimmed_mean(
 ) -> Tensor:
     """Average every coordinate without its f lowest and f highest values.
 
-    Definition 2 with β = f/n. The result does not depend on how ties are broken.
+    This is Definition 2 of the paper, with β = f/n and n updates. The result does not
+    depend on the order of equal values.
 
     Guarantee: if 2f < n and at most f updates are malicious, every coordinate lies
     within the range of the benign values.
 
     Args:
-        messages: One update per client.
-        f: Number of malicious updates to withstand; 0 gives the mean. "auto": the
-            number of malicious clients expected in a cohort, rounded down.
-        strict: Whether to refuse 2f ≥ n. If false, the median is taken for such f.
+        messages: Messages of n clients, with one update each.
+        f: Number of malicious updates to withstand; 0 gives the mean. "auto" means the
+            expected number of malicious clients in a cohort, rounded down.
+        strict: Whether to raise Refusal if 2f ≥ n. If false, the median is taken for
+            such f.
 
     Returns:
         The step of the shared model [d].
@@ -45,5 +47,5 @@ def trimmed_mean(
     for block, column in numerics.sorted_blocks(messages.update):
         kept = column[cut : n - cut]
         middle = numerics.average(kept, torch.float64).to(kept.dtype)
-        result[block] = middle.clamp(kept[0], kept[-1])  # despite rounding
+        result[block] = middle.clamp(kept[0], kept[-1])  # rounding could exceed them
     return result

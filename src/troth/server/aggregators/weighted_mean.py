@@ -12,18 +12,19 @@ from troth.types import Messages
 
 
 def weighted_mean(messages: Messages, note: Note = silent) -> Tensor:
-    """Average the updates, weighted by the clients' numbers of examples: Σ (n_k/n)·u_k.
+    """Average the updates with weights in proportion to numbers of examples.
 
-    Algorithm 1. The numbers of examples are those that the clients send. Negative
-    numbers count as 0. If all are 0, the result is the plain mean. If clients are
-    sampled in proportion to their sizes, `mean` already weights them so.
+    The result is Σ (n_k/Σ_j n_j)·u_k, where u_k is the update of client k (Algorithm 1
+    of the paper). Clients send their numbers of examples n_k. Negative n_k are replaced
+    by 0. If all are 0, the result is the plain mean. If clients are sampled with
+    probabilities in proportion to n_k, use `mean`.
 
-    No robustness: a single message can move the result anywhere, and a client that
-    sends a huge size determines the result alone.
+    No robustness: a single message can change the result arbitrarily, and a client that
+    sends a huge n_k determines the result alone.
 
     Args:
-        messages: One update and one size per client.
-        note: Callback that receives the weights.
+        messages: One update and one number of examples (`size`) per client.
+        note: Function that records the weights of the updates.
 
     Returns:
         The step of the shared model [d].
@@ -36,7 +37,7 @@ def weighted_mean(messages: Messages, note: Note = silent) -> Tensor:
     """
     size = messages.size.double().nan_to_num(nan=0.0).clamp(min=0)
     size = torch.where(size.max() > 0, size, torch.ones_like(size))
-    share = size / size.max()  # before the sum, which could overflow
+    share = size / size.max()  # divided first, because the sum could overflow
     weight = share / share.sum()
     note(weight=weight)
     return numerics.combine(weight, messages.update)

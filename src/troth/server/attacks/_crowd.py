@@ -1,10 +1,10 @@
-"""Shared by attacks: the updates that an adversary knows, and how to replace its own.
+"""Functions for attacks: the updates that an adversary knows, and their replacement.
 
-The adversary knows the benign updates that are finite, because the server drops the
-others. If a round has only malicious clients, the adversary uses their own updates,
-which they computed like any client. Updates are ordered by client id, so the result
-does not depend on their order in the matrix, down to the last bit. Sums are in float64
-and over blocks of columns, so the matrix is never copied as a whole.
+The adversary knows the finite benign updates, because the server drops the others. If a
+round has only malicious clients, the adversary uses their original updates, which they
+computed like benign clients. Updates are sorted by client id, so no bit of the result
+depends on their order in the matrix. Sums are in float64 and over blocks of columns, so
+the matrix is never copied as a whole.
 """
 
 import math
@@ -21,7 +21,7 @@ from troth.types import Messages
 
 
 class Crowd(NamedTuple):
-    """The updates that the adversary regards as benign."""
+    """The updates that the adversary treats as benign."""
 
     update: Tensor  # [n, d] updates of all clients
     rows: Tensor  # [k] int64 indices of the benign updates, by client id; k ≥ 1
@@ -30,7 +30,7 @@ class Crowd(NamedTuple):
 def seen(messages: Messages, hostile: Tensor) -> Crowd | None:
     """Return the updates that the adversary knows.
 
-    Return None if there is no malicious client, or no finite update.
+    The result is None if there is no malicious client, or no finite update.
     """
     if not bool(hostile.any()):
         return None
@@ -43,7 +43,7 @@ def seen(messages: Messages, hostile: Tensor) -> Crowd | None:
 
 
 def blocks(crowd: Crowd) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the crowd's updates in blocks [k, columns], float64, free to overwrite."""
+    """Yield the crowd's updates in blocks [k, columns], as float64 copies."""
     for block in numerics.blocks(crowd.update, len(crowd.rows)):
         yield block, crowd.update[:, block].index_select(0, crowd.rows).double()
 
@@ -65,7 +65,7 @@ def moments(crowd: Crowd) -> tuple[Tensor, Tensor]:
 
 
 def power_of_two(size: Tensor) -> Tensor:
-    """Return, for each size, the largest power of two that is not larger; 1 for 0."""
+    """Return the largest power of two that is at most each size; 1 for size 0."""
     half = torch.frexp(size).mantissa
     return torch.where(size > 0, size / (2 * half), 1.0)
 
@@ -78,12 +78,12 @@ def direction(vector: Tensor) -> Tensor:
 
 
 def away(rows: Tensor, mean: Tensor, unit: Tensor) -> Tensor:
-    """Return (rows − mean)/unit; the difference of halves cannot overflow."""
+    """Return (rows − mean)/unit; the numbers are halved first to avoid overflow."""
     return (rows / 2 - mean / 2) / unit * 2
 
 
 def gram(crowd: Crowd, mean: Tensor, unit: Tensor, first: Tensor) -> Tensor:
-    """Return [1+k, 1+k] inner products of `first` and the rows (u_i − mean)/unit."""
+    """Return inner products [1+k, 1+k] of `first` and the vectors (u_i − mean)/unit."""
     k = len(crowd.rows)
     total = mean.new_zeros(1 + k, 1 + k)
     for block, x in blocks(crowd):
@@ -93,7 +93,7 @@ def gram(crowd: Crowd, mean: Tensor, unit: Tensor, first: Tensor) -> Tensor:
 
 
 def narrow(vector: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert to the dtype of the updates; clamp values beyond its range."""
+    """Convert a vector to a dtype; clamp values beyond the range of the dtype."""
     limit = torch.finfo(dtype).max
     return vector.clamp(-limit, limit).to(dtype)
 
@@ -101,13 +101,13 @@ def narrow(vector: Tensor, dtype: torch.dtype) -> Tensor:
 def replaced(
     messages: Messages, hostile: Tensor, vector: Callable[[Tensor, Tensor], Tensor]
 ) -> Messages:
-    """Replace malicious updates by `vector(mean, std)` of the crowd's updates."""
+    """Replace malicious updates by `vector(mean, std)`, of the crowd's mean and std."""
     crowd = seen(messages, hostile)
     return sent(messages, hostile, vector(*moments(crowd))) if crowd else messages
 
 
 def sent(messages: Messages, hostile: Tensor, vector: Tensor) -> Messages:
-    """Replace all malicious updates by one vector [d]; keep the others bit for bit."""
+    """Replace all malicious updates by one vector [d]; the others stay unchanged."""
     same = narrow(vector, messages.update.dtype)
     return messages._replace(
         update=torch.where(hostile[:, None], same, messages.update)
@@ -117,10 +117,10 @@ def sent(messages: Messages, hostile: Tensor, vector: Tensor) -> Messages:
 def noise(
     messages: Messages, rows: Tensor, key: Tensor, mean: float, std: Tensor
 ) -> Messages:
-    """Replace the updates at `rows` [f] by noise from N(mean, std²), entry by entry.
+    """Replace the updates at `rows` [f] by independent noise from N(mean, std²).
 
-    A client's noise depends only on its id and the key. It takes the memory of one
-    update at a time. `std` is [f].
+    `std` [f] has one value per update. A client's noise depends only on its id and the
+    key. Only one update at a time is drawn, to save memory.
     """
     if len(rows) == 0:
         return messages
@@ -142,7 +142,7 @@ def noise(
 def finite(
     attack: str, option: str, value: float, least: float = -math.inf, means: str = ""
 ) -> None:
-    """Refuse an option that is not a finite number, or is below `least`."""
+    """Raise Refusal if an option is not a finite number, or is below `least`."""
     bound = "" if least == -math.inf else f" of at least {least:g}"
     must = f"a finite number{bound}" + (f"; {means}" if means else "")
     fits = math.isfinite(value) and value >= least

@@ -1,4 +1,4 @@
-"""Search for the strength at which an attack does most harm to a known defense."""
+"""Search for the strength with which an attack does most harm to a known defense."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,11 @@ from troth.server.attacks import _crowd
 from troth.types import Messages
 
 Defence = Callable[[Messages], Tensor]
-"""Messages → the step [d] that the server would take; zeros if w would stay."""
+"""Messages → the aggregated update [d]; zeros if the shared model would not change."""
 
 _GOLDEN = (5**0.5 - 1) / 2
-_CLOSE = 1e-6  # relative width of the interval at which the search ends
-_POWERS = 20  # powers of two tried around 1: from about 10⁻³ to 10³
+_CLOSE = 1e-6  # the search ends at this relative width of the interval
+_POWERS = 20  # number of powers of two around 1: from about 10⁻³ to 10³
 _CEILING = 2.0**60
 
 
@@ -28,11 +28,11 @@ def worst(
     plain: float,
     row: Callable[[Tensor, Tensor, float], Tensor],
 ) -> Messages:
-    """Replace all malicious updates by the one that does most harm to the defense.
+    """Replace all malicious updates by the vector that does most harm to the defense.
 
-    The harm is ‖defence(attacked) − mean‖, where the mean is that of the benign
-    updates. The function `row` returns an update, given the benign mean, the benign
-    standard deviation and a strength. The strength `plain` is tried first.
+    The harm is ‖defence(attacked messages) − mean of the benign updates‖. The function
+    `row` maps the mean and standard deviation of the benign updates and a strength to
+    an update. The strength `plain` is tried first.
     """
     must = "at least 1 (the plain attack alone); 20 find a strength up to 32 to 2 %"
     expect(evaluations > 0, f"{attack}'s evaluations", evaluations, must)
@@ -41,9 +41,8 @@ def worst(
         def harm(strength: float) -> float:
             sent = _crowd.sent(messages, hostile, row(mean, std, strength))
             step = defence(sent).double()
-            step = torch.where(
-                step.isfinite().all(), step, 0.0
-            )  # otherwise w does not change
+            # If the step is not finite, the server does not change w.
+            step = torch.where(step.isfinite().all(), step, 0.0)
             return float(numerics.norms((step - mean)[None])[0])
 
         return row(mean, std, strongest(harm, plain, evaluations))
@@ -52,17 +51,17 @@ def worst(
 
 
 def strongest(harm: Callable[[float], float], plain: float, evaluations: int) -> float:
-    """Return the most harmful of the strengths tried; the first one wins a tie.
+    """Return the most harmful strength that was tried; the first one wins a tie.
 
     1. Try the strength `plain`.
-    2. Try powers of two around 1, at most 20, with half of the evaluations.
+    2. Use half of the evaluations to try powers of two around 1, at most 20.
     3. If the largest strength is the best so far, double it as long as the harm grows.
-    4. Use the other evaluations for a golden-section search between the two neighbors
-       of the best strength.
+    4. Use the remaining evaluations for a golden-section search between the strengths
+       next to the best one.
 
-    The golden-section search finds the maximum if there is only one. This includes harm
-    that grows and then drops because the defense detects the attack. All strengths have
-    the sign of `plain`.
+    The golden-section search finds the maximum if there is only one, for example if the
+    harm grows with the strength until the defense detects the attack. All strengths
+    have the sign of `plain`.
     """
     side = -1.0 if plain < 0 else 1.0
     tried: dict[float, float] = {}
@@ -88,7 +87,7 @@ def strongest(harm: Callable[[float], float], plain: float, evaluations: int) ->
 def _narrow(
     look: Callable[[float], None], tried: dict[float, float], low: float, high: float
 ) -> None:
-    """Search from low to high by golden section, until no evaluations are left."""
+    """Search between low and high by golden section while evaluations are left."""
     left, right = (high - _GOLDEN * (high - low), low + _GOLDEN * (high - low))
     while high - low > _CLOSE * high:
         look(left)

@@ -1,4 +1,4 @@
-r"""The counter-gradient attack: steer the shared model to a target.
+r"""The counter-gradient attack: move the shared model to a target.
 
 References: farhadkhani2022equivalence.
 """
@@ -34,65 +34,65 @@ def counter_gradient(
     infers: bool | Auto = "auto",
     pace: float = 1.0,
 ) -> tuple[Messages, Tensor]:
-    """Steer the shared model to a target, if others repeat their messages (Sec. 5.1).
+    """Move the shared model to a target, if all others repeat their messages.
 
-    Let ρ be the shared model, ρ' and g' the shared model and the attacker's message of
-    the round before, η the server's learning rate and θ† the target. The attacker
-    infers what all others sent, ĝ = (ρ' − ρ)/η − g' (Eq. 6). It assumes that they will
-    send ĝ again. So it sends the plausible gradient that brings ρ nearest to the target
-    (Eq. 7): h = (ρ − θ†)/η − ĝ, shortened to the radius of GRAD(ρ), the set of
-    gradients that an honest client can send (Proposition 2). In its first round, ĝ = 0.
-    Updates here are u = −g. Several malicious clients send equal parts of h. With aim =
-    "local", the attack moves the mean of the benign clients' own models to the target
-    (Section 5.4). Then the attacker sends h − ĝ/(λ·H·η), for H benign clients.
+    This is the attack of Section 5.1 of the paper. Let ρ be the shared model, ρ' and g'
+    the shared model and the attacker's message of the previous round, η the server's
+    learning rate, and θ† the target. The attacker infers the sum of the messages of all
+    others, ĝ = (ρ' − ρ)/η − g' (Eq. 6), and assumes that they will send ĝ again. So it
+    sends the gradient that brings ρ nearest to the target (Eq. 7): h = (ρ − θ†)/η − ĝ.
+    h is shortened to the largest norm that an honest client's gradient can have
+    (Proposition 2). In the first round, ĝ = 0. Updates are negative gradients, u = −g.
+    Several malicious clients send equal parts of h. With aim = "local", the attack
+    moves the mean of the benign clients' personal models to the target (Section 5.4).
+    Then h − ĝ/(λ·H·η) replaces h, for H benign clients.
 
-    Theorem 4: with regularizer `l2sq`, personalizer `coupled` solved exactly,
-    aggregator `sum` (or `mean`), server `sgd`, convex losses and η ≤ 1/(3L), ρ reaches
-    the target. With another server step or aggregator, or after a round without any
-    malicious client, the attack uses its last estimate of ĝ, and no theorem covers it.
+    Theorem 4 of the paper: ρ reaches the target with regularizer `l2sq`, personalizer
+    `coupled` solved exactly, aggregator `sum` (or `mean`), server `sgd`, convex losses
+    of curvature at most L, and η ≤ 1/(3L). With another server step or aggregator, or
+    after a round without malicious clients, the attack uses its previous ĝ, and the
+    theorem does not apply.
 
-    Departs: the authors' code does not infer the others' gradients of the round before,
-    because Eq. 6 does not hold for its Adam server. It reads them, like knows =
-    "others" here.
+    Departs: in the authors' code, the attacker knows the others' messages of the
+    previous round, as with knows = "others", because Eq. 6 does not hold for the code's
+    server step, Adam.
 
     Threat model: knows the shared models that it was sent, how many clients take part
     and the server's learning rate, but not the others' messages (with knows = "others",
-    it knows the others' messages of the round before); controls the messages of all
+    it knows the others' messages of the previous round); controls the messages of all
     malicious clients, which act as one.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         hostile: [n] mask of malicious clients.
-        broadcast: Broadcast of the server to the clients.
+        broadcast: Server's message to the clients, with the shared model.
         round_: Number of the round.
-        memory: The values that the attack keeps from the round before: ρ', the
-            attackers' summed message, ĝ, η and the number of that round, as one vector.
-            Empty in the first round. With knows = "others", ĝ is what the others sent.
+        memory: Values of the previous round as one vector: ρ', the sum of the malicious
+            messages, ĝ, η and the number of the round. Empty in the first round. With
+            knows = "others", ĝ is the sum of the others' messages.
         target: File with the model that the attacker wants, as one vector: .npy, or
             .npz with an array `target`.
-        aim: Model to move to the target: "shared" for the shared model, "local" for the
-            mean of the benign clients' own models.
-        eta: Learning rate η of the server. "auto": the experiment's `server.lr`.
-        over: Whether the server adds up the messages ("sum") or averages them ("mean").
-            "auto": as the experiment's aggregator does; every aggregator except for
-            `sum` counts as a mean.
-        radius: Length of the longest plausible message; inf shortens nothing. "auto":
-            with personalizer `coupled` the radius that follows from its regularizer,
-            otherwise inf.
-        lam: Weight λ of the coupling, used for aim = "local". "auto": λ of the
+        aim: Model to move to the target: the "shared" model, or the mean of the benign
+            clients' personal models ("local").
+        eta: Learning rate η of the server. "auto" means the experiment's `server.lr`.
+        over: Whether the server adds the messages ("sum") or averages them ("mean").
+            "auto" means "sum" if the experiment's aggregator is `sum`, else "mean".
+        radius: Largest norm of an honest client's message; with inf, h is not
+            shortened. "auto" means the value that follows from the regularizer with
+            personalizer `coupled`, and otherwise inf.
+        lam: Weight λ of the regularizer, for aim = "local". "auto" means λ of the
             personalizer `coupled`.
-        knows: Source of the estimate of the others' messages. "history" infers them
-            from the shared models (Eq. 6). "others" reads what they sent in the round
-            before.
+        knows: Source of ĝ. "history" infers it from the shared models (Eq. 6). With
+            "others", the attacker knows what the others sent in the previous round.
         infers: Whether two consecutive shared models reveal the sum of all messages
-            (Eq. 6). If false, the estimate keeps its value, at first 0. "auto": true
-            with server `sgd` without momentum and aggregator `sum` or `mean`.
-        pace: Share of the way to the target that ρ moves in a round; 1 is Eq. 7. With
-            aim = "local", a smaller pace keeps ρ from overshooting while the benign
-            clients' own models follow.
+            (Eq. 6). If false, ĝ stays 0. "auto" means true with server `sgd` without
+            momentum and aggregator `sum` or `mean`.
+        pace: Part of the way to the target that ρ moves in a round; 1 is Eq. 7. With
+            aim = "local", ρ does not overshoot with a small pace, because the benign
+            clients' personal models have time to follow.
 
     Returns:
-        The messages, with attacked updates, and the memory.
+        The messages, with attacked updates, and the new memory.
 
     Example:
         >>> import numpy, tempfile
@@ -103,7 +103,7 @@ def counter_gradient(
         >>> counter_gradient(*given, target=file, over="sum")[0].update.tolist()
         [[1.0], [5.0]]
     """
-    eta = 1.0 if eta == "auto" else eta  # the rate of a server that adds the whole step
+    eta = 1.0 if eta == "auto" else eta  # default learning rate of the server
     radius = math.inf if radius == "auto" else radius
     lam = 1.0 if lam == "auto" and aim == "shared" else lam
     lam = coupled("counter_gradient's lam", lam)
@@ -133,7 +133,7 @@ def counter_gradient(
 def _estimate(
     memory: Tensor, w: Tensor, round_: int, knows: bool, infers: bool
 ) -> Tensor:
-    """Estimate what the others will send, if possible by Eq. 6 from the last round."""
+    """Return ĝ, the estimate of the others' messages, by Eq. 6 if possible."""
     if memory.numel() == 0:
         return torch.zeros_like(w)
     d = len(w)

@@ -1,4 +1,4 @@
-"""A malicious model that never changes and otherwise follows the protocol.
+"""Malicious clients that send honest updates of a model that never changes.
 
 References: farhadkhani2022equivalence.
 """
@@ -27,26 +27,27 @@ def frozen_model(
     regularizer: Distance | Literal["auto"] = "auto",
     delta: float | Literal["auto"] = "auto",
 ) -> Messages:
-    """Send the honest update of a model θ♠ that never changes (Section 2.2).
+    """Send the honest update of a personal model θ♠ that never changes (Section 2.2).
 
-    In a federation with personalizer `coupled`, malicious clients send −λ∇_ρR(ρ, θ♠).
-    Every plausible gradient attack that converges has such a model θ♠ (Lemma 3), which
-    `troth.poison.model_attack` computes. No filter can distinguish its client from an
-    honest client with much data.
+    In a federation with personalizer `coupled`, malicious clients send −λ∇_ρR(ρ, θ♠),
+    where ρ is the shared model, R the regularizer, and λ its weight. For every attack
+    that sends plausible updates and converges, there is a θ♠ with the same effect
+    (Lemma 3 of the paper); `troth.poison.model_attack` computes it. No filter can
+    distinguish such a client from an honest client with much data.
 
     Threat model: knows the shared model of the round; controls its own message.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         hostile: [n] mask of malicious clients.
-        broadcast: Broadcast of the server to the clients.
+        broadcast: Server's message to the clients, with the shared model.
         target: File with θ♠ as one vector: .npy, or .npz with an array `target`.
-        lam: Weight λ of the coupling; 0 sends zeros. "auto": λ of the personalizer
-            `coupled`.
-        regularizer: Regularizer R. "auto": the experiment's regularizer.
-        delta: Width δ > 0 of the smooth region of `smooth_l2`; ignored for the others.
-            "auto": δ of the experiment's regularizer, or 1, as in the paper, if it has
-            no δ.
+        lam: Weight λ of the regularizer; 0 sends zeros. "auto" means λ of the
+            personalizer `coupled`.
+        regularizer: Regularizer R. "auto" means the experiment's regularizer.
+        delta: Width δ > 0 of the smooth region of `smooth_l2`; other regularizers do
+            not use it. "auto" means δ of the experiment's regularizer, or 1, as in the
+            paper, if it has no δ.
 
     Returns:
         The messages, with attacked updates.

@@ -20,16 +20,16 @@ def gaussian(
 ) -> Messages:
     """Replace malicious updates by normal noise: u_i ~ N(mean, std² I).
 
-    Every client sends different noise, which depends on its id and the round.
+    u_i is the update of client i. Its noise depends on its id and the round, so
+    malicious clients send different noise.
 
     Threat model: knows nothing; controls its own message.
 
-    Departs: the paper's experiments use std = 200 for gradients. The default here is 1,
-    as in the package byzfl. In byzfl, however, all malicious clients send the same
-    vector.
+    Departs: the paper's experiments have std = 200 for gradients. The default here is
+    1, as in the package byzfl. In byzfl, all malicious clients send the same vector.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         hostile: [n] mask of malicious clients.
         key: Random key of the round.
         mean: Mean of every entry of the update.

@@ -1,4 +1,4 @@
-"""Messages with infinite or undefined entries: a test of the server's first check."""
+"""Updates of infinite numbers or NaN, which the filter `drop_invalid` removes."""
 
 from typing import Literal
 
@@ -14,16 +14,17 @@ def infinite(
     *,
     value: Literal["inf", "-inf", "nan"] = "inf",
 ) -> Messages:
-    """Replace malicious updates by infinity, or NaN, in every coordinate.
+    """Replace all entries of malicious updates by infinity or NaN.
 
-    A single such update would make the mean infinite or NaN for good. Here the filter
-    `drop_invalid`, which always comes first, removes the update and names the client.
-    So the round goes on as if malicious clients had not answered.
+    A single such update would make the mean infinite or NaN, and so all later models.
+    The filter `drop_invalid`, which always comes first, removes the update, and the
+    record of the round lists the client. So the round continues as if malicious clients
+    had sent no message.
 
     Threat model: knows nothing; controls its own message.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         hostile: [n] mask of malicious clients.
         value: Value of every entry of the update.
 

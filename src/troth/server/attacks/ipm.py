@@ -1,4 +1,4 @@
-"""Inner product manipulation (IPM): a reversed and scaled benign mean.
+"""Inner product manipulation (IPM): a negative multiple of the benign mean.
 
 References: xie2020fall.
 """
@@ -14,19 +14,18 @@ EPSILON = 0.5
 def ipm(messages: Messages, hostile: Tensor, *, epsilon: float = EPSILON) -> Messages:
     """Send −epsilon times the mean of the benign updates from all malicious clients.
 
-    u = −ε·(1/k)·Σ u_j over the k benign updates. A small ε keeps u near the benign
-    updates, so an aggregator based on distances may choose u. Its step then has a
-    negative inner product with the benign mean. Against the mean of n updates of which
-    f are malicious, this takes ε > (n−f)/f.
+    u = −ε·(1/k)·Σ u_j over the k benign updates u_j. With a small ε, u is near the
+    benign updates, so an aggregator that compares distances may choose u. The inner
+    product of its result with the benign mean is then negative. Against the aggregator
+    `mean`, with f malicious among n updates, this requires ε > (n−f)/f.
 
     Threat model: knows all benign updates of the round; controls the messages of all
     malicious clients, which act as one.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         hostile: [n] mask of malicious clients.
-        epsilon: Factor ε on the reversed mean. 0 sends zeros, 1 the opposite of the
-            mean.
+        epsilon: Factor ε of the negative mean. 0 sends zeros, 1 the negative mean.
 
     Returns:
         The messages, with attacked updates.

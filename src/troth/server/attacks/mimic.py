@@ -14,35 +14,36 @@ from troth.types import Messages
 def mimic(
     messages: Messages, hostile: Tensor, memory: Tensor, *, client: int = -1
 ) -> tuple[Messages, Tensor]:
-    """Send copies of one benign update from all f malicious clients.
+    """Send copies of one benign update from all malicious clients.
 
-    No copy is an outlier, but the data of the other clients lose weight. By default the
-    adversary copies the update with the largest component along z, the direction in
-    which benign updates have varied most over the rounds so far: z = argmax_{‖z‖=1}
-    zᵀ(Σ_t Σ_i c_i c_iᵀ)z with c_i = u_i − μ of round t. In the first round, this is the
-    update with the largest |z·u_i|. Afterwards z keeps its sign, and the update with
-    the largest z·u_i is copied (as in the authors' code). So the copies always pull to
-    the same side.
+    No copy is an outlier, but the copied client gets a larger weight than the others.
+    By default, the choice depends on z, the direction in which benign updates have
+    varied most in all rounds so far: z = argmax_{‖z‖=1} zᵀ(Σ_t Σ_i c_i c_iᵀ)z with c_i
+    = u_i − μ for the benign updates u_i of round t with mean μ. In the first round, the
+    update with the largest |z·u_i| is copied. Afterwards z keeps its sign, and the
+    update with the largest z·u_i is copied (as in the authors' code). So the copies
+    always bias the result in the same direction.
 
     Threat model: knows all benign updates of all rounds in which it took part; controls
     the messages of all malicious clients, which act as one.
 
     Departs: the paper estimates z by Oja's rule from a random start, and copies a fixed
-    client after a first phase. Here z is the first singular vector of a matrix: its
-    rows are the z of the round before, times its singular value, and the c_i of this
-    round. This is exact in the first round. The client to copy is chosen again in each
-    round, because not every client takes part in every round.
+    client after a first phase. Here z is the first right singular vector of a matrix
+    whose rows are the c_i of this round and the previous z times its singular value.
+    This is exact in the first round. The client to copy is chosen again in each round,
+    because not every client takes part in every round.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         hostile: [n] mask of malicious clients.
         memory: Direction z times its singular value [d]; empty at first.
         client: Id of the client to copy. −1 copies the client whose update has the
-            largest component along z. If the given client is not in the round, or its
-            update is not finite, the benign client with the lowest id is copied.
+            largest component along z. If the given client is not a benign client of the
+            round, or its update is not finite, the benign client with the lowest id is
+            copied.
 
     Returns:
-        The messages, with attacked updates, and the memory.
+        The messages, with attacked updates, and the new memory.
 
     Example:
         >>> from troth.server.rules import messages
@@ -59,18 +60,18 @@ def mimic(
         outside, memory = _farthest_out(crowd, memory)
     else:
         outside = messages.client[crowd.rows] == client
-    row = crowd.rows[outside.long().argmax()]  # the first has the lowest client id
+    row = crowd.rows[outside.long().argmax()]  # the first one has the lowest id
     u = messages.update
     copied = torch.where(hostile[:, None], u[row], u)
     return messages._replace(update=copied), memory
 
 
 def _farthest_out(crowd: _crowd.Crowd, memory: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a mask of the update to copy, and the direction z for the next round.
+    """Return a mask of the update to copy, and the memory of the next round.
 
-    A is the matrix with rows [memory; c_i], and a is the first eigenvector of AAᵀ. The
-    new memory is Aᵀa, and c_i·z is proportional to a_i. So the inner products suffice,
-    in two passes over the columns.
+    Let A be the matrix with the rows `memory` and c_i, and a the first eigenvector of
+    AAᵀ. Then the new memory is Aᵀa, and c_i·z is proportional to a_i. So inner products
+    of the rows are enough, which takes two passes over the columns.
     """
     mean, std = _crowd.moments(crowd)
     old = memory.double() if len(memory) else torch.zeros_like(mean)

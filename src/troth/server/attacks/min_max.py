@@ -1,4 +1,4 @@
-"""Min-Max: an update within the largest benign distance of every benign update.
+"""Min-Max: a far update without an unusual distance to any benign update.
 
 References: shejwalkar2021manipulating.
 """
@@ -15,18 +15,18 @@ from troth.types import Messages
 Direction = Literal["std", "unit", "sign"]
 
 Limit = Callable[[Tensor, Tensor], Tensor]
-"""Function that returns the largest allowed length t of a step from the mean along a
-unit vector e. Its arguments are the inner products of the deviations c_i = u_i − mean
-with each other [k, k], and with e [k]."""
+"""Function that returns the largest allowed distance t from the mean along a unit
+vector e. Its arguments are the inner products of the deviations c_i = u_i − mean with
+each other [k, k], and with e [k]."""
 
 
 def min_max(
     messages: Messages, hostile: Tensor, *, direction: Direction = "std"
 ) -> Messages:
-    """Send the farthest vector that is no outlier by distance.
+    """Send the vector farthest from the mean that is no outlier by its distances.
 
-    u = μ + γ·p is the paper's Min-Max attack for an unknown aggregator. μ is the mean
-    of the k benign updates, p a direction, and γ ≥ 0 the largest number with
+    This is the paper's Min-Max attack on an unknown aggregator: u = μ + γ·p. μ is the
+    mean of the k benign updates u_i, p a direction, and γ ≥ 0 the largest number with
 
         max_i ‖u − u_i‖ ≤ max_ij ‖u_i − u_j‖.
 
@@ -35,12 +35,12 @@ def min_max(
     Threat model: knows all benign updates of the round, not the defense; controls the
     messages of all malicious clients, which act as one.
 
-    Departs: the paper finds γ by bisection. Here each condition is solved exactly, as a
-    quadratic equation in γ. With c_i = u_i − μ, e = p/‖p‖ and D the right side, γ‖p‖ =
-    min_i { e·c_i + √((e·c_i)² + D² − ‖c_i‖²) }.
+    Departs: the paper finds γ by bisection. Here every condition ‖u − u_i‖ ≤ D, where D
+    is the right side above, is solved exactly as a quadratic equation in γ. With c_i =
+    u_i − μ and e = p/‖p‖, γ‖p‖ = min_i { e·c_i + √((e·c_i)² + D² − ‖c_i‖²) }.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         hostile: [n] mask of malicious clients.
         direction: Direction p in which the vector leaves the benign mean μ. "std" is −σ
             (σ the standard deviation of every coordinate), "unit" is −μ/‖μ‖, "sign" is
@@ -59,7 +59,7 @@ def min_max(
 
 
 def _limit(products: Tensor, along: Tensor) -> Tensor:
-    """Return γ‖p‖; centered updates keep D² = max (c_i² + c_j² − 2c_i·c_j) precise."""
+    """Return γ‖p‖, with D² = max (‖c_i‖² + ‖c_j‖² − 2c_i·c_j)."""
     squares = products.diagonal()
     widest = (squares[:, None] + squares - 2 * products).max()
     room = (widest - squares).clamp(min=0)
@@ -69,11 +69,11 @@ def _limit(products: Tensor, along: Tensor) -> Tensor:
 def farthest(
     messages: Messages, hostile: Tensor, towards: Direction, limit: Limit
 ) -> Messages:
-    """Replace malicious updates by mean + t·e, with e the unit vector of the direction.
+    """Replace malicious updates by mean + t·e for the unit vector e of a direction.
 
-    t is γ·‖p‖ for the paper's mean + γ·p. All lengths are in units of the largest
-    standard deviation. If the direction is 0 or all updates are equal, the mean is
-    sent.
+    t, the result of `limit`, is γ·‖p‖ in the notation of the paper. Lengths are
+    computed in units of about the largest standard deviation. If the direction is 0 or
+    all updates are equal, the mean is sent.
     """
     crowd = _crowd.seen(messages, hostile)
     if crowd is None:

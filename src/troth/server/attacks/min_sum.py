@@ -1,4 +1,4 @@
-"""Min-Sum: an update whose sum of squared distances is that of some benign update.
+"""Min-Sum: a far update without an unusual sum of squared distances.
 
 References: shejwalkar2021manipulating.
 """
@@ -14,8 +14,8 @@ def min_sum(
 ) -> Messages:
     """Send the farthest vector that is no outlier by its sum of squared distances.
 
-    u = μ + γ·p is the paper's Min-Sum attack for an unknown aggregator. μ is the mean
-    of the k benign updates, p a direction, and γ ≥ 0 the largest number with
+    This is the paper's Min-Sum attack on an unknown aggregator: u = μ + γ·p. μ is the
+    mean of the k benign updates u_i, p a direction, and γ ≥ 0 the largest number with
 
         Σ_i ‖u − u_i‖² ≤ max_i Σ_j ‖u_i − u_j‖².
 
@@ -25,12 +25,12 @@ def min_sum(
     messages of all malicious clients, which act as one.
 
     Departs: the paper finds γ by bisection. Here γ has a closed form. Let c_i = u_i −
-    μ, whose sum is 0. The left side is k·γ²‖p‖² + Σ‖c_i‖², and the right side is
-    k·max‖c_i‖² + Σ‖c_i‖². So γ‖p‖ = max_i ‖c_i‖: in any direction, u is as far from the
-    mean as the farthest benign update.
+    μ; the sum of all c_i is 0. The left side is k·γ²‖p‖² + Σ‖c_i‖², and the right side
+    is k·max‖c_i‖² + Σ‖c_i‖². So γ‖p‖ = max_i ‖c_i‖: in any direction, the distance of u
+    from the mean is the largest distance of a benign update from the mean.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         hostile: [n] mask of malicious clients.
         direction: Direction p in which the vector leaves the benign mean μ. "std" is −σ
             (σ the standard deviation of every coordinate), "unit" is −μ/‖μ‖, "sign" is

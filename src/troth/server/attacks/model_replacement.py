@@ -1,4 +1,4 @@
-"""Model replacement by scaled updates: A3 of the Ditto paper.
+"""Model replacement: malicious updates are scaled up (A3 of the Ditto paper).
 
 References: bagdasaryan2020backdoor.
 """
@@ -17,17 +17,17 @@ def model_replacement(
 ) -> Messages:
     """Multiply malicious updates by the number of clients, so that one outweighs all.
 
-    As in the authors' code, the attack is applied to updates trained on corrupted data
+    As in the code of Ditto's authors, the malicious clients train on corrupted data
     (random labels by default).
 
     Threat model: knows how many clients take part; controls its own message.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         hostile: [n] mask of malicious clients.
-        factor: Factor on the updates. 0 means the number of clients in the round; 1 is
+        factor: Factor of the updates. 0 means the number of clients in the round; 1 is
             no attack. "size" means the number of the client's training examples, as in
-            the authors' StackOverflow code.
+            the authors' code for StackOverflow.
 
     Returns:
         The messages, with attacked updates.
@@ -39,7 +39,7 @@ def model_replacement(
         [[1.0], [3.0], [27.0]]
     """
     u = messages.update
-    most = torch.finfo(u.dtype).max  # infinite updates would be dropped
+    most = torch.finfo(u.dtype).max  # the server drops infinite updates
     if factor == "size":
         larger = u * messages.size.to(u)[:, None]
     else:

@@ -1,4 +1,4 @@
-"""ALIE with the strength that does most harm to the defense in use.
+"""ALIE with the strength that does most harm to the server's defense.
 
 References: baruch2019little, shejwalkar2021manipulating, allouah2023fixing.
 """
@@ -19,26 +19,25 @@ def optimal_alie(
 ) -> Messages:
     """Send mean − z·std of the benign updates, with the worst z for the defense.
 
-    As `alie`, but z maximizes ‖defence(attacked) − mean‖ among the values tried. The
-    first value is that of `alie`, so by this measure the attack never does less harm
-    than `alie`. The other values are on the same side of the mean
-    (`_search.strongest`).
+    Like `alie`, but z maximizes ‖defence(attacked messages) − mean of the benign
+    updates‖ among the values that are tried. The first value is that of `alie`, so by
+    this measure the attack does at least the harm of `alie`. The other values have the
+    same sign. `_search.strongest` says which values are tried.
 
     Threat model: knows all benign updates of the round, how many clients take part, and
     the filters and the aggregator with their memories and random keys of this round,
     which it tries out; controls the messages of all malicious clients, which act as
     one.
 
-    Departs: the attack is that of the package byzfl. Its line search, which starts with
-    steps of 10, may end with less harm than the plain attack. Shejwalkar & Houmansadr
-    search along other directions in this way.
+    Departs: the attack is from the package byzfl. Its line search, which starts with
+    steps of 10, may end with less harm than `alie`. Shejwalkar and Houmansadr 2021
+    search along other directions.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         hostile: [n] mask of malicious clients.
-        defence: Function from messages to the step that the server would take.
-        evaluations: Number of values of z that are tried on the defense in a round; 1
-            gives `alie`.
+        defence: Function messages → aggregated update.
+        evaluations: Number of values of z that are tried in a round; 1 gives `alie`.
 
     Returns:
         The messages, with attacked updates.

@@ -1,4 +1,4 @@
-"""Inner product manipulation with the strength that does most harm to the defense.
+"""Inner product manipulation with the strength that does most harm to a defense.
 
 References: xie2020fall, shejwalkar2021manipulating, allouah2023fixing.
 """
@@ -19,24 +19,24 @@ def optimal_ipm(
 ) -> Messages:
     """Send −epsilon times the benign mean, with the worst epsilon for the defense.
 
-    As `ipm`, but ε maximizes ‖defence(attacked) − mean‖ among the values tried. The
-    first value is the default of `ipm`, so by this measure the attack never does less
-    harm than that default. The other values are positive as well (`_search.strongest`).
+    Like `ipm`, but ε maximizes ‖defence(attacked messages) − mean of the benign
+    updates‖ among the values that are tried. The first value is the default of `ipm`,
+    so by this measure the attack does at least the harm of `ipm` with its default. The
+    other values are also positive. `_search.strongest` says which values are tried.
 
     Threat model: knows all benign updates of the round, and the filters and the
     aggregator with their memories and random keys of this round, which it tries out;
     controls the messages of all malicious clients, which act as one.
 
-    Departs: the attack is that of the package byzfl. Its line search, which starts with
-    steps of 10, may end with less harm than the plain attack. Shejwalkar & Houmansadr
-    search along other directions in this way.
+    Departs: the attack is from the package byzfl. Its line search, which starts with
+    steps of 10, may end with less harm than `ipm`. Shejwalkar and Houmansadr 2021
+    search along other directions.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         hostile: [n] mask of malicious clients.
-        defence: Function from messages to the step that the server would take.
-        evaluations: Number of values of ε that are tried on the defense in a round; 1
-            gives `ipm`.
+        defence: Function messages → aggregated update.
+        evaluations: Number of values of ε that are tried in a round; 1 gives `ipm`.
 
     Returns:
         The messages, with attacked updates.

@@ -1,4 +1,4 @@
-"""Noise with the standard deviation of an update: A2 of the Ditto paper.
+"""Noise with the standard deviation of the client's update (A2 of the Ditto paper).
 
 References: li2021ditto.
 """
@@ -20,24 +20,24 @@ def random_update(
     scale: float = 1.0,
     std: float = 0.0,
 ) -> Messages:
-    """Replace malicious updates by noise of their own standard deviation (A2).
+    """Replace malicious updates by noise of the same standard deviation (A2).
 
-    As in the paper's code (Section 2), u_i ~ N(0, s_i² I). s_i is the population
-    standard deviation (1/d, as in numpy) over the d entries of client i's own update.
-    As in the authors' code, that update is trained on corrupted data (random labels by
-    default). A client's noise depends on its id and the round. If d = 1, the standard
-    deviation is 0, and the client sends 0. An own update that is not finite is sent
-    unchanged, and the server drops it.
+    As in Section 2 of the Ditto paper and its code, client i sends u_i ~ N(0, s_i² I).
+    s_i is the population standard deviation (1/d, as in numpy) of the d entries of the
+    update that the client computed. As in the authors' code, the client trains on
+    corrupted data (random labels by default). A client's noise depends on its id and
+    the round. If d = 1, the standard deviation is 0, and the client sends 0. If the
+    computed update is not finite, it is sent unchanged, and the server drops it.
 
-    Threat model: knows its own update; controls its own message.
+    Threat model: knows its computed update; controls its own message.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         hostile: [n] mask of malicious clients.
         key: Random key of the round.
-        scale: Factor on the standard deviation; 0 sends zeros.
-        std: Fixed standard deviation of the noise. 0 means the standard deviation of
-            the client's own update. The authors' StackOverflow code uses 1.
+        scale: Factor of the standard deviation; 0 sends zeros.
+        std: Fixed standard deviation of the noise. 0 means s_i. The authors' code for
+            StackOverflow has 1.
 
     Returns:
         The messages, with attacked updates.

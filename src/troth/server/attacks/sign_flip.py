@@ -1,4 +1,4 @@
-"""Updates with the opposite sign.
+"""Sign flipping: negative multiples of updates.
 
 References: allenzhu2021byzantine.
 """
@@ -19,22 +19,22 @@ def sign_flip(
     factor: float = 1.0,
     of: Literal["own", "benign"] = "own",
 ) -> Messages:
-    """Send −factor times the client's own update, or −factor times the benign mean.
+    """Send −factor times the client's computed update or the benign mean.
 
-    With "own", client i sends −factor·u_i. An own update that is not finite is sent
-    unchanged. With "benign", all malicious clients send −factor·(1/k)·Σ u_j over the k
-    benign updates, as in the package byzfl. With "benign", the attack equals `ipm` with
-    epsilon = factor.
+    With of = "own", client i sends −factor·u_i, where u_i is the update that it
+    computed. If u_i is not finite, it is sent unchanged. With of = "benign", all
+    malicious clients send −factor·(1/k)·Σ u_j over the k benign updates u_j, as in the
+    package byzfl. This equals `ipm` with epsilon = factor.
 
-    Threat model: knows its own update ("own") or all benign updates of the round
+    Threat model: knows its computed update ("own") or all benign updates of the round
     ("benign"); controls its own message.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         hostile: [n] mask of malicious clients.
-        factor: Factor on the reversed update; 0 sends zeros. Entries that would
+        factor: Factor of the negative update; 0 sends zeros. Entries that would
             overflow are clamped to the largest finite number.
-        of: Update that is reversed: the client's "own" update, or the mean of the
+        of: Update whose sign is changed: the client's "own" update, or the mean of the
             "benign" updates.
 
     Returns:

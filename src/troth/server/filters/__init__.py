@@ -1,1 +1,1 @@
-"""Filters: drop or change messages before they are aggregated (`[[filter]]`)."""
+"""Filters: remove or change messages before they are aggregated (`[[filter]]`)."""

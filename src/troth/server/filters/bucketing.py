@@ -17,24 +17,25 @@ from troth.types import Messages
 def bucketing(
     messages: Messages, key: Tensor, note: Note = silent, *, s: int = 2
 ) -> Messages:
-    """Put updates in random order, and average every s of them into one (Algorithm 1).
+    """Divide the n updates at random into buckets of s, and average each (Algorithm 1).
 
-    `extra` and `loss` are averaged too, and sizes are added up. A bucket gets the
-    lowest of its client ids. Buckets depend on the round and the client ids, not on the
-    order of the messages.
+    `extra` and `loss` are averaged too, and the sizes are added. The id of a bucket is
+    the lowest of its client ids. Buckets depend on the round and the client ids, not on
+    the order of the messages.
 
-    Guarantee: at most f of the ⌈n/s⌉ buckets contain a malicious update. So if an
-    aggregator withstands f malicious updates of ⌈n/s⌉, it withstands f of n after this
-    filter. Benign buckets differ less than benign updates.
+    Guarantee: with f malicious updates, at most f of the ⌈n/s⌉ buckets contain one. So
+    if an aggregator withstands f malicious among ⌈n/s⌉ updates, then after this filter
+    it withstands f among n. Buckets of benign updates differ less than single benign
+    updates.
 
-    Departs: a last bucket with fewer than s updates is their mean, not their sum
-    divided by s.
+    Departs: if the last bucket has fewer than s updates, it is their mean. In the paper
+    it is their sum divided by s.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         key: Random key of the round.
-        note: Callback that receives, for each update, the client id of its bucket.
-        s: Number of updates in a bucket. 1 merges nothing and only changes their order.
+        note: Function that records the id of the bucket of each update.
+        s: Number of updates in a bucket. 1 only changes the order of the updates.
 
     Returns:
         The messages, one per bucket.
@@ -75,7 +76,7 @@ def _each(
 
 
 def _means(rows: Tensor, order: Tensor, s: int) -> Tensor:
-    """Average buckets of rows, in double precision to avoid overflow."""
+    """Average the rows of each bucket, in double precision to avoid overflow."""
     means = rows.new_empty(-(-len(order) // s), rows.shape[1])
     for block in numerics.blocks(rows):
         mean = _each(rows[:, block], order, s, lambda x: x.mean(1, dtype=torch.float64))
@@ -84,6 +85,6 @@ def _means(rows: Tensor, order: Tensor, s: int) -> Tensor:
 
 
 def _sums(sizes: Tensor) -> Tensor:
-    """Add up sizes; clamp absurd sizes so that the sum does not overflow."""
+    """Add the sizes; huge ones are clamped, so that the sum does not overflow."""
     limit = (2**63 - 1) // sizes.shape[1]
     return sizes.clamp(-limit, limit).sum(dim=1)

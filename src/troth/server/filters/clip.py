@@ -1,4 +1,4 @@
-"""Clipping: shorten long updates to a given length.
+"""Clipping: shorten long updates to a given norm.
 
 References: sun2019can.
 """
@@ -15,25 +15,25 @@ from troth.types import Messages
 
 
 def clip(messages: Messages, note: Note = silent, *, radius: float = 0.0) -> Messages:
-    """Shorten updates that are longer than the radius: u·min(1, radius/‖u‖).
+    """Clip every update u to a largest norm: u·min(1, radius/‖u‖).
 
-    By default the radius is the median length of the cohort's updates, as in Ditto's
-    experiments (Appendix G.6). For an even number of updates, this is the mean of the
-    middle two lengths. `extra` (control variates, running statistics) is not changed.
+    The default radius is the median norm of the round's updates, as in Ditto's
+    experiments (Appendix G.6). For an even number of updates, the median is the mean of
+    the middle two norms. `extra` (control variates, running statistics) is not changed.
 
-    Guarantee: with a given radius, each of the n updates adds a vector of length at
-    most radius/n to their mean. If the radius is the median length and fewer than half
-    of the updates are malicious, no clipped update is longer than the longest benign
-    one.
+    Guarantee: with radius > 0, each of the n updates contributes a vector of norm at
+    most radius/n to their mean. If the radius is the median norm and fewer than half of
+    the updates are malicious, the norm of no clipped update exceeds the largest norm of
+    a benign update.
 
     Args:
-        messages: One update per client.
-        note: Callback that receives a mask of the shortened updates.
-        radius: Length of the longest allowed update. 0 means the median length of the
-            round's updates.
+        messages: Messages of n clients, with one update each.
+        note: Function that records which updates were clipped.
+        radius: Largest norm of an update. 0 means the median norm of the round's
+            updates.
 
     Returns:
-        The messages, with shortened updates.
+        The messages, with clipped updates.
 
     Example:
         >>> from troth.server.rules import messages
@@ -55,7 +55,7 @@ def clip(messages: Messages, note: Note = silent, *, radius: float = 0.0) -> Mes
 
 
 def scaled(factor: Tensor, rows: Tensor) -> Tensor:
-    """Multiply row i by factor_i; a factor of 1 keeps the row bit for bit."""
+    """Multiply row i by factor_i; with factor 1, the row is not changed in any bit."""
     result = torch.empty_like(rows)
     for block in numerics.blocks(rows):
         result[:, block] = rows[:, block] * factor[:, None]

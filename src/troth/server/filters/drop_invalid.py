@@ -9,15 +9,16 @@ from troth.types import Broadcast, Messages
 def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
     """Drop updates with NaN or infinity, or with the wrong number of entries.
 
-    This is always the first filter. The record of the round counts and names the
-    clients that were dropped.
+    This filter is always the first one. The record of the round lists the clients whose
+    updates were dropped.
 
-    Guarantee: every remaining update is finite and has as many entries as w.
+    Guarantee: every remaining update is finite and has as many entries as the shared
+    model.
 
     Args:
-        broadcast: Broadcast of the server to the clients, which has the right numbers
-            of entries.
-        messages: One update per client.
+        broadcast: Server's message to the clients; updates must have the number of
+            entries of its shared model w, and `extra` that of its `extra`.
+        messages: Messages of n clients, with one update each.
 
     Returns:
         The remaining messages.
@@ -38,11 +39,11 @@ def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
 
 
 def all_finite(broadcast: Broadcast, messages: Messages) -> torch.Tensor:
-    """Return whether all messages are finite: [1] on the device, or [0] if unknown.
+    """Return whether all messages are finite, as a tensor [1] on the device.
 
-    The result is [0] if an update has a wrong number of entries. A server that knows
-    that all messages are finite skips this filter. Because the module has this
-    function, the filter comes first.
+    The result has shape [0] if updates have a wrong number of entries. If all messages
+    are finite, the server skips this filter. A filter whose module has this function is
+    always applied first.
     """
     if not _fits(broadcast, messages):
         return broadcast.w.new_zeros(0, dtype=torch.bool)
@@ -50,7 +51,7 @@ def all_finite(broadcast: Broadcast, messages: Messages) -> torch.Tensor:
 
 
 def _fits(broadcast: Broadcast, messages: Messages) -> bool:
-    """Return whether updates and extras have as many entries as in the broadcast."""
+    """Return whether updates and `extra` have the right numbers of entries."""
     pairs = zip(messages[:2], broadcast[:2], strict=True)
     return all(rows.shape[1:] == sent.shape for rows, sent in pairs)
 

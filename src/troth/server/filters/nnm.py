@@ -14,26 +14,27 @@ from troth.types import Messages
 def nnm(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Messages:
     """Replace each update by the mean of its n − f nearest: nearest-neighbor mixing.
 
-    The n − f nearest include the update itself. Among equally near updates, those of
-    lower client ids come first. `extra` is mixed with the same neighbors.
+    The n − f nearest of the n updates include the update itself. Of equally near
+    updates, those with lower client ids are taken. `extra` is averaged over the same
+    clients.
 
-    Guarantee: for 2f < n, an (f, κ)-robust aggregator (`median`, `krum`,
-    `geometric_median`, `trimmed_mean`) becomes (f, κ')-robust after this filter, with
-    κ' ≤ 8f/(n − f)·(κ + 1). That is, the squared distance of the result from the mean
-    of any n − f updates is at most κ' times their variance (Lemma 1). If f/n stays
-    below one half, so that κ is bounded, this is optimal up to a constant. The filter
-    alone gives no guarantee.
+    Guarantee: an aggregator is (f, κ)-robust if the squared distance of its result from
+    the mean of any n − f updates is at most κ times their variance. Examples are
+    `median`, `krum`, `geometric_median` and `trimmed_mean`. After this filter, such an
+    aggregator is (f, κ')-robust with κ' ≤ 8f/(n − f)·(κ + 1), if 2f < n (Lemma 1 of the
+    paper). If f/n is bounded away from one half, this is optimal up to a constant. The
+    filter alone gives no guarantee.
 
     Args:
-        messages: One update per client.
+        messages: Messages of n clients, with one update each.
         f: Number of malicious updates to withstand. 0 replaces every update by the mean
-            of all. "auto": the number of malicious clients expected in a cohort,
+            of all. "auto" means the expected number of malicious clients in a cohort,
             rounded down.
-        strict: Whether to refuse 2f ≥ n. If false, such n are accepted without a
-            guarantee; updates are not changed if f ≥ n − 1.
+        strict: Whether to raise Refusal if 2f ≥ n. If false, there is no guarantee for
+            such n, and updates are not changed if f ≥ n − 1.
 
     Returns:
-        The messages, with mixed updates and extras.
+        The messages, with the means as `update` and `extra`.
 
     Example:
         >>> from troth.server.rules import messages
@@ -52,9 +53,9 @@ def nnm(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Messag
 
 
 def _nearest(messages: Messages, k: int) -> Tensor:
-    """Return weights [n, n]: 1/k for the k updates nearest to each one, otherwise 0.
+    """Return weights [n, n]: in row i, 1/k for the k updates nearest to i, otherwise 0.
 
-    Every update counts as the nearest to itself.
+    Every update is the nearest to itself.
     """
     # `level` makes nearly equal distances equal, so that client ids decide.
     distance = numerics.level(numerics.square_distances(messages.update))

@@ -1,4 +1,4 @@
-"""Normalization: all updates get the same length.
+"""Normalization: scale all updates to the same norm.
 
 References: hu2022federated.
 """
@@ -14,16 +14,17 @@ from troth.types import Messages
 
 
 def normalize(messages: Messages, *, length: float = 1.0) -> Messages:
-    """Scale every update to the same length, up or down: u·length/‖u‖.
+    """Scale every update u to the same norm: u·length/‖u‖.
 
     An update of zeros stays 0. `extra` (control variates, running statistics) is not
     changed.
 
-    Guarantee: an update adds at most length/n to the mean.
+    Guarantee: each of the n updates contributes a vector of norm at most length/n to
+    their mean.
 
     Args:
-        messages: One update per client.
-        length: Length of every update after the filter, above 0.
+        messages: Messages of n clients, with one update each.
+        length: Norm of every update after the filter, above 0.
 
     Returns:
         The messages, with scaled updates.

@@ -17,25 +17,24 @@ def plausible(
     radius: float | Literal["auto"] = "auto",
     slack: float = 1e-5,
 ) -> Messages:
-    """Drop updates outside GRAD(ρ), which no honest client can send (Section 2.2).
+    """Drop updates that no honest client of personalizer `coupled` can send.
 
-    GRAD(ρ) is the set of all gradients −∇_ρR(ρ, θ) over all personal models θ, where ρ
-    is the shared model and R the regularizer. For `l2` and `smooth_l2` it is the ball
-    of radius λ. For `l2sq` it contains every vector. An honest client of the
-    personalizer `coupled` is never outside. The record of the round names the clients
-    that were dropped.
+    An honest update lies in the set GRAD(ρ) of all −λ∇_ρR(ρ, θ) over all personal
+    models θ (Section 2.2 of the paper). ρ is the shared model, R the regularizer, and λ
+    its weight. For the regularizers `l2` and `smooth_l2`, GRAD(ρ) is the ball of radius
+    λ. For `l2sq`, it contains every vector. The record of the round lists the clients
+    whose updates were dropped.
 
-    Guarantee: no remaining update is longer than radius·(1 + slack).
+    Guarantee: the norm of every remaining update is at most radius·(1 + slack).
 
     Args:
-        messages: One update per client.
-        radius: Radius of the ball of plausible updates. "auto": λ times the length of
-            the regularizer's longest gradient, with λ of the experiment's personalizer
-            `coupled`.
-        slack: Relative excess over the radius that is tolerated because of rounding.
+        messages: Messages of n clients, with one update each.
+        radius: Largest norm of an honest update. "auto" means λ of the experiment's
+            personalizer `coupled` times the largest norm of the regularizer's gradient.
+        slack: Relative tolerance for rounding errors.
 
     Returns:
-        The messages that are left.
+        The remaining messages.
 
     Example:
         >>> from troth.server.rules import messages

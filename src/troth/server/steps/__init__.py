@@ -1,1 +1,1 @@
-"""Server steps: move the shared model by the aggregated update (`[server]`)."""
+"""Server steps: change the shared model by the aggregated update (`[server]`)."""

@@ -1,4 +1,4 @@
-"""Shared by server steps: the step itself, and the moments of adaptive steps."""
+"""Functions for server steps: the plain step and the adaptive steps."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from troth.config.checks import expect
 
 
 def moved(w: Tensor, step: Tensor, lr: float) -> Tensor:
-    """Return the next model w + lr·step, or w itself if lr is 0."""
+    """Return w + lr·step, or w if lr is 0; raise Refusal if lr is not valid."""
     must = "a finite number of at least 0; 1 takes the whole step, 0 none"
     expect(0 <= lr <= torch.finfo(w.dtype).max, "server.lr", lr, must)
     return w.add(step, alpha=lr) if lr else w
@@ -28,11 +28,11 @@ def adapted(
 ) -> tuple[Tensor, Tensor]:
     """Take a step of FedOpt: m ← β₁m + (1 − β₁)Δ, w ← w + lr·m/(√v + τ).
 
-    This is Algorithm 2 of Reddi et al. `second` returns the next √v from √v and |Δ|.
-
-    √v is stored instead of v. The squares of large steps would overflow, and a v that
-    is infinite once would stop its coordinate for good. The memory is [2, d], m and √v.
-    An empty memory means zeros.
+    This is Algorithm 2 of Reddi et al. 2021. Δ is the aggregated update (`step`), m its
+    first and v its second moment. `second` returns the next √v from √v and |Δ|. √v is
+    stored instead of v, because squares of large steps would overflow, and a coordinate
+    with infinite v would never change again. The memory is [2, d]: m and √v. An empty
+    memory means zeros. Return the next w and the new memory.
     """
     must = "a finite number above 0; the paper tries powers of ten from 1e-5 to 0.1"
     expect(0 < tau < float("inf"), "server.tau", tau, must)

@@ -19,23 +19,26 @@ def adagrad(
     beta1: float = 0.0,
     tau: float = 1e-3,
 ) -> tuple[Tensor, Tensor]:
-    """Take a FedAdagrad step: v ← v + Δ², w ← w + lr·m/(√v + τ), m as in `adam`.
+    """Take a FedAdagrad step: v ← v + Δ², w ← w + lr·m/(√v + τ).
 
-    Algorithm 2 of the paper. Steps shrink for coordinates that have moved much.
+    Δ is the aggregated update, and m its running mean as in `adam`.
 
-    Departs: v starts at 0 (in the paper at τ² or above).
+    Algorithm 2 of Reddi et al. Steps become smaller in coordinates that changed much.
+
+    Departs: v starts at 0. In the paper it starts at τ² or above.
 
     Args:
-        broadcast: Broadcast at the beginning of the round.
+        broadcast: Server's message of this round, with the shared model w.
         step: Aggregated update Δ.
         memory: [2, d] m and √v; empty at first.
         lr: Learning rate of the server.
-        beta1: Decay rate β₁ of the first moment m. 0 uses only the present round. 1
-            keeps m at 0, so that w never moves.
-        tau: Adaptivity τ > 0. Where v is small compared with τ², w moves by lr·m/τ.
+        beta1: Decay rate β₁ of the first moment m. 0 uses only the present round. With
+            1, m stays 0, and w is never changed.
+        tau: Adaptivity τ > 0. In coordinates with v much smaller than τ², the step is
+            lr·m/τ.
 
     Returns:
-        The next shared model [d], and the memory.
+        The next shared model [d], and the new memory.
 
     Example:
         >>> from troth.server.rules import broadcast

@@ -22,25 +22,27 @@ def adam(
 ) -> tuple[Tensor, Tensor]:
     """Take a FedAdam step: w ← w + lr·m/(√v + τ).
 
-    m ← β₁m + (1−β₁)Δ and v ← β₂v + (1−β₂)Δ². As in Algorithm 2 of the paper, there is
-    no bias correction. With both moments off (beta1 = 0, beta2 = 1, tau = 1) it is
-    exactly `sgd`. Running statistics of batch normalization are not adapted.
+    m ← β₁m + (1−β₁)Δ and v ← β₂v + (1−β₂)Δ², where Δ is the aggregated update. As in
+    Algorithm 2 of Reddi et al., there is no bias correction. With beta1 = 0, beta2 = 1
+    and tau = 1, the step is exactly that of `sgd`. Running statistics of batch
+    normalization are only averaged.
 
-    Departs: v starts at 0 (in the paper at τ² or above).
+    Departs: v starts at 0. In the paper it starts at τ² or above.
 
     Args:
-        broadcast: Broadcast at the beginning of the round.
+        broadcast: Server's message of this round, with the shared model w.
         step: Aggregated update Δ.
         memory: [2, d] m and √v; empty at first.
         lr: Learning rate of the server.
-        beta1: Decay rate β₁ of the first moment m. 0 uses only the present round. 1
-            keeps m at 0, so that w never moves.
-        beta2: Decay rate β₂ of the second moment v. 0 uses only the present round. 1
-            keeps v at 0.
-        tau: Adaptivity τ > 0. Where v is small compared with τ², w moves by lr·m/τ.
+        beta1: Decay rate β₁ of the first moment m. 0 uses only the present round. With
+            1, m stays 0, and w is never changed.
+        beta2: Decay rate β₂ of the second moment v. 0 uses only the present round. With
+            1, v stays 0.
+        tau: Adaptivity τ > 0. In coordinates with v much smaller than τ², the step is
+            lr·m/τ.
 
     Returns:
-        The next shared model [d], and the memory.
+        The next shared model [d], and the new memory.
 
     Example:
         >>> from troth.server.rules import broadcast

@@ -19,19 +19,20 @@ def sgd(
 ) -> tuple[Tensor, Tensor]:
     """Take a plain step: w ← w + lr·step (Ditto's Algorithm 2, line 8, has lr = 1).
 
-    With momentum, m ← momentum·m + step and w ← w + lr·m (FedAvgM: Hsu, Qi and Brown,
-    arXiv 1909.06335, Section 4.3).
+    w is the shared model, and `step` the aggregated update. With momentum, m ←
+    momentum·m + step and w ← w + lr·m (FedAvgM: Hsu, Qi and Brown, arXiv 1909.06335,
+    Section 4.3).
 
     Args:
-        broadcast: Broadcast at the beginning of the round.
+        broadcast: Server's message of this round, with the shared model w.
         step: Aggregated update.
         memory: Momentum m; empty at first.
-        lr: Learning rate of the server. 1 takes the whole step, 0 takes none.
-        momentum: Factor on the earlier momentum in each round, in [0, 1). 0 is a step
-            without momentum.
+        lr: Learning rate of the server. 1 takes the whole step; with 0, w never
+            changes.
+        momentum: Factor of the previous m, in [0, 1). 0 means no momentum.
 
     Returns:
-        The next shared model [d], and the memory.
+        The next shared model [d], and the new memory.
 
     Example:
         >>> import torch

@@ -20,26 +20,28 @@ def yogi(
     beta2: float = 0.99,
     tau: float = 1e-3,
 ) -> tuple[Tensor, Tensor]:
-    """Take a FedYogi step: v ← v − (1−β₂)·Δ²·sign(v − Δ²), the rest as `adam`.
+    """Take a FedYogi step: v ← v − (1−β₂)·Δ²·sign(v − Δ²), otherwise like `adam`.
 
-    Algorithm 2 of the paper. The second moment v moves by steps proportional to Δ², so
-    it forgets large updates more slowly than Adam does.
+    This is Algorithm 2 of Reddi et al. Δ is the aggregated update, and v its second
+    moment. The change of v is proportional to Δ². So after large updates, v decreases
+    more slowly than in Adam.
 
-    Departs: v starts at 0 (in the paper at τ² or above).
+    Departs: v starts at 0. In the paper it starts at τ² or above.
 
     Args:
-        broadcast: Broadcast at the beginning of the round.
+        broadcast: Server's message of this round, with the shared model w.
         step: Aggregated update Δ.
         memory: [2, d] m and √v; empty at first.
         lr: Learning rate of the server.
-        beta1: Decay rate β₁ of the first moment m. 0 uses only the present round. 1
-            keeps m at 0, so that w never moves.
-        beta2: Decay rate β₂ of the second moment v. 0 moves v by the whole of Δ². 1
-            keeps v at 0.
-        tau: Adaptivity τ > 0. Where v is small compared with τ², w moves by lr·m/τ.
+        beta1: Decay rate β₁ of the first moment m. 0 uses only the present round. With
+            1, m stays 0, and w is never changed.
+        beta2: Decay rate β₂ of the second moment v. With 0, v changes by Δ² in every
+            round. With 1, v stays 0.
+        tau: Adaptivity τ > 0. In coordinates with v much smaller than τ², the step is
+            lr·m/τ.
 
     Returns:
-        The next shared model [d], and the memory.
+        The next shared model [d], and the new memory.
 
     Example:
         >>> from troth.server.rules import broadcast
