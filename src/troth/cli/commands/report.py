@@ -21,6 +21,18 @@ def report(
     out: Annotated[
         Path | None, Flag(help="File to write. Default: report.html in the first RUN.")
     ] = None,
+    card: Annotated[
+        int | None,
+        Flag(
+            metavar="CLIENT",
+            help="Write only the trust card of this client: one screen, one sheet of "
+            "paper. Default file: card-CLIENT.html.",
+        ),
+    ] = None,
+    pdf: Annotated[
+        bool,
+        Flag("--pdf", help="Write the page as PDF too; needs Chromium or Chrome."),
+    ] = False,
     table: Annotated[
         Path | None,
         Flag(
@@ -39,10 +51,11 @@ def report(
     if table is not None:
         _write_table(paths, table, as_json)
         return
-    made = reports.report(paths, out)
+    made = reports.report(paths, out, card, pdf)
     announce(made)
     if as_json:
         files = {"page": str(made.page), "cards": str(made.cards)}
+        files |= {"pdf": str(made.pdf)} if made.pdf else {}
         runs = [
             {"folder": str(r.path), "finished": r.finished, "troubles": r.troubles}
             for r in made.runs
@@ -76,3 +89,5 @@ def announce(made: Report) -> None:
         for trouble in run.troubles:
             tables.say(f"Problem: {trouble}")
     tables.say(f"Report: {made.page} (open it in a browser). Trust cards: {made.cards}")
+    if made.pdf:
+        tables.say(f"PDF: {made.pdf}")
