@@ -161,10 +161,7 @@ def _by_groups() -> Iterator[int]:
         root = "/sys/fs/cgroup" + ("/memory" if controllers else "")
         names = ("limit_in_bytes", "usage_in_bytes") if controllers else _SECOND
         above = PurePosixPath(path)
-        for group in (
-            above,
-            *above.parents,
-        ):  # containers have only the last
+        for group in (above, *above.parents):  # a container has only the last
             where = f"{root}{group}/memory.".replace("//", "/")
             limit, used = (_number(where + name) for name in names)
             if limit is not None and used is not None:

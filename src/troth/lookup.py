@@ -135,9 +135,7 @@ def like(
     function.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     function.__doc__ = inspect.getdoc(other)
     function.__annotations__ = {}
-    with contextlib.suppress(
-        NameError, TypeError
-    ):  # annotations that cannot be resolved here
+    with contextlib.suppress(NameError, TypeError):  # annotations with unknown names
         typed = other.__init__ if inspect.isclass(other) else other
         function.__annotations__ = dict(hints(typed))
     return function

@@ -281,8 +281,8 @@ def capped_simplex(point: Tensor, low: float, high: float) -> Tensor:
     With low = 0 and high = 1, this is the projection onto the simplex. The projection
     is clamp(point − shift, low, high) for one number `shift`. The sum of its entries
     decreases with the shift, and is linear between the edges. Edges are the shifts at
-    which an entry leaves `high` or reaches `low`. They are sorted, and the equation
-    sum = 1 is solved between two edges.
+    which an entry leaves `high` or reaches `low`. They are sorted, and the equation sum
+    = 1 is solved between two edges.
 
     If two neighboring entries differ by more than high − low, the result does not
     depend on the size of the gap. Such gaps are narrowed first, so that large entries

@@ -56,8 +56,8 @@ def keys(seed: int, purpose: str, round_: int, clients: Tensor) -> Tensor:
 
     Args:
         seed: Seed of the experiment.
-        purpose: Name of the use of the random numbers; each purpose has separate
-            random numbers.
+        purpose: Name of the use of the random numbers; each purpose has separate random
+            numbers.
         round_: Number of the round, or another counter such as an epoch.
         clients: Ids, int64, of any shape; the keys have the same shape and device.
     """

@@ -17,16 +17,16 @@ _BYTES = {"cuda": 2**28, "cpu": 2**22}  # gathered at once; on a CPU they fit in
 
 
 class _Piles(NamedTuple):
-    """Training slots (positions of examples), one pile per client and group."""
+    """Training slots (indices of examples) in piles, one per client and group."""
 
     slot: np.ndarray  # [slots]
-    first: np.ndarray  # [n] each client's first pile
-    start: np.ndarray  # [piles] where each pile begins in `slot`
-    size: np.ndarray  # [piles]
+    first: np.ndarray  # [n] index of each client's first pile
+    start: np.ndarray  # [piles] index in `slot` at which each pile begins
+    size: np.ndarray  # [piles] number of slots
 
 
 class Drawn(NamedTuple):
-    """Slots, weights and keys for the steps of some clients."""
+    """Slots (indices of examples), weights and keys for the steps of some clients."""
 
     slots: Tensor  # [steps, clients, batch]
     weight: Tensor  # [steps, clients, batch]
@@ -37,14 +37,15 @@ class Drawn(NamedTuple):
 
 
 class Feed:
-    """Batches of many clients, drawn by keys from (seed, round, client, epoch).
+    """Batches of many clients, whose examples depend on seed, round, client and epoch.
 
-    In each epoch, a client's examples are shuffled anew and cut into batches. The last
+    In each epoch, a client's examples are shuffled and divided into batches. The last
     batch is padded with examples of weight 0, or left out if `drop_last`. A client with
     fewer examples than a batch trains on all of them in every step.
 
-    Departs: in the authors' code, a random order of examples continues over the rounds.
-    Here every round starts a new order, which depends on the round number alone.
+    Departs: in the code of Ditto's authors, a client continues its random order of
+    examples in its next round. Here every round starts a new order, which depends only
+    on the seed and the number of the round.
     """
 
     def __init__(
@@ -64,10 +65,7 @@ class Feed:
         self._code, self.groups = self._grouped()
 
     def _grouped(self) -> tuple[np.ndarray, Groups]:
-        """Return each training slot's group and each client's number of groups.
-
-        Groups are numbered from 0.
-        """
+        """Return each slot's group (from 0) and each client's number of groups."""
         train, marks = self.data.train, self.data.group
         if not len(marks):
             return np.zeros(0, np.int64), Groups(0, np.zeros(len(self.sizes), np.int64))
@@ -78,7 +76,7 @@ class Feed:
 
     @cached_property
     def _piles(self) -> _Piles:
-        """Return the training slots of every client, in one pile per group."""
+        """Return the training slots in piles, one per client and group."""
         owner = np.repeat(np.arange(len(self.sizes)), self._sizes)
         slot = np.lexsort((self._code, owner))
         _, size = np.unique(
@@ -90,8 +88,9 @@ class Feed:
     def steps(self, phase: Phase) -> Tensor:
         """Return the number of steps of every client in a phase, [n].
 
-        If a budget counts examples, its epochs take ⌊epochs · size / batch⌋ steps, and
-        at least one per epoch. Otherwise they take as many as they have batches.
+        If a budget has `examples`, E epochs of a client with `size` examples take ⌊E ·
+        size / batch⌋ steps, and at least E. Otherwise an epoch takes one step per
+        batch.
         """
         each = [
             b.steps + (b.epochs * self.sizes // self.batch).clamp(min=b.epochs)
@@ -116,8 +115,8 @@ class Feed:
         first one of the client's groups, all equally likely, then one of the group's
         examples.
 
-        This runs in numpy on one thread. The arrays are small, and waking a pool of
-        threads for each operation costs more than it saves.
+        The code is numpy on one thread, because the arrays are small, and starting
+        threads for each operation would take longer.
         """
         each = (steps, len(ids))
         size = np.broadcast_to(self._sizes[ids], each).copy()
@@ -146,9 +145,9 @@ class Feed:
     def drawn(
         self, ids: np.ndarray, steps: int, round_: int, by_group: bool, alone: bool
     ) -> Drawn:
-        """Move the result of `draw` to the device, with keys and groups.
+        """Draw batches, and move them to the device with keys and groups.
 
-        `alone` says that there is a single client. Its padding is then cut off.
+        If `alone`, there is a single client, and its batches are not padded.
         """
         slots, weight = self.draw(ids, steps, round_, by_group)
         if alone:
@@ -180,10 +179,10 @@ class Feed:
                 yield t, Batch(x[k], y[k], *known, *shared)
 
     def _balanced(self, key: Tensor, ids: np.ndarray, steps: int) -> np.ndarray:
-        """Draw slots [batch, steps, clients], with all groups equally often."""
+        """Draw slots [batch, steps, clients]; a client's groups are equally likely."""
         some, held = self._piles, np.maximum(self.groups.held[ids], 1)[:, None]
         random = seeding.bits(key, 2 * steps * self.batch)
-        first, second = random[:, ::2], random[:, 1::2]  # fewer steps: a prefix
+        first, second = random[:, ::2], random[:, 1::2]  # fewer steps draw a prefix
         pile = seeding.below(first, torch.from_numpy(held)).numpy()
         pile += some.first[ids][:, None]
         size = torch.from_numpy(some.size[pile])
@@ -192,7 +191,7 @@ class Feed:
         return shaped.transpose(2, 1, 0)
 
     def group(self, slots: Tensor, asked: bool) -> Tensor:
-        """Return the groups of training slots, from 0 on; empty if not `asked`."""
+        """Return the groups of training slots, from 0; empty if not `asked`."""
         if not asked or not len(self._code):
             slots = slots[..., :0]
         return torch.from_numpy(self._code[slots.numpy()])
@@ -200,17 +199,17 @@ class Feed:
     def keys(self, ids: np.ndarray, round_: int) -> Tensor:
         """Return one key per client for this round.
 
-        All random numbers of a client in the round derive from it, except those of its
-        batches.
+        It determines all random numbers of the client in the round except those that
+        draw batches.
         """
         return seeding.keys(self.seed, "noise", round_, torch.from_numpy(ids))
 
     def common(self, round_: int) -> Tensor:
-        """Return the key of this round's random numbers that all clients share."""
+        """Return the key of random numbers that all clients of this round share."""
         return seeding.key(self.seed, "common", round_, device=self.data.x.device)
 
     def block(self, clients: int) -> int:
-        """Return how many steps of this many clients are gathered at once."""
+        """Return the number of steps whose data are gathered at once."""
         example = self.data.x[:1]
         one = example.numel() * example.element_size() * clients * self.batch
         return max(1, _BYTES.get(example.device.type, 2**26) // max(1, one))
@@ -221,15 +220,17 @@ class Feed:
         rows = split.row[slots]
         if x.device.type != "cpu":
             return x[rows], split.y[slots]
-        # `index_select` copies whole examples, in a third of the time of indexing.
+        # `index_select` copies whole examples, and takes a third of the time of
+        # indexing.
         flat = x.index_select(0, rows.reshape(-1))
         return flat.view(*rows.shape, *x.shape[1:]), split.y[slots]
 
     def whole(self, ids: np.ndarray, split: Split, few_shapes: bool = False) -> Batch:
-        """Return a whole split of each client as a padded batch, [clients, longest, …].
+        """Return all examples of each client in a split as one padded batch per client.
 
-        With `few_shapes`, the length is padded to a power of two (at most the largest
-        client's size), because every new shape costs a trace.
+        The tensors are [clients, longest, …]. With `few_shapes`, the length is rounded
+        up to a power of two (at most the size of the largest client), because every new
+        shape must be traced.
         """
         clients = torch.from_numpy(ids).to(split.size.device)
         size, start = split.size[clients].cpu(), split.start[clients].cpu()

@@ -1,11 +1,12 @@
-"""Run a training phase for many clients, in lifted chunks or one by one on threads.
+"""Train many clients, in chunks that vmap vectorizes, or one by one on threads.
 
-A phase consists of a client's functions (begin, step per batch, end); the engine runs
-the loop over batches. The plan `vmap` computes a step for a chunk of clients at once,
-and the plan `compiled` also compiles this step. If the overhead of calls is small, the
-plan `threads` computes clients one by one: each thread has a module whose parameters
-are views of the client's model. The plan `loop` is the plain implementation, against
-which all others are tested.
+A phase (such as the local training of a round) consists of functions of one client:
+begin, step per batch, end. The engine runs the loop over batches. A plan says how
+clients are batched. The plan `vmap` computes a step for a chunk of clients at once, and
+the plan `compiled` also compiles this step. The plan `threads` computes clients one by
+one, which is faster for large networks: each thread has a module whose parameters are
+views of the client's model. The plan `loop` is the plain implementation, with which
+tests compare all others.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,8 +36,9 @@ def function(client: Client, task: Task, name: str) -> Liftable:
     """Return a function of one client, and the client axes of its arguments for vmap.
 
     `name` is `predict`, `model`, `tell`, `settle`, or a phase and its part, such as
-    `local.step`. The part `last` is a step that only some clients take. Functions whose
-    arguments are the same for all clients also get `i`, the row's number.
+    `local.step`. The part `last` is a step that only some clients take. Some functions
+    get the client's row index `i` as an argument, because vmap needs an argument that
+    depends on the client.
     """
     settle = client.settle
     whole: dict[str, Liftable] = {
@@ -113,10 +115,10 @@ def through(
 
 
 def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
-    """Compute `one(worker, k)` for k = 0 … n − 1 on several threads, and return a list.
+    """Return `one(worker, k)` for k = 0 … n − 1, computed on several threads.
 
-    Everything that belongs to a worker is used by its thread alone. In each thread,
-    torch uses one core.
+    Each worker is one thread, so that objects of a worker need no locks. In each
+    thread, torch uses one core.
     """
     workers = min(workers, n)
     if workers <= 1:
@@ -137,12 +139,12 @@ def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
 
 
 class Plan(NamedTuple):
-    """How clients are computed. A plan is measured, recorded and reused on resuming."""
+    """How clients are batched and computed; a resumed run uses the same plan."""
 
     how: str  # loop, vmap, compiled or threads
     chunk: int  # number of clients that are computed together
-    workers: int = 1  # number of threads, each with its own clients
-    threads: int = 0  # number of threads of one torch operation; 0: torch's own choice
+    workers: int = 1  # number of threads, which compute different clients
+    threads: int = 0  # number of threads of a torch operation; 0 means the default
 
     @property
     def apart(self) -> bool:
@@ -151,9 +153,9 @@ class Plan(NamedTuple):
 
 
 class _Work(NamedTuple):
-    """A phase, and the clients to run it for."""
+    """A phase, and the clients for which it is computed."""
 
-    name: str  # of the phase
+    name: str  # `local` or `finish`
     broadcast: Broadcast
     rows: Tensor  # [c, width] states of the clients
     ids: np.ndarray  # [c]
@@ -162,7 +164,7 @@ class _Work(NamedTuple):
 
 
 class Engine:
-    """Run phases for any number of clients, according to a plan."""
+    """Computes phases for any number of clients, according to a plan."""
 
     def __init__(
         self,
@@ -188,10 +190,10 @@ class Engine:
         self.use(plan)
 
     def use(self, plan: Plan) -> None:
-        """Follow this plan from now on; on a CPU, keep the traces of other plans.
+        """Use this plan from now on.
 
-        On a GPU, traces own memory, so that they are dropped. If the network does not
-        support the plan, it becomes `loop`.
+        If the network does not support the plan, use `loop`. The traces of other plans
+        are kept on a CPU, and deleted on a GPU, where they take memory.
         """
         if plan.how not in self.ways:
             plan = Plan("loop", 1, threads=plan.threads)
@@ -207,11 +209,11 @@ class Engine:
             self._clients, self._tasks = [*clients], [*own]
 
     def products(self) -> AbstractContextManager[None]:
-        """Compute matrix products within the block in the engine's precision."""
+        """Within the block, compute matrix products in the engine's precision."""
         return digits.products(self.precision, self.device)
 
     def start(self, w0: Tensor) -> Tensor:
-        """Return the row of a client that never took part."""
+        """Return the state [width] of a client that never took part."""
         return self.packing.pack(self.client.init(w0), 1)[0].to(w0.device, w0.dtype)
 
     @torch.no_grad()
@@ -224,16 +226,16 @@ class Engine:
         round_: int,
         limit: int | np.ndarray | None = None,
     ) -> tuple[Messages, Tensor]:
-        """Run a phase for some clients; if memory runs out, retry with half the chunk.
+        """Compute a phase for some clients; if memory runs out, halve the chunks.
 
         Args:
             name: Name of the phase: `local` or `finish`.
-            broadcast: What the server sends.
+            broadcast: Message of the server.
             rows: [c, width] states of the clients.
             ids: [c] ids of the clients.
             round_: Number of the round.
-            limit: Largest number of steps, for all clients or for each client; None: no
-                limit.
+            limit: Largest number of steps, one for all clients or one per client; None
+                means no limit.
 
         Returns:
             The messages of the clients and their new states.
@@ -251,7 +253,7 @@ class Engine:
                 self.use(self.plan._replace(chunk=(self.plan.chunk + 1) // 2))
 
     def messages(self, reply: Reply, ids: np.ndarray) -> Messages:
-        """Return the clients' messages: their replies, with sizes and ids."""
+        """Return the clients' messages: their replies, numbers of examples and ids."""
         clients = devices.sent(torch.from_numpy(ids), self.device)
         size = self.feed.data.train.size[clients]
         loss = torch.full((len(ids),), torch.nan, device=self.device)
@@ -259,7 +261,7 @@ class Engine:
 
     def _run(self, work: _Work) -> tuple[Reply, Tensor]:
         n, chunk = len(work.ids), self.plan.chunk
-        while chunk > 1 and (chunk + 1) // 2 >= n:  # one shape, one trace
+        while chunk > 1 and (chunk + 1) // 2 >= n:  # equal sizes: one trace
             chunk = (chunk + 1) // 2
 
         def some(worker: int, k: int) -> tuple[Reply, Tensor]:
@@ -301,7 +303,7 @@ class Engine:
         return through(self._lift, work.name, phase, self.packing, *given)
 
     def _alone(self, work: _Work, worker: int) -> tuple[Reply, Tensor]:
-        """Run the phase for one client, with the functions of one thread."""
+        """Compute the phase for one client, with the functions of one thread."""
         phase: Phase = getattr(self._clients[worker], work.name)
         broadcast = work.broadcast
         state = trees.first(self.packing.unpack(work.rows))
@@ -326,9 +328,9 @@ class Engine:
         return self.feed.whole(ids, self.feed.data.valid, few_shapes)
 
     def function(self, name: str, alone: bool = False) -> Liftable:
-        """Return a client function and its client axes.
+        """Return a function of one client and the client axes of its arguments.
 
-        With `alone`, it is the version for chunks of one client.
+        If `alone`, it is the version for chunks of one client.
         """
         client = self.client if alone else self._together_client
         return function(client, self._together_task, name)
@@ -345,7 +347,7 @@ class Engine:
 
     @torch.no_grad()
     def models(self, w: Tensor, rows: Tensor) -> Tensor:
-        """Return the parameters that clients predict with, [c, d]."""
+        """Return the parameters [c, d] with which clients predict."""
         if self.packing.width == 0:
             return w.expand(len(rows), -1)
         index = torch.arange(len(rows), device=self.device)
@@ -353,9 +355,10 @@ class Engine:
 
     @torch.no_grad()
     def settled(self, rows: Tensor, ids: np.ndarray) -> Tensor:
-        """Apply the choices that clients make when their states [c, width] are read.
+        """Return the states [c, width] after choices by validation data.
 
-        Clients choose by their validation data, for example λ in `ditto`.
+        Some personalizers make such a choice whenever the personal model is used, for
+        example of λ in `ditto`.
         """
         settle, valid = self.client.settle, self.feed.data.valid
         if settle is None:
@@ -376,16 +379,16 @@ class Engine:
 
     @torch.no_grad()
     def told(self, rows: Tensor) -> Tensor:
-        """Return the values that the personalizer adds to `clients.csv`: [c, columns].
+        """Return the values that the personalizer adds to `clients.csv`, [c, columns].
 
-        This runs on the host, because not every device has float64.
+        They are computed on the host, because some devices do not have float64.
         """
         index, state = torch.arange(len(rows)), self.packing.unpack(rows.cpu())
         return self._lift("tell").once(index, state)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def predict(self, models: Tensor, x: Tensor) -> Tensor:
-        """Return the outputs of each client's model on its own examples, [c, b, k]."""
+        """Return the outputs [c, b, k] of each client's model on its examples."""
 
         def one(worker: int, k: int) -> Tensor:
             return self._tasks[worker].predict(models[k], x[k])

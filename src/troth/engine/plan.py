@@ -1,4 +1,4 @@
-"""Choose, by measurement, how steps are computed and where client state is stored."""
+"""Choose by measurement how clients are computed and where their states are stored."""
 
 import hashlib
 import os
@@ -20,8 +20,8 @@ from troth.networks import validate
 from troth.types import Broadcast, Notice, Refusal
 
 _WORTH_COMPILING = 90.0  # seconds; shorter training is not compiled
-_LONG = 0.15  # seconds of one measurement of a lifted plan on a CPU
-_HEAVY = 0.1  # seconds; in longer client steps, overhead is negligible
+_LONG = 0.15  # seconds of one measurement of a plan with vmap on a CPU
+_HEAVY = 0.1  # seconds; if a step of one client takes longer, vmap is not measured
 
 
 def choose(
@@ -38,23 +38,29 @@ def choose(
 ) -> Plan:
     """Choose the fastest plan for this machine, model and cohort.
 
-    Settings other than "auto" and 0 are kept. With `how` = "auto", the others are
-    measured on a few clients and steps, and the results of these steps are discarded.
-    The choice is stored in the user's cache, so that the next run of the same workload
-    does not measure again. A compiler is tried only if the run is long enough for
-    compilation to pay off.
+    A plan says how clients are batched and computed. Settings other than "auto" and 0
+    are kept. With `how` = "auto", possible plans are measured on a few clients and
+    steps, and the results of these steps are discarded. The choice is stored in the
+    user's cache, so that the next run of the same workload does not measure again. A
+    compiler is tried only in long runs.
 
     Args:
-        engine: Engine that executes the plans.
-        broadcast: What the server sends in the first round.
+        engine: Engine to measure.
+        broadcast: Message of the server in the first round.
         population: States of the clients.
         cohort: Ids of the clients of a round.
         client_steps: Number of steps of the whole run, summed over clients.
         how: "auto", or the way in which steps are computed (see `Plan`).
-        chunk: Number of clients computed together; 0: chosen automatically.
-        workers: Number of threads that compute clients; 0: chosen automatically.
-        threads: Number of threads of one torch operation; 0: chosen automatically.
-        about: Settings of the client's work; part of the key in the cache.
+        chunk: Number of clients computed together; 0 means automatic.
+        workers: Number of threads that compute clients; 0 means automatic.
+        threads: Number of threads of one torch operation; 0 means automatic.
+        about: Further settings that affect the speed, as a part of the cache's key.
+
+    Returns:
+        The plan.
+
+    Raises:
+        Refusal: If the network or the machine does not support `how`.
     """
     threads = threads or devices.threads(engine.device)
     wish = Plan(how, chunk, workers, threads)
@@ -77,7 +83,7 @@ def choose(
 
 
 def _allowed(engine: Engine, how: str) -> None:
-    """Refuse a way of computing steps that the network does not support."""
+    """Raise Refusal if the network does not support `how`."""
     if how not in ("auto", *engine.ways):
         raise Refusal(
             f"engine.how = '{how}' does not suit this network: "
@@ -87,7 +93,7 @@ def _allowed(engine: Engine, how: str) -> None:
 
 
 def _notify(engine: Engine, seconds: float = 0.0, client_steps: float = 0.0) -> None:
-    """Warn of layers that slow training down, with the measured cost."""
+    """Warn of layers that slow the training down, with the measured time."""
     if not engine.objective.obstacles:
         return
     text = validate.sentence(engine.objective.obstacles)
@@ -101,9 +107,9 @@ def _notify(engine: Engine, seconds: float = 0.0, client_steps: float = 0.0) -> 
 
 
 def _given(engine: Engine, n: int, wish: Plan) -> Plan:
-    """Return the plan for n clients if `how` is given: nothing is measured.
+    """Return the plan for n clients if `how` is given; nothing is measured.
 
-    By default, as many clients are computed together as memory allows.
+    By default, chunks have the largest size for which memory is enough.
     """
     if wish.how == "loop":
         return Plan("loop", 1, threads=wish.threads)
@@ -119,7 +125,7 @@ def _one_by_one(n: int, wish: Plan) -> Plan:
 
 
 def _measured(trial: Trial, client_steps: float, wish: Plan, about: str) -> Choice:
-    """Return the fastest way to batch the clients' training: cached or measured now."""
+    """Return the fastest plan, from the cache or by measurement."""
     most = _fits(trial.engine, trial.n)
     facts = trials.facts(trial.engine, trial.n, trial.steps, wish, about)
     best = trials.read(facts)
@@ -135,10 +141,10 @@ def _measured(trial: Trial, client_steps: float, wish: Plan, about: str) -> Choi
 
 
 def _fastest(trial: Trial, wish: Plan, most: int) -> Choice:
-    """Measure the candidates; compute at most as many clients together as `most` says.
+    """Measure candidates, with chunks of at most `most` clients; return the fastest.
 
-    On a CPU, the plans that compute clients one by one are measured first. The time of
-    their steps decides which other plans are candidates.
+    On a CPU, the plan that computes clients one by one is measured first. The time of
+    its steps decides which other plans are candidates.
     """
     cpu = trial.engine.device.type == "cpu"
     if "vmap" not in trial.engine.ways:
@@ -161,16 +167,16 @@ def _fastest(trial: Trial, wish: Plan, most: int) -> Choice:
 
 
 def _chunks(n: int, workers: int, room: int, wish: Plan, most: int) -> Iterator[Plan]:
-    """Yield lifted plans on a CPU.
+    """Yield plans with vmap on a CPU.
 
     Args:
         n: Number of clients in a round.
         workers: Number of threads that compute clients.
-        room: Number of clients from which on the overhead of calls is negligible.
-        wish: The settings that the user gave.
+        room: Size of a chunk above which the overhead of calls is negligible.
+        wish: Settings of the user.
         most: Number of clients that fit into memory.
     """
-    share = -(-n // workers)  # clients of a worker
+    share = -(-n // workers)  # number of clients of a worker
     least = min(room, share, max(1, most // workers))
     sizes = range(least, min(2 * least, share) + 1)
     even = min(sizes, key=lambda size: -(-share // size) * size)  # least padding
@@ -180,9 +186,10 @@ def _chunks(n: int, workers: int, room: int, wish: Plan, most: int) -> Iterator[
 
 
 def _lifted(n: int, wish: Plan, most: int) -> Iterator[Plan]:
-    """Yield plans on a GPU, with the largest chunks first.
+    """Yield plans with vmap on a GPU, with the largest chunks first.
 
-    One client with a large network fills a GPU.
+    Small chunks are candidates, because a few clients with a large network use all of a
+    GPU.
     """
     shares = {-(-most // k) for k in (1, 2, 4)} | {1}
     for size in [wish.chunk] if wish.chunk else sorted(shares, reverse=True):
@@ -190,11 +197,11 @@ def _lifted(n: int, wish: Plan, most: int) -> Iterator[Plan]:
 
 
 def after(plan: Plan, engine: Engine, n: int, given: int = 0) -> Plan:
-    """Choose a plan for all n clients after the last round; keep the user's chunk.
+    """Return the plan for the training of n clients after the last round.
 
-    On a GPU, a step of many clients takes hardly longer than a step of few. So the
-    chunk is as large as memory allows, unless the measurement found that a single
-    client fills the GPU.
+    A chunk that the user set (`given`) is kept. On a GPU, a step of many clients takes
+    hardly longer than a step of few. So chunks are as large as memory allows, unless
+    chunks of one client were measured to be fastest.
     """
     if given or plan.apart or plan.chunk == 1 or engine.device.type != "cuda":
         return plan
@@ -202,7 +209,7 @@ def after(plan: Plan, engine: Engine, n: int, given: int = 0) -> Plan:
 
 
 def _fits(engine: Engine, n: int) -> int:
-    """Return how many clients' working memory fits into half of the free memory."""
+    """Return for how many clients half of the free memory is enough, at most n."""
     rows = 8 * engine.task.d + 2 * engine.packing.width
     one = rows * engine.feed.dtype.itemsize + 1
     return int(max(1, min(n, devices.free(engine.device) // 2 // one)))
@@ -212,33 +219,33 @@ FILE = "state/rows.bin"  # path in the folder of a run
 
 
 class Need(NamedTuple):
-    """Upper bounds on the bytes that the client state of a run takes."""
+    """Upper bounds of the bytes that the clients' states of a run take."""
 
     rows: int  # states of all clients that will ever take part
-    shadow: int  # on disk: older states that the last checkpoint still needs
-    models: int  # file of the clients' own models
+    shadow: int  # on disk: older states that belong to the last checkpoint
+    models: int  # file of the personal models
 
     @property
     def disk(self) -> int:
-        """Upper bound on the size of the state file."""
+        """Upper bound of the size of the state file."""
         return self.rows + self.shadow
 
 
 def need(e: Experiment, n: int, row: int, model: int, finishes: bool) -> Need:
-    """Compute the bytes that the state of n clients takes.
+    """Return upper bounds of the bytes that the states of n clients take.
 
-    A client that never takes part takes none.
+    A client that never takes part needs none.
 
     Args:
         e: Experiment of the run.
         n: Number of clients.
         row: Bytes of the state of one client.
         model: Bytes of one model.
-        finishes: Whether every client trains once more after the last round.
+        finishes: Whether every client trains after the last round.
     """
     cohort = e.train.cohort or n
     visited = n if finishes else min(n, e.train.rounds * cohort)
-    moved = visited  # clients that train between two checkpoints
+    moved = visited  # number of clients that train between two checkpoints
     if e.checkpoint.every and not finishes:
         moved = min(visited, e.checkpoint.every * cohort)
     shadow = moved * row if e.output.checkpoint else 0
@@ -247,10 +254,10 @@ def need(e: Experiment, n: int, row: int, model: int, finishes: bool) -> Need:
 
 
 def settled(wish: str, rows: int, where: torch.device) -> str:
-    """Choose `device`, `host` or `disk` for the client state.
+    """Return where clients' states are stored: "device", "host" or "disk".
 
-    "auto" is `device` if it has twice the memory that the rows need, otherwise `host`
-    if it has, and otherwise `disk`.
+    With wish = "auto", this is "device" if the device has twice the memory that the
+    states need, otherwise "host" if the host has, and otherwise "disk".
     """
     if wish != "auto":
         return wish
@@ -262,7 +269,7 @@ def settled(wish: str, rows: int, where: torch.device) -> str:
 
 
 def place(name: str, where: torch.device) -> torch.device | None:
-    """Return the device that stores rows, or None for a file."""
+    """Return the device on which states are stored, or None for a file."""
     return {"device": where, "host": torch.device("cpu"), "disk": None}[name]
 
 
@@ -270,16 +277,16 @@ def file(path: Path, state_dir: str) -> Path:
     """Return the path of a run's state file, in the run's folder or in `state_dir`."""
     if not state_dir:
         return path / FILE
-    whole = str(path.absolute()).encode()  # names of runs may be equal
+    whole = str(path.absolute()).encode()  # folders of runs may have equal names
     name = f"{path.name}-{hashlib.blake2b(whole, digest_size=6).hexdigest()}.rows"
     return Path(state_dir).expanduser().absolute() / name
 
 
 def check(need: Need, rows: Path, path: Path) -> None:
-    """Refuse a run, before any work, if the disk has too little room for its state.
+    """Raise Refusal if the disk has too little space for the clients' states.
 
-    The present size of the state file `rows` counts as free space, because the file is
-    reused. The clients' models are written to `path`.
+    The present size of the state file `rows` is counted as free space, because the file
+    is reused. Personal models are written to `path`, which may be on another disk.
     """
     there = rows.stat().st_size if rows.exists() else 0
     state, models = files.above(rows), files.above(path)
@@ -308,7 +315,7 @@ def _room(folder: Path, wanted: int, need: Need, remedy: str) -> None:
 
 
 def size(count: int) -> str:
-    """Format a number of bytes for people, such as `8.9 GB`."""
+    """Format a number of bytes, such as `8.9 GB`."""
     value, units = float(count), ["kB", "MB", "GB", "TB"]
     if value < 1000:
         return f"{count} bytes"

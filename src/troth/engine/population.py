@@ -1,8 +1,8 @@
-"""Client state, one row per client, in memory or in a file.
+"""The clients' states, one row per client, in memory or in a file.
 
-Rows in a file are read and written in place (`preadv`, `pwritev`), because a mapped
-file would count as memory of the process. While clients train, one background thread
-writes rows and reads rows ahead, in the order of the requests.
+Rows in a file are read and written by `preadv` and `pwritev`, because a mapped file
+would be counted as memory of the process. While clients train, a background thread
+writes rows, and reads the rows of the next round, in the order of the requests.
 """
 
 import errno
@@ -22,15 +22,15 @@ from troth.types import Refusal
 
 
 class Held(NamedTuple):
-    """Rows in memory that are being written to the file, or read ahead from it."""
+    """Rows in memory that a background thread writes to the file or reads from it."""
 
-    slots: np.ndarray  # ascending
-    place: np.ndarray  # index of each slot in `rows`
+    slots: np.ndarray  # sorted
+    place: np.ndarray  # index in `rows` of each slot
     rows: Tensor  # [c, width]
     work: Future[None]  # the write or read in the background
 
     def find(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which of the given slots are held, and their indices in `rows`."""
+        """Return which of the given slots are here, and their indices in `rows`."""
         if len(self.slots) == 0:
             return self.slots, self.slots
         near = np.searchsorted(self.slots, slots).clip(max=len(self.slots) - 1)
@@ -39,12 +39,12 @@ class Held(NamedTuple):
 
 
 class RowFile:
-    """Rows in a file, numbered by slots.
+    """Rows in a file; the index of a row is called slot.
 
-    For CUDA, rows pass through pinned memory.
+    For CUDA, rows are copied through pinned memory.
     """
 
-    shadow = True  # rows outlive the process (see `Slots`)
+    shadow = True  # rows survive the process (see `Slots`)
 
     def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
         self.width, self.stride = width, width * dtype.itemsize
@@ -55,7 +55,7 @@ class RowFile:
         self._ahead: Held | None = None
 
     def open(self, path: Path) -> None:
-        """Open the file, or create it."""
+        """Open or create the file; raise Refusal if this fails or it is in use."""
         if not hasattr(os, "preadv"):
             raise Refusal(
                 "engine.store = 'disk' needs a system that reads files at any place, "
@@ -106,7 +106,7 @@ class RowFile:
     def put(self, slots: np.ndarray, rows: Tensor) -> None:
         """Write rows in the background, after the previous write has ended.
 
-        Every slot may occur only once.
+        No slot may occur twice.
         """
         assert self._descriptor >= 0, "open a file first"
         self._settle()
@@ -120,7 +120,10 @@ class RowFile:
         self._written = self._held(os.pwritev, mine, held)
 
     def fetch(self, slots: np.ndarray) -> None:
-        """Read rows ahead in the background, and drop rows read ahead before."""
+        """Begin to read rows in the background; `get` returns them later.
+
+        Rows that were fetched before are dropped.
+        """
         self._ahead = None
         rows = self._empty(len(slots))
         self._ahead = self._held(os.preadv, np.sort(slots), rows)
@@ -137,11 +140,14 @@ class RowFile:
             self._call(lambda: flush(self._descriptor))
 
     def dump(self, used: int) -> dict[str, Tensor]:
-        """Return nothing: the rows are in the file."""
+        """Return no tensors, because the rows are in the file."""
         return {}
 
     def load(self, tensors: dict[str, Tensor], used: int) -> None:
-        """Return to a checkpoint: cut off all slots from number `used` on."""
+        """Restore a checkpoint: cut off all slots from `used` on.
+
+        Raise Refusal if the file is shorter than that.
+        """
         self._settle()
         self._written = self._ahead = None
         has, needs = os.fstat(self._descriptor).st_size, used * self.stride
@@ -158,12 +164,12 @@ class RowFile:
         return torch.empty(shape, dtype=self._dtype, pin_memory=self._pinned)
 
     def _settle(self) -> None:
-        """Wait for the last write, which ends after all earlier ones."""
+        """Wait for the last write, and so for all writes."""
         if self._written is not None:
             self._call(self._written.work.result)
 
     def _call(self, work: Callable[[], Any]) -> None:
-        """Do the work, and turn an error of the operating system into a refusal."""
+        """Call a function; convert an error of the operating system to Refusal."""
         try:
             work()
         except OSError as error:
@@ -174,7 +180,7 @@ class RowFile:
             ) from None
 
     def _each(self, call: Any, slots: np.ndarray, rows: Tensor) -> None:
-        """Read or write every row, and repeat the call until all bytes are done."""
+        """Read or write every row, with repeated calls until all bytes are done."""
         memory = rows.view(torch.uint8).numpy()
         for slot, row in zip(slots.tolist(), memory, strict=True):
             left, offset = memoryview(row), slot * self.stride
@@ -191,19 +197,19 @@ class Slots:
     def __init__(self, n: int, shadow: bool) -> None:
         """Start with an empty table.
 
-        If `shadow` is true, slots in the last checkpoint are not overwritten until the
-        next checkpoint: a client's next write goes to another slot. Otherwise, a client
-        keeps its first slot.
+        If `shadow`, slots that belong to the last checkpoint are not overwritten before
+        the next checkpoint: a client is then written to another slot. Otherwise, a
+        client always has the same slot.
         """
-        self.table = np.full(n, -1, dtype=np.int64)  # slot of each client; −1: none
+        self.table = np.full(n, -1, dtype=np.int64)  # slot per client; −1: none
         self.used = 0  # one more than the largest slot in use
         self._shadow = shadow
         self._settled = np.zeros(n, dtype=bool)  # clients whose slot may be overwritten
         self._free = np.zeros(0, dtype=np.int64)
-        self._left: list[np.ndarray] = []  # slots that clients left since `saved`
+        self._left: list[np.ndarray] = []  # slots that became unused since `saved`
 
     def take(self, clients: np.ndarray) -> np.ndarray:
-        """Assign the slots to which these clients may be written, and return them."""
+        """Return the slots to which these clients may be written."""
         moving = np.unique(clients[~self._settled[clients]])
         before = self.table[moving]
         if (before >= 0).any():
@@ -217,8 +223,8 @@ class Slots:
     def saved(self) -> None:
         """Record that the table is in a checkpoint.
 
-        The slots in use are not overwritten until the next call. Slots that are no
-        longer in the table can be used again.
+        The slots in the table are not overwritten before the next call. Slots that are
+        no longer in the table can be used again.
         """
         if self._shadow:
             self._free = np.sort(np.concatenate([self._free, *self._left]))
@@ -236,25 +242,26 @@ class Slots:
 
 
 _BLOCK = {"cpu": 2**25, "cuda": 2**28}
-"""Numbers in a block. Because of blocks, growing never copies rows. On a GPU blocks are
-larger, because each block costs some kernel launches per round."""
+"""Number of entries in a block. With blocks, rows need not be copied when clients are
+added. On a GPU, blocks are larger, because each block takes some kernel launches per
+round."""
 
 
 class Population:
     """The states of all clients, one row per client.
 
-    A client that never took part needs no memory. Its row is `start`, the state that a
-    client makes from the *first* shared model, whenever the client first takes part.
+    A client that never took part needs no memory. Its row is `start`, the state that
+    follows from the *first* shared model, even if the client takes part much later.
     """
 
     def __init__(
         self,
         n: int,
         start: Tensor,  # [width] row of a client that never took part
-        store: torch.device | None,  # device of rows; None: a file that `open` names
-        others: tuple[np.ndarray, Tensor] | None = None,  # ids with another start row
+        store: torch.device | None,  # device of rows; None means a file, see `open`
+        others: tuple[np.ndarray, Tensor] | None = None,  # ids with another `start`
     ) -> None:
-        """Set up the store, without allocating rows yet."""
+        """Set up the storage, without allocating rows."""
         self._others = others
         self.n, self.width, self.start = n, start.shape[0], start
         self._rows: Blocks | RowFile
@@ -272,12 +279,12 @@ class Population:
         return isinstance(self._rows, RowFile)
 
     def open(self, path: Path) -> None:
-        """Store the rows in this file, if the run stores its state on disk."""
+        """Open the file of rows; do nothing if rows are in memory."""
         if isinstance(self._rows, RowFile):
             self._rows.open(path)
 
     def close(self) -> None:
-        """Finish all reading and writing."""
+        """Finish all writes, and close the file, if any."""
         self._rows.close()
 
     def read(self, clients: np.ndarray) -> Tensor:
@@ -302,13 +309,13 @@ class Population:
             self._rows.put(self._slots.take(clients), rows)
 
     def prefetch(self, clients: np.ndarray) -> None:
-        """Read the rows needed next ahead of time, except those read last."""
+        """Begin to read the rows of these clients, except those that were read last."""
         if isinstance(self._rows, RowFile):
             slots = self._slots.table[clients[~np.isin(clients, self._asked)]]
             self._rows.fetch(slots[slots >= 0])
 
     def each(self, groups: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, Tensor]]:
-        """Yield groups of clients with their rows; read the next group ahead."""
+        """Yield groups of clients with their rows; begin to read the next group."""
         for clients, coming in pairwise([*groups, None]):
             assert clients is not None
             rows = self.read(clients)
@@ -318,21 +325,21 @@ class Population:
 
     @property
     def visited(self) -> np.ndarray:
-        """Clients whose state has been written, ascending."""
+        """Sorted ids of the clients whose state has been written."""
         return np.flatnonzero(self._slots.table >= 0)
 
     def dump(self) -> dict[str, Tensor]:
-        """Return all tensors that a checkpoint must hold.
+        """Return the tensors for a checkpoint.
 
-        For rows in a file, these are only their slots. The file keeps these rows until
-        `saved` or `load` is called.
+        If rows are in a file, this is only the table of slots. The rows in the file
+        stay unchanged until `saved` or `load` is called.
         """
         self._rows.sync()
         table = torch.from_numpy(self._slots.table.copy())
         return {"slot": table, **self._rows.dump(self._slots.used)}
 
     def saved(self) -> None:
-        """Record that the tensors of the last `dump` are safely on disk."""
+        """Record that the tensors of the last `dump` are in a checkpoint on disk."""
         self._slots.saved()
 
     def load(self, tensors: dict[str, Tensor]) -> None:
@@ -342,7 +349,7 @@ class Population:
 
 
 class Blocks:
-    """Rows in memory, numbered by slots, in blocks that never move."""
+    """Rows in memory, in blocks that are never copied; slots are indices of rows."""
 
     shadow = False
 
@@ -381,9 +388,9 @@ class Blocks:
             self._blocks.append(empty)
 
     def _places(self, slots: np.ndarray) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """List the blocks that hold some of the slots.
+        """Return the blocks that contain the slots.
 
-        An entry is (block, indices of the slots in it, their offsets in the block).
+        An entry is (block, indices into `slots`, offsets of these slots in the block).
         """
         found, length = [], self._shape[0]
         for b in np.unique(slots // length):
@@ -412,7 +419,7 @@ class Blocks:
         self._grow(used)
         first = 0
         for i in range(sum(name.startswith("block") for name in tensors)):
-            rows = tensors[f"block{i}"]  # its length may differ from ours
+            rows = tensors[f"block{i}"]  # blocks may have had another length
             while len(rows):
                 block, at = divmod(first, length)
                 some, rows = rows.tensor_split([length - at])

@@ -1,6 +1,6 @@
 """Optimize a trace before it is replayed, without changing its results.
 
-A trace is a graph of tensor operations (torch.fx). Its nodes are the operations.
+A trace is a graph of tensor operations (torch.fx), whose nodes are the operations.
 """
 
 import math
@@ -15,11 +15,11 @@ _ATEN = torch.ops.aten
 
 
 def compute_once(graph: Any) -> None:
-    """Compute once the operations that occur twice with the same inputs.
+    """Merge operations that have the same inputs, so that they are computed once.
 
-    For example, several models of a client prepare the same batch. Nodes whose tensors
-    are outputs are not merged, because outputs may be overwritten one by one. A trace
-    that writes into its tensors is left unchanged.
+    For example, several models of a client prepare the same batch. Operations whose
+    results are outputs are not merged, because each output may be overwritten
+    separately. A trace that overwrites tensors is not changed.
     """
     nodes = list(graph.graph.nodes)
     if any(_writes(node) for node in nodes):
@@ -39,7 +39,7 @@ def compute_once(graph: Any) -> None:
 
 
 def _writes(node: Any) -> bool:
-    """Return whether a node changes a tensor or gives another result in each call."""
+    """Return whether a node overwrites a tensor or draws random numbers."""
     target = node.target
     schema, tags = getattr(target, "_schema", None), getattr(target, "tags", ())
     mutable = schema is not None and schema.is_mutable
@@ -74,9 +74,9 @@ def update_in_place(graph: Any, in_pieces: bool) -> None:
 
 
 def _updates(graph: Any) -> list[Any]:
-    """List the updates v + g·rate that end in an output, in order.
+    """Return the nodes of updates v + g·rate that lead to an output, in order.
 
-    Of a chain of updates, all or none are listed.
+    Of a chain of updates, either all nodes are returned or none.
     """
     outputs = graph.graph.output_node().args[0]
     order = {n: i for i, n in enumerate(graph.graph.nodes)}
@@ -131,7 +131,7 @@ _SAME = (
     _ATEN.permute.default,
     _ATEN.unsqueeze.default,
 )
-"""Operations that change only the shape."""
+"""Operations that change only the shape of a tensor."""
 
 
 def _product(piece: Any) -> Any:
@@ -160,9 +160,10 @@ _EXAMPLES = 512
 
 
 def _pull(graph: Any, v: Any, g: Any) -> tuple[Any, Any, float] | None:
-    """Split a gradient rest + λ(v − w) into (rest, w, λ).
+    """Return (rest, w, λ) for a gradient of the form rest + λ(v − w).
 
-    Return None if it has another form, or if w or rest is overwritten before its use.
+    Return None if it has another form, or if w or rest is overwritten before the
+    update.
     """
     if g.target is not _ATEN.add.Tensor or len(g.users) != 1:
         return None
@@ -178,9 +179,10 @@ def _pull(graph: Any, v: Any, g: Any) -> tuple[Any, Any, float] | None:
 
 
 def _share(graph: Any, v: Any, g: Any) -> tuple[Any, Any] | None:
-    """Split a gradient factor·rest into (rest, factor of each client).
+    """Return (rest, factor) for a gradient factor·rest, with one factor per client.
 
-    Return None if it has another form, or if a factor is overwritten before its use.
+    Return None if it has another form, or if `rest` or the factor is overwritten before
+    the update.
     """
     if g.target is not _ATEN.mul.Tensor or len(g.users) != 1:
         return None
@@ -195,10 +197,7 @@ def _share(graph: Any, v: Any, g: Any) -> tuple[Any, Any] | None:
 
 
 def _last_use(graph: Any, node: Any) -> bool:
-    """Return whether a node v + g·rate is the last use of v.
-
-    v must have one row per client.
-    """
+    """Return whether a node v + g·rate is the last use of v [clients, d]."""
     if node.kwargs or len(node.args) != 3:
         return False
     v, g, rate = (argument.meta["val"] for argument in node.args)
@@ -210,7 +209,7 @@ def _last_use(graph: Any, node: Any) -> bool:
 
 
 def _changed(graph: Any, tensors: list[Any], since: Any) -> bool:
-    """Return whether the memory of one of the tensors is overwritten after a node."""
+    """Return whether the memory of any of the tensors is overwritten after a node."""
     order = {n: i for i, n in enumerate(graph.graph.nodes)}
     held = {alias for tensor in tensors for alias in _aliases(_root(tensor))}
     later = (user for alias in held for user in alias.users)
@@ -225,7 +224,7 @@ def _over(node: Any) -> set[Any]:
 
 
 def _root(node: Any) -> Any:
-    """Follow views back to the node that owns the memory."""
+    """Return the node of which a node is a view, or the node itself."""
     while _is_view(node):
         node = node.args[0]
     return node
@@ -254,8 +253,8 @@ _UNPOOL = _ATEN.max_pool2d_with_indices_backward.default
 def by_kernels(graph: Any) -> None:
     """Make the order of sums in a trace independent of the number of clients.
 
-    Matrix products become those of `troth.networks.convolution`, and sums become
-    products with ones. The gradient of pooling reads its indices without a copy.
+    Matrix products are replaced by those of `troth.networks.convolution`, and sums by
+    products with ones. The gradient of pooling uses its indices without a copy.
     """
     for node in list(graph.graph.nodes):
         if node.target is _ATEN.bmm.default:
@@ -264,7 +263,7 @@ def by_kernels(graph: Any) -> None:
             _sum(graph.graph, node)
         elif node.target is _ATEN.clone.default:
             pooled = (user.target is _UNPOOL for user in node.users)
-            if node.users and all(pooled):  # the kernel arranges indices itself
+            if node.users and all(pooled):  # the kernel needs no copy of the indices
                 node.replace_all_uses_with(node.args[0])
     graph.graph.eliminate_dead_code()
     graph.recompile()

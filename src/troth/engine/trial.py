@@ -1,8 +1,9 @@
 """Measure plans on a few clients and steps, and store choices in the user's cache.
 
-Plans are measured in turns, and those that are clearly slower are stopped. Each choice
-is a small JSON file, named by a digest of everything that decides which plan is the
-fastest. `TROTH_PLANS` sets another folder for these files.
+A plan says how clients are batched and computed. Plans are measured alternately, and
+those that are clearly slower are not measured again. Each choice is a small JSON file,
+whose name is a digest of everything that affects which plan is fastest. The environment
+variable `TROTH_PLANS` sets another folder for these files.
 """
 
 import contextlib
@@ -21,10 +22,10 @@ from troth.engine.local_training import Engine, Plan
 from troth.engine.population import Population
 from troth.types import Broadcast
 
-_STEPS = 3  # steps of a client in a measurement
-_REPEATS, _MOST = 3, 10  # measurements of a plan; at most, if they are short
-_BRIEF = 0.3  # seconds of all measurements that are called short
-_BETTER = 0.95  # a later candidate must take less than this share of the best time
+_STEPS = 3  # number of steps of a client in a measurement
+_REPEATS, _MOST = 3, 10  # number of measurements of a plan: usual, and at most if short
+_BRIEF = 0.3  # measurements are short if they take fewer seconds in all
+_BETTER = 0.95  # a later plan is chosen only if it takes less than this × the time
 _CLEARLY = 1.5  # a candidate so many times slower than the best is not measured again
 _ENOUGH = {"cpu": 1.5}  # seconds after which no measurement begins
 _ENOUGH_ON_GPU = 4.0
@@ -34,7 +35,7 @@ class Choice(NamedTuple):
     """A plan that was chosen by measurement."""
 
     plan: Plan
-    seconds: float  # per client step
+    seconds: float  # for a step of one client
     compiled: bool = False  # whether the compiler was tried
 
 
@@ -42,7 +43,7 @@ class Trial:
     """Measurements of plans on some clients of a cohort.
 
     The results of the steps are discarded. The clients with the most steps are
-    measured, so that all have work in every step.
+    measured, so that no client is idle in any step.
     """
 
     def __init__(
@@ -52,22 +53,22 @@ class Trial:
         population: Population,
         cohort: np.ndarray,
     ) -> None:
-        """Set up the measurements; they have a limited time from now on."""
+        """Set up the measurements; their time limit begins now."""
         _, counts = engine.steps("local", cohort, None)
         order = counts.argsort(descending=True, stable=True).numpy()
         self.engine, self.n = engine, len(cohort)
         self.steps = max(1, min(_STEPS, int(counts.max())))
         self._cohort, self._population = cohort[order], population
-        self.work = 0.0  # processor seconds of the last client step
+        self.work = 0.0  # processor seconds of a step of one client
         self._broadcast, self._on_cpu = broadcast, engine.device.type == "cpu"
         enough = _ENOUGH.get(engine.device.type, _ENOUGH_ON_GPU)
         self._ends, self._begun = time.monotonic() + enough, 0
 
     def once(self, plan: Plan) -> float:
-        """Run some steps by a plan; return the seconds per client and step.
+        """Train for some steps with a plan; return the seconds of a step of one client.
 
-        On a CPU, each worker runs one chunk. Elsewhere, all clients of the cohort are
-        run.
+        On a CPU, each worker trains one chunk. Otherwise, all clients of the cohort are
+        trained.
         """
         size = min(self.n, plan.chunk * plan.workers) if self._on_cpu else self.n
         ids = self._cohort[:size]
@@ -82,7 +83,7 @@ class Trial:
         return (time.perf_counter() - began) / (self.steps * size)
 
     def begin(self, plan: Plan, total: int) -> float:
-        """Report a new candidate and run one step with it, which traces it."""
+        """Report a new candidate and measure it once, which also traces it."""
         self._begun += 1
         progress.report(f"measuring plan {self._begun} of {total}", 0, 0)
         return self.once(plan)
@@ -114,7 +115,7 @@ class Trial:
         return Choice(best, times[best])
 
     def _take_turns(self, plans: list[Plan], times: dict[Plan, float]) -> None:
-        """Measure plans in turns, and enter the shortest time of each."""
+        """Measure plans alternately; store the shortest time of each in `times`."""
         began = time.monotonic()
         for k in range(_MOST):
             for plan in plans:
@@ -125,7 +126,7 @@ class Trial:
                 return
 
     def compiled(self, choice: Choice) -> Choice:
-        """Compile a plan, and return the faster of the two."""
+        """Compile a plan, and return the faster one of the two."""
         plan = choice.plan._replace(how="compiled")
         progress.report("compiling", 0, 0)
         seconds = (
@@ -136,7 +137,7 @@ class Trial:
         return choice._replace(compiled=True)
 
     def runs(self, plan: Plan) -> bool:
-        """Return whether a plan runs here; a compiled one needs a C++ compiler."""
+        """Return whether a plan works; a compiled one needs a C++ compiler."""
         try:
             self.once(plan)
         except Exception:
@@ -156,14 +157,14 @@ def folder() -> Path:
 def facts(
     engine: Engine, clients: int, steps: int, wish: Plan, about: str
 ) -> dict[str, Any]:
-    """Return everything that decides which plan is the fastest.
+    """Return everything that affects which plan is fastest.
 
     Args:
         engine: Engine with the network, the data and the client's functions.
         clients: Number of clients in a round.
         steps: Largest number of steps of a client in a measurement.
-        wish: The settings that the user gave; "auto" and 0 are to be chosen.
-        about: Settings of the client's work.
+        wish: Settings of the user; "auto" and 0 mean that they are chosen.
+        about: Further settings that affect the speed.
     """
     phase, feed = engine.client.local, engine.feed
     return {
@@ -181,7 +182,7 @@ def facts(
 
 
 def read(facts: dict[str, Any]) -> Choice | None:
-    """Return the stored choice, or `None` if there is none that can be read."""
+    """Return the stored choice, or `None` if there is no valid one."""
     try:
         stored = json.loads(_file(facts).read_text("utf-8"))
         how, chunk, workers = stored["how"], stored["chunk"], stored["workers"]
@@ -194,7 +195,7 @@ def read(facts: dict[str, Any]) -> Choice | None:
 
 
 def write(facts: dict[str, Any], choice: Choice) -> None:
-    """Store a choice; without room or permission, nothing is stored."""
+    """Store a choice; if the file cannot be written, do nothing."""
     plan = choice.plan._asdict()
     plan.pop("threads")  # depends on the load, and is chosen in every run
     stored = plan | {"seconds": choice.seconds, "compiled": choice.compiled}

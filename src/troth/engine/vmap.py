@@ -21,11 +21,11 @@ from troth.engine import trace
 from troth.networks import flat as trees
 
 _TRACING = threading.Lock()  # only one thread traces at a time
-_FEW = 8  # with at most so many operations, a CUDA graph does not pay off
+_FEW = 8  # up to this number of operations, a CUDA graph is no faster
 
 
 class Lifted:
-    """A one-client function, lifted over a chunk and replayed from traces by shape."""
+    """A function of one client, vectorized over a chunk and replayed from traces."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class Lifted:
 
         Args:
             function: Function of one client.
-            dims: Client axis of each argument, as vmap takes it.
-            how: Way in which steps are computed (see `Plan`).
+            dims: Client axis of each argument, in the form of vmap's `in_dims`.
+            how: How clients are computed (see `Plan`).
             in_place: Whether the arguments may be overwritten.
-            alone: Whether the chunk is always one client; then vmap is not needed.
+            alone: Whether chunks have one client, so that vmap is not needed.
         """
         self._function = _one(function, dims) if alone else vmap(function, dims)
         self._how = how
@@ -50,7 +50,7 @@ class Lifted:
         self._traces: dict[Any, tuple[Callable[..., Any], Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call the lifted function; it is traced first for tensors of new shapes."""
+        """Call the vectorized function; for new shapes, trace it first."""
         flat = [t.contiguous() for t in trees.leaves(arguments)]
         key = tuple([(t.shape, t.dtype) for t in flat])
         if key not in self._traces:
@@ -97,10 +97,10 @@ class Lifted:
 
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Compile a plain function of tensors as a whole, once per shape.
+    """Compile a plain function of tensors, once per shape.
 
-    Kernels are not chosen by measurement if this could change the order of a sum. So
-    results are the same in every process.
+    Kernels are not chosen by measurement, because this could change the order of a sum.
+    So results are the same in every process.
     """
     whole: Any = function
     # A copy of the code: torch compiles at most eight variants of the same code.
@@ -111,7 +111,7 @@ def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., Any]:
-    """Return what vmap would return for a chunk of one client, without vmap."""
+    """Return a function that equals vmap for a chunk of one client, without vmap."""
 
     def picked(argument: Any, dim: Any) -> Any:
         if dim is None:
@@ -134,9 +134,10 @@ def captures(tensor: Tensor) -> bool:
 
 
 def _marked(graph: Callable[..., Any]) -> Callable[..., Any]:
-    """Replay a few operations without capture.
+    """Return a function that replays a graph without a CUDA graph.
 
-    If the memory of an output will be reused, the output is marked `is_reused`.
+    If the memory of an output will be reused, the output is marked by an attribute
+    `is_reused`.
     """
 
     def replay(*tensors: Tensor) -> Any:
@@ -154,13 +155,13 @@ def _marked(graph: Callable[..., Any]) -> Callable[..., Any]:
 def _captured(
     graph: Callable[..., Any], flat: list[Tensor], record: Any = None
 ) -> Callable[..., Any]:
-    """Give the graph its own memory, so that it is replayed in one launch.
+    """Return a function that replays a graph in one launch, with fixed memory.
 
-    Outputs lie in that memory and are valid until the next call. Inputs marked
-    `is_kept`, which the caller keeps and refills, are read in place. If the same tensor
-    is given as another input too, that input is copied, because it may be overwritten.
-    `record` takes (graph, inputs) and returns (outputs, replay); by default it records
-    a CUDA graph.
+    Outputs are in this memory, and are valid until the next call. Inputs are copied to
+    it, except those with an attribute `is_kept`: the caller fills the same tensor again
+    before each call. If such a tensor is also another input, that input is copied,
+    because it may be overwritten. `record` is a function (graph, inputs) → (outputs,
+    replay); the default records a CUDA graph.
     """
     kept = {id(t): i for i, t in reversed([*enumerate(flat)]) if hasattr(t, "is_kept")}
     held = [t if kept.get(id(t)) == i else t.clone() for i, t in enumerate(flat)]
@@ -169,8 +170,8 @@ def _captured(
         tensor.is_reused = True
     places = [t.data_ptr() for t in held]
     returned = {t.data_ptr() for t in out}
-    fixed = [place not in returned for place in places]  # the graph only reads it
-    seen: list[Any] = [None] * len(held)  # what an input was copied from
+    fixed = [place not in returned for place in places]  # the graph does not change it
+    seen: list[Any] = [None] * len(held)  # tensor from which an input was copied
     moving = {place for i, place in enumerate(places) if i not in kept.values()}
 
     def replay(*tensors: Tensor) -> Any:
@@ -193,11 +194,11 @@ def _captured(
 def _cuda_graph(
     graph: Callable[..., Any], held: list[Tensor]
 ) -> tuple[list[Any], Callable[[], None]]:
-    """Record the graph after two warm-up runs.
+    """Record a CUDA graph after two warm-up calls; return (outputs, replay).
 
-    If the caller has its own stream, the graph is recorded on that stream. Graphs
-    recorded on one stream share the working memory of cuBLAS. Several streams that
-    replay such graphs at the same time would overwrite this memory.
+    If the current stream is not the default one, the graph is recorded on it. Graphs
+    that were recorded on one stream share the working memory of cuBLAS, which would be
+    overwritten if several streams replayed such graphs at the same time.
     """
     here = torch.cuda.current_stream()
     own = None if here == torch.cuda.default_stream() else here

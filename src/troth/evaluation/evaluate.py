@@ -28,9 +28,7 @@ Table = dict[str, np.ndarray]
 
 _Show = Callable[[Tensor, Tensor], Tensor]
 _EXAMPLES = 2048  # number of examples that are evaluated at once by the shared model
-_NUMBERS = (
-    2**29
-)  # parameters of the personal models evaluated at once; more is not faster
+_NUMBERS = 2**29  # parameters of personal models evaluated at once; more is not faster
 
 
 class _Clients(NamedTuple):

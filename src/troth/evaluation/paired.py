@@ -172,8 +172,8 @@ def _sign_test(units: np.ndarray) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Correct p-values for the number of comparisons, by Holm's method.
 
-    The k-th smallest of m p-values is multiplied by m − k + 1. Then each result is
-    raised to the largest result of the smaller p-values (Holm 1979).
+    The k-th smallest of m p-values is multiplied by m − k + 1. If a smaller p-value has
+    a larger result, this result is used instead (Holm 1979).
 
     Args:
         p_values: One p-value per comparison. NaN stays NaN and is not counted in m.

@@ -104,7 +104,7 @@ def call(
 
 
 def ties(module: nn.Module) -> dict[str, str]:
-    """Return further names of parameters with several names → first name."""
+    """Map each further name of a parameter with several names to its first name."""
     first: dict[int, str] = {}
     found = {}
     for place, part in module.named_modules():

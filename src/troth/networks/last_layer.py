@@ -156,7 +156,7 @@ def slopes(net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray) -> Hea
 
 
 def _several(y: np.ndarray) -> bool:
-    """Return whether examples may have several labels; soft labels (floats) do not."""
+    """Return whether y has several labels per example, and not soft labels (floats)."""
     return y.ndim == 2 and y.dtype.kind != "f"
 
 

@@ -22,10 +22,7 @@ class Journal:
         self.path, self._federation = path, federation
         n = federation.population.n
         self.counts = {name: np.zeros(n, np.int64) for name in _COUNTED}
-        self.stayed, self.why = (
-            0,
-            "",
-        )  # rounds that did not change w, last reason
+        self.stayed, self.why = 0, ""  # rounds with unchanged w, and the last reason
         self._file = (path / files.ROUNDS).open("ab")
         files.hold(self._file)  # this lock shows viewers that the run is active
 

@@ -144,7 +144,7 @@ def compare(runs: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:
     """
     groups = by_seed([(settings_of(run), run.summary) for run in runs])
     labels = [full(run, label) for run, label in zip(runs, labels, strict=True)]
-    other = ("data.", "partition.")  # runs with different clients
+    other = ("data.", "partition.")  # such runs have different clients
     alike = [
         pair
         for pair in pairs([(group.settings, {}) for group in groups])

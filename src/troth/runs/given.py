@@ -14,9 +14,9 @@ Objects = Mapping[str, lookup.Given]
 
 
 def give(data: Any = None, model: Any = None) -> Objects:
-    """Register data and a network, so that experiments can name them.
+    """Register data and a network, if they are not None.
 
-    What is None is left out.
+    Experiments can then name them.
     """
     found = {}
     if data is not None:

@@ -23,10 +23,10 @@ class Planned(NamedTuple):
 
 
 def plan(sections: dict[str, Any], device: str | None) -> list[Planned]:
-    """Return the runs that the sections of an experiment describe, each one checked."""
+    """Return the runs of an experiment; raise Refusal if one of them is not valid."""
     runs = []
     for changed, one in reader.expand(sections):
-        one.pop("resolved", None)  # recorded in the file of a grid
+        one.pop("resolved", None)  # facts that are recorded in the file of a grid
         experiment = reader.from_dict(one)
         if device is not None:
             engine = dataclasses.replace(experiment.engine, device=device)
@@ -39,7 +39,7 @@ def plan(sections: dict[str, Any], device: str | None) -> list[Planned]:
 
 
 def tried(one: Planned, root: Path, data_dir: str | None) -> Built:
-    """Refuse a run of a grid that cannot be trained."""
+    """Build a run of a grid; raise Refusal if it cannot be trained."""
     built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
     place = root / one.label
     state = plans.file(place, one.experiment.engine.state_dir)
@@ -50,10 +50,10 @@ def tried(one: Planned, root: Path, data_dir: str | None) -> Built:
 def wider(
     root: Path, sections: dict[str, Any], settings: Sequence[str], device: str | None
 ) -> dict[str, Any]:
-    """Return a grid after settings that add values to its axes.
+    """Change a grid by settings that add values to its axes; return its sections.
 
-    Every run of the old grid must be a run of the new one. New runs must have the data
-    of the old ones.
+    Raise Refusal if a run of the old grid is not in the new one, or if new runs have
+    other data than the old ones.
     """
     old = {one.label: one.experiment for one in plan(sections, device)}
     changed = reader.override(sections, list(settings))
@@ -78,10 +78,10 @@ def wider(
 
 
 def _check_digest(one: Planned, digest: str | None, before: list[Experiment]) -> None:
-    """Refuse a new run of a grid if the user's data have changed since the others."""
+    """Raise Refusal if the user's data have changed since earlier runs of the grid."""
     part = one.experiment.data
     if "seed" in lookup.asks(lookup.find("data", part.name)):
-        return  # other data under every seed
+        return  # every seed has other data
     for e in before:
         if e.data == part and e.resolved.get("data_sha256") != digest:
             raise Refusal(

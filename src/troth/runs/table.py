@@ -174,12 +174,12 @@ def write(runs: Sequence[Run], labels: Sequence[str], file: str | Path) -> Path:
 
 
 def text(runs: Sequence[Run], labels: Sequence[str], form: str) -> str:
-    """Return the table of a grid as text; arguments as in `write`.
+    """Return the table of a grid as text; raise Refusal if there are no runs.
 
     Args:
-        runs: finished runs.
-        labels: one label per run.
-        form: `csv`, `md` or `tex`.
+        runs: Finished runs.
+        labels: One label per run.
+        form: "csv", "md" or "tex".
     """
     found = methods(runs, labels)
     if not found:

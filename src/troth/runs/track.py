@@ -37,7 +37,7 @@ _log = logging.getLogger("troth.track")
 
 
 class Sent(NamedTuple):
-    """What `track` has sent: the number of runs, and where their values are."""
+    """Result of `track`: the number of runs, and where their values are shown."""
 
     runs: int
     places: tuple[str, ...]

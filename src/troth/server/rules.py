@@ -329,9 +329,8 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
         return call(rule, messages=left, loss=left.loss, note=note)
 
     if every.attack is not None:
-        d = (
-            len(w0) if "target" in every.attack.options else short
-        )  # the target's length
+        # An attack with a target needs updates of the target's length.
+        d = len(w0) if "target" in every.attack.options else short
         given = {"messages": messages(zero(cohort, d)), "defence": lambda _: zero(d)}
         for hostile in (left.client < 0, left.client < 1):
             attacked = call(every.attack, d, hostile=hostile, **given)
@@ -340,7 +339,7 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
         filtered = reading(rule)
         _rows(rule, filtered)
         if len(filtered.client):
-            left = filtered  # if it drops them all, the next rule still gets zeros
+            left = filtered  # otherwise the next rule gets the previous messages
     steps = reading(every.aggregator), call(every.server, step=zero(short))
     for rule, step in zip((every.aggregator, every.server), steps, strict=True):
         if _shape(step) != [short]:

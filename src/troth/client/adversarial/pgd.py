@@ -31,8 +31,8 @@ def pgd(
     """Make inputs near the given ones on which a model has a high loss.
 
     For an input x with label y, the result x_adv approximately maximizes the loss
-    ℓ(f(x'), y) of the model f over ‖x' − x‖ ≤ ε within the range of the data (Eq. 1 of
-    Wang et al. 2021). Every step is
+    ℓ(f(x'), y) of the model f over the ball ‖x' − x‖ ≤ ε, within the range of the data
+    (Eq. 1 of Wang et al. 2021). Every step is
 
         xᵗ⁺¹ = Proj(xᵗ + α·sign ∇ℓ(f(xᵗ), y)),
 
@@ -41,8 +41,8 @@ def pgd(
     result is the input with the highest loss among x⁰ … xᵀ, the earliest if several are
     equal. The model is in evaluation mode.
 
-    eps, step and bounds are divided by `scale`, the value of x that is scaled to 1 (255
-    for bytes). x_adv itself is in the units of x and is not rounded.
+    eps, step and bounds are in units of `scale`, the value of x that is scaled to 1
+    (255 for bytes). x_adv itself is in the units of x and is not rounded.
 
     Args:
         task: Loss of the model, and its gradient in the inputs.
@@ -51,7 +51,7 @@ def pgd(
         step: Step size α. 0 means ε/4. With α ≥ ε, one step from the center reaches the
             border of the ball.
         iterations: Number of steps T ≥ 1. 1 with step = eps is the fast gradient sign
-            method. More steps never lower the loss that is kept.
+            method. More steps never lower the loss of the result.
         start: Start x⁰ of the search. "none" is x itself. "random" is drawn uniformly
             from the ball, then clipped to the bounds; seed, round, client, step and
             example determine it.

@@ -1,8 +1,8 @@
 """Models in two parts: personal parameters, and parameters that all clients share.
 
 Personal numbers (parameters and their running statistics) never leave the client. Their
-entries in the update are 0, and the client ignores these entries of the shared model.
-A client's state consists of its personal numbers and their optimizer's moments.
+entries in the update are 0, and the client ignores these entries of the shared model. A
+client's state consists of its personal numbers and their optimizer's moments.
 """
 
 from collections.abc import Callable

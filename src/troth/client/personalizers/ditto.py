@@ -49,20 +49,22 @@ def ditto(
         choose: Way in which a client chooses its λ. "side_by_side": the client trains a
             model for each candidate and uses the one with the lowest validation loss.
             "paper": the same, but clients with fewer than `few` validation examples
-            take the fallback (Ditto, G.4, which does not say how the others choose).
-            "code": every step tries the step of each candidate and keeps the one with
-            the lowest validation loss (the authors' code).
+            take the fallback (Ditto, Appendix G.4, which does not say how the others
+            choose). "code": every step tries the step of each candidate and keeps the
+            one with the lowest validation loss (the authors' code).
         candidates: Values of λ to choose from. Appendix G.4 of Ditto has {0.1, 1, 2},
             and under strong attacks {0.05, 0.1, 0.2}. For StackOverflow, the two sets
             are {0.05, 0.1, 0.3} and {0.01, 0.05, 0.1}.
-        fallback: λ of clients that cannot choose. Ditto's G.4 has 1, and under strong
-            attacks 0.1. Other clients can choose this value only if it is a candidate.
+        fallback: λ of clients that cannot choose. Appendix G.4 of Ditto has 1, and
+            under strong attacks 0.1. Other clients can choose this value only if it is
+            a candidate.
         few: Number of validation examples that a client needs to choose λ, if choose =
             "paper". With the other values of `choose`, one example is enough.
 
-    Departs: in G.4, clients with fewer than 4 validation examples take the fallback and
-    those with more than 5 choose. Here those with 4 or 5 choose too. Clients without
-    validation data take the fallback; the authors' code does not provide for them.
+    Departs: in Appendix G.4, clients with fewer than 4 validation examples take the
+    fallback and those with more than 5 choose. Here those with 4 or 5 choose too.
+    Clients without validation data take the fallback; the authors' code does not
+    provide for them.
 
     Guarantee: on a loss of curvature L, the explicit step contracts if lr·(L + λ) < 2
     (plain `sgd`). If lr·λ ≥ 2, also for a mere candidate, the steps diverge on any

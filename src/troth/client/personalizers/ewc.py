@@ -31,11 +31,12 @@ def ewc(
 ) -> Personal:
     """Fine-tune from w* on F_k(v) + (λ/2)·Σ_i F_i·(v_i − w*_i)² after the last round.
 
-    This is the baseline EWC of Ditto (F.2, Table 3). F_k is the client's loss, v the
-    personal model, and w* the final shared model. F_i is an estimate of the diagonal of
-    the Fisher matrix at w*: the mean of squared gradients over `batches` batches. As in
-    the code of Ditto's authors, v is not trained on these batches, and the number of
-    steps does not include them. So λ = 0 is `finetune` on the batches that follow.
+    This is the baseline EWC of Ditto (Appendix F.2, Table 3). F_k is the client's loss,
+    v the personal model, and w* the final shared model. F_i is an estimate of the
+    diagonal of the Fisher matrix at w*: the mean of squared gradients over `batches`
+    batches. As in the code of Ditto's authors, v is not trained on these batches, and
+    the number of steps does not include them. So λ = 0 is `finetune` on the batches
+    that follow.
 
     Args:
         task: Loss and gradient of the model as functions of its parameters.

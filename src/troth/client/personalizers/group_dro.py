@@ -54,8 +54,8 @@ def group_dro(
         keep: Model to keep: the "last", or a candidate chosen by the client's
             validation data. "best" has the lowest loss, "accurate" the highest accuracy
             (then the lowest loss). Remaining ties go to the latest candidate. The
-            shared model w* is a candidate too, and loses every tie. Groups have their
-            natural shares in the validation data.
+            shared model w* is a candidate too, and loses every tie. In the validation
+            data, groups have their natural proportions.
         select: Candidates for `keep`: the models after every "epoch" of the client's
             data, or after every "step". w* and the last model are always candidates.
         without: Treatment of clients whose examples are all of one group: "refuse"

@@ -33,9 +33,9 @@ def l2sgd(
 
         min (1/n) Σ_k F_k(v_k) + (λ/2)‖v_k − v̄‖²
 
-    "partial" is the variant in the experiments of Ditto (F.2). Every step is v ← v −
-    η(∇F_k(v) + λ(v − v̄)) with the learning rate η. Here v̄ is the shared model of the
-    round, which is fixed. The server keeps a running mean: v̄ ← v̄ + (cohort
+    "partial" is the variant in the experiments of Ditto (Appendix F.2). Every step is v
+    ← v − η(∇F_k(v) + λ(v − v̄)) with the learning rate η. Here v̄ is the shared model
+    of the round, which is fixed. The server keeps a running mean: v̄ ← v̄ + (cohort
     size/n)·mean(v_k − v̄).
 
     "randomised" is the published method (loopless local gradient descent, L2GD). In

@@ -45,9 +45,9 @@ def mixture(
     to "mean". With λ = 0, the objective does not depend on the data: all models keep
     their initial values.
 
-    The server learns every client's personal model: the update is θ_i − θ̄, times the
-    share of a cohort with "own". One malicious update changes θ̄, towards which all
-    models are pulled. The nearer λ is to 1, the weaker is the pull.
+    The server learns every client's personal model: the update is θ_i − θ̄ (with "own",
+    times the size of a cohort divided by n). One malicious update changes θ̄, towards
+    which all models are pulled. The nearer λ is to 1, the weaker is the pull.
 
     With "own", this is `l2sgd` with the learning rate ηλ and the weight 2(1 − λ)/λ.
 
@@ -73,8 +73,8 @@ def mixture(
     `start` and `distance` its figures use. The published code contains only the
     function for distance = "mean". With "sum" and a small λ, models change so little in
     a round that they stay far from the minimum, because each is pulled to the θ̄ of the
-    previous round. Running
-    statistics of batch normalization are not pulled; they do not depend on λ.
+    previous round. Running statistics of batch normalization are not pulled; they do
+    not depend on λ.
 
     Guarantee: lr·2(1 − λ) must be below the optimizer's limit of stability (2 for
     `sgd`). With larger values, the steps diverge on any data, and Refusal is raised.

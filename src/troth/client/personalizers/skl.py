@@ -24,8 +24,8 @@ def skl(
     min_v F_k(v) + (λ/2)(KL(f(v)‖f(w*)) + KL(f(w*)‖f(v))), starting from v = w* after
     the last round. F_k is the client's loss, v its personal model, w* the final shared
     model, and f the predicted probabilities. This is the baseline Symmetrized KL of
-    Ditto (F.2, Table 3). It equals `ditto_finetune` with the regularizer `kl`, and it
-    ignores `[regularizer]`.
+    Ditto (Appendix F.2, Table 3). It equals `ditto_finetune` with the regularizer `kl`,
+    and it ignores `[regularizer]`.
 
     Departs: KL is computed on the batch of the step. The authors' code computes it on
     all data of the client.

@@ -15,8 +15,8 @@ def fisher(task: Task, *, power: float = 1.0, batches: int = 1) -> Regularizer:
     v is the personal and w the shared model. F_i = (∂ℓ(w)/∂w_i)² estimates the diagonal
     of the Fisher matrix, where ℓ is the client's loss on the batch of the step. Like
     the code of Ditto's authors, it squares gradients of batches, not of single examples
-    (Ditto, F.2, EWC). Every step costs a second gradient. In contrast, the personalizer
-    `ewc` estimates F once, over several batches.
+    (EWC in Appendix F.2 of Ditto). Every step costs a second gradient. In contrast, the
+    personalizer `ewc` estimates F once, over several batches.
 
     Args:
         task: Loss and gradient of the model as functions of its parameters.

@@ -14,12 +14,12 @@ from troth.types import Batch, Refusal, Regularizer, Task
 def kl(task: Task) -> Regularizer:
     """Penalize differing predictions: ½·(KL(f(v) ‖ f(w)) + KL(f(w) ‖ f(v))).
 
-    This is the symmetrized divergence of Ditto (F.2) between the personal model v and
-    the shared model w. f denotes the predicted probabilities on the inputs of the
-    batch: the softmax of the outputs. If the model has one output (a margin), f are the
-    probabilities of its two classes. If examples may have several labels, every label
-    is predicted separately, and the divergences of all labels are added. The value
-    equals ½·Σ_c (p_c − q_c)(log p_c − log q_c), averaged over the batch, with the
+    This is the symmetrized divergence of Ditto (Appendix F.2) between the personal
+    model v and the shared model w. f denotes the predicted probabilities on the inputs
+    of the batch: the softmax of the outputs. If the model has one output (a margin), f
+    are the probabilities of its two classes. If examples may have several labels, every
+    label is predicted separately, and the divergences of all labels are added. The
+    value equals ½·Σ_c (p_c − q_c)(log p_c − log q_c), averaged over the batch, with the
     probabilities p_c of v and q_c of w for class c. Both models predict as after
     training: without dropout, and each with its own running statistics.
     """

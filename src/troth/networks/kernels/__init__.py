@@ -37,10 +37,7 @@ def _run_on(index: int | None) -> bool:
     if torch.version.hip is not None or importlib.util.find_spec("triton") is None:
         return False
     device = torch.device("cuda", index or 0)
-    if torch.cuda.get_device_capability(device) < (
-        8,
-        0,
-    ):  # 8.0 has TF32
+    if torch.cuda.get_device_capability(device) < (8, 0):  # TF32 begins with 8.0
         return False
     try:
         from troth.networks.kernels import normal

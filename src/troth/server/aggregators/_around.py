@@ -26,7 +26,7 @@ def _closest(column: Tensor, kept: int) -> Tensor:
     of the middle two values, those of high values from the upper one. This is exact
     even if values are nearly equal.
     """
-    edge = max(0, (len(column) - 2 * kept + 1) // 2)  # at each end
+    edge = max(0, (len(column) - 2 * kept + 1) // 2)  # to leave out at each end
     column = column[edge : len(column) - edge]
     n = len(column)
     least, most = column[0].clone(), column[-1].clone()

@@ -30,12 +30,12 @@ def solve(g: np.ndarray, low: float, high: float) -> np.ndarray:
     slack, lam = 1e-13 * n, np.full(n, 1 / n)
     if violation(g @ lam, lam, low, high) <= slack:
         return lam
-    # Subtract the mean of the vectors. This adds a constant to the objective # (as Σλ =
+    # Subtract the mean of the vectors. This adds a constant to the objective (as Σλ =
     # 1), and keeps differences between nearly equal vectors precise.
     mean = g.mean(axis=1)
     c = mean - mean.mean()
     h = g - mean - c[:, None]
-    # `trace / n**2` also adds a constant. `pull` favors equal weights. It makes the #
+    # `trace / n**2` also adds a constant. `pull` favors equal weights. It makes the
     # solution unique, and H positive definite despite rounding errors.
     trace = float(np.trace(h))
     pull = 1e-11 + 4 * np.finfo(float).eps * n * trace

@@ -102,8 +102,7 @@ def _shares(lam: Tensor) -> Tensor:
 def _rise(loss: Tensor, row: Tensor, known: int, lr: float) -> Tensor:
     """Return lr·(loss − largest loss) of every client; absent clients get the mean."""
     below = (loss - loss.max()).clamp(min=-torch.finfo(torch.float64).max)
-    rise = (
-        lr * below
-    )  # clamped: values 1 or more below the largest get weight 0, as λ ≤ 1
+    rise = lr * below
+    # Clamping is harmless: as λ ≤ 1, clients below −1 get the weight 0 anyway.
     absent = rise.mean().clamp(min=-2).expand(known)
     return absent.scatter(0, row, rise.clamp(min=-2))

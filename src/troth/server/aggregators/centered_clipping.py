@@ -55,7 +55,7 @@ def centered_clipping(
             such n.
 
     Returns:
-        The step of the shared model [d], and the memory.
+        The step of the shared model [d], and the new memory.
 
     Example:
         >>> import torch, troth

@@ -46,8 +46,8 @@ def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Ten
         messages: Messages of n clients, with one update each.
         note: Function that records the weights of the updates.
         eps: Largest distance of a weight from 1/n, in [0, 1]. 0 gives the mean of the
-            unit updates. From 1 − 1/n on, all weights are allowed, and the result is
-            the vector with the smallest norm in the convex hull of the g_i.
+            g_i. From 1 − 1/n on, all weights are allowed, and the result is the vector
+            with the smallest norm in the convex hull of the g_i.
 
     Returns:
         The step of the shared model [d].

@@ -21,16 +21,16 @@ def k_norm(
     """Average all updates except for the f with the largest norms.
 
     This is a baseline of Ditto's paper. No robustness except against large norms: with
-    f malicious updates, one is averaged only if its norm does not exceed that of some
-    benign update. Its direction is arbitrary.
+    f malicious updates, a malicious update is averaged only if its norm does not exceed
+    that of some benign update. Its direction is arbitrary.
 
     Departs: among updates of equal norms, those with lower client ids are kept.
 
     Args:
         messages: Messages of n clients, with one update each.
         note: Function that records which updates were kept.
-        f: Number of updates to drop; 0 gives the mean. "auto" means the
-            expected number of malicious clients in a cohort, rounded down.
+        f: Number of updates to drop; 0 gives the mean. "auto" means the expected number
+            of malicious clients in a cohort, rounded down.
         strict: Whether to raise Refusal if f ≥ n. If false, the update with the
             smallest norm is taken for such f.
 

@@ -41,9 +41,8 @@ def worst(
         def harm(strength: float) -> float:
             sent = _crowd.sent(messages, hostile, row(mean, std, strength))
             step = defence(sent).double()
-            step = torch.where(
-                step.isfinite().all(), step, 0.0
-            )  # otherwise w does not change
+            # If the step is not finite, the server does not change w.
+            step = torch.where(step.isfinite().all(), step, 0.0)
             return float(numerics.norms((step - mean)[None])[0])
 
         return row(mean, std, strongest(harm, plain, evaluations))

@@ -34,7 +34,7 @@ def counter_gradient(
     infers: bool | Auto = "auto",
     pace: float = 1.0,
 ) -> tuple[Messages, Tensor]:
-    """Move the shared model to a target, if the others repeat their messages.
+    """Move the shared model to a target, if all others repeat their messages.
 
     This is the attack of Section 5.1 of the paper. Let ρ be the shared model, ρ' and g'
     the shared model and the attacker's message of the previous round, η the server's

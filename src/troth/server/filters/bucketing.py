@@ -25,7 +25,8 @@ def bucketing(
 
     Guarantee: with f malicious updates, at most f of the ⌈n/s⌉ buckets contain one. So
     if an aggregator withstands f malicious among ⌈n/s⌉ updates, then after this filter
-    it withstands f among n. Buckets of benign updates differ less than the updates.
+    it withstands f among n. Buckets of benign updates differ less than single benign
+    updates.
 
     Departs: if the last bucket has fewer than s updates, it is their mean. In the paper
     it is their sum divided by s.

@@ -12,7 +12,8 @@ def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
     This filter is always the first one. The record of the round lists the clients whose
     updates were dropped.
 
-    Guarantee: every remaining update is finite and has the number of entries of w.
+    Guarantee: every remaining update is finite and has as many entries as the shared
+    model.
 
     Args:
         broadcast: Server's message to the clients; updates must have the number of
