@@ -115,7 +115,10 @@ def test_the_record_has_all_that_matters():
         ({"n": 1e5}, "n = 100000.0 is a number; it must be a whole number"),
         ({"transform": "shear"}, "transform = 'shear' is not one of 'pixel'"),
         ({"samples": "adaptive", "radii": (-1.0,)}, "radii = .* at least 0"),
-        ({"samples": "adaptive", "radii": (1.0,), "tolerance": 0.1}, "give one of the two"),
+        (
+            {"samples": "adaptive", "radii": (1.0,), "tolerance": 0.1},
+            "give one of the two",
+        ),
         ({"samples": "adaptive", "tolerance": 1.0}, "tolerance = 1.0 is a share"),
         ({"radii": (1.0,)}, "questions for adaptive samples"),
     ],

@@ -27,6 +27,8 @@ def test_a_whole_run(examined):
     assert one.mean("shared", "worst10") == summary["shared"]["accuracy_worst10"]
     assert len(one.rounds) == one.total == 8 and len(one.evaluated) == 4
     assert one.part("aggregator") == "multi_krum" and not one.attacked
+    place = str(examined / "clean")  # all that a notebook prints of it
+    assert (repr(one), repr(one.run)) == (f"Dossier({place!r})", f"Run({place!r})")
 
 
 def test_a_grid_is_its_runs_in_its_order(examined):

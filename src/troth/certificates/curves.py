@@ -160,7 +160,7 @@ def curves(
 def grid(s: Smoothing) -> np.ndarray:
     """Return the radii of a curve: the requested ones, or 101 evenly spaced ones.
 
-    The even ones reach to the largest radius that n samples can prove.
+    The evenly spaced ones end at the largest radius that n samples can prove.
     """
     if s.asked.radii:
         return np.array(s.asked.radii)

@@ -16,8 +16,8 @@ from troth.certificates.bounds import Law
 _FINE = 15  # σ/h is at least 2 to this power, and less than twice that
 _WIDEST = 2.0**51  # up to this multiple of h, sums with noise are exact in float64
 ERROR = 2.0**-34
-"""Bound on the error of the noise's distribution: the total variation distance between
-a computed number, and an exact normal (or uniform) number rounded to the lattice."""
+"""Bound on the total variation distance between two distributions: that of a computed
+number, and that of an exact normal (or uniform) number rounded to the lattice."""
 
 
 def step(sigma: float) -> float:
@@ -44,8 +44,8 @@ def noise(keys: Tensor, count: int, sigma: float, law: Law) -> Tensor:
     """Draw noise on the lattice: [..., count] in float64.
 
     Each number is made of 64 random bits. One bit is the sign. The others are a tail
-    probability, which the inverse distribution function maps to an absolute value. It
-    is rounded to a multiple of h.
+    probability, which the inverse distribution function maps to an absolute value. The
+    absolute value is rounded to a multiple of h.
 
     Args:
         keys: random keys, one per sample, [...].

@@ -27,11 +27,11 @@ class Row(NamedTuple):
 
 _HEAD = (*Row._fields[:4], *Certificate._fields)
 _KINDS: tuple[Any, ...] = (int, float, float, int, int, "True".__eq__)
-"""Function that reads each field of a certificate from text."""
+"""For each field of a certificate, the function that converts its text to a value."""
 
 
 class Ledger:
-    """Read the certificates with some settings from a file, and append more.
+    """Read the certificates with given settings from a file, and append more.
 
     Rows with other settings stay in the file. If the process was killed while it wrote
     a line, the incomplete line is removed, and its certificate is computed again.

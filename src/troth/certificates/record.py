@@ -50,7 +50,7 @@ class Certificates(NamedTuple):
 
         Args:
             y: [m] true classes.
-            radii: radii.
+            radii: radii at which inputs must be certified.
 
         Returns:
             Certified accuracy, [radii].
@@ -81,7 +81,7 @@ def certified(label: np.ndarray, radius: np.ndarray, radii: ArrayLike) -> np.nda
     Args:
         label: [m] certified classes; −1: the classifier abstains.
         radius: [m] certified radii.
-        radii: radii in question.
+        radii: radii at which inputs may be certified.
     """
     wanted = np.asarray(radii, dtype=np.float64)
     return np.asarray((radius[:, None] >= wanted) & (label[:, None] >= 0))

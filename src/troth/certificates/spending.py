@@ -1,7 +1,8 @@
 """Sequential tests of a probability: several checks, with exact error probabilities.
 
-Votes are drawn in batches. After each batch, a check rejects "the probability of a vote
-is p or less" if there are enough votes. The checks share the error probability α.
+A sample gives a vote with an unknown probability. Samples are drawn in batches. After
+each batch, a check tests the hypothesis that this probability is p or less, and rejects
+it if there are enough votes. The checks share the error probability α.
 
 References: lan1983discrete.
 """

@@ -1,6 +1,6 @@
-"""How much clients' true means differ.
+"""Estimate how much clients differ in the mean of a score, such as certified accuracy.
 
-Each mean is known only from a client's few test examples. The variance that this causes
+Each client's mean is known only from a few test examples. The variance that this causes
 is estimated and subtracted.
 """
 

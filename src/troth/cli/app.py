@@ -20,7 +20,7 @@ DOCS = "Documentation: https://troth.example/docs"
 
 
 class Commands(TyperGroup):
-    """The group of all commands. For bad input it prints one line, with exit code 2."""
+    """The group of all commands. Bad input prints one line, and the exit code is 2."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and exit."""

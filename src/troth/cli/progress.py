@@ -162,7 +162,7 @@ class Watcher(_Shown):
         )
 
     def __call__(self, p: train.Progress) -> None:
-        """Show a round, or before the first round the disk space for client state."""
+        """Show a round; before the first round, show the disk space of client state."""
         if p.state is not None:
             most, file = filesize.decimal(p.state.bytes), p.state.file
             self._print(f"Client state is stored on disk: up to {most} in {file}")

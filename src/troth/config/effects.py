@@ -1,4 +1,4 @@
-"""Settings that have no effect: each gives a sentence, and the run goes on."""
+"""Find settings without effect, about which the user gets a notice."""
 
 from collections.abc import Iterable
 
@@ -27,7 +27,10 @@ def without(e: Experiment) -> list[str]:
 
 
 def notices(experiments: Iterable[Experiment]) -> list[str]:
-    """Return the sentences of all runs, each once, with the number of its runs."""
+    """Return the sentences about all experiments, each sentence once.
+
+    If there are several experiments, a sentence says how many of them it is about.
+    """
     every = [without(e) for e in experiments]
     sentences = [text for one in every for text in one]
     runs = len(every)

@@ -158,7 +158,7 @@ def _options(kind: str, name: Any) -> set[str]:
         return set()
     try:
         return {*lookup.options(lookup.find(kind, name))}
-    except Refusal:  # "none", or a name that is refused later
+    except Refusal:  # "none", or a name that raises Refusal later
         return set()
 
 

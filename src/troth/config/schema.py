@@ -32,8 +32,8 @@ class PartitionPart(Part):
     """How examples are divided among clients, and into training and test.
 
     Attributes:
-        split: Shares of training, validation and test data; "given": as the data mark
-            their examples.
+        split: Shares of training, validation and test data; "given": the split that the
+            data contain.
         valid: Share of the training data that is used for validation, with split =
             "given".
         min_examples: Fewest examples of a client; clients with fewer are left out.
@@ -122,7 +122,7 @@ class CorruptionPart(Part):
     Attributes:
         share: Share of a malicious client's training examples that is corrupted,
             rounded up.
-        redraw: Whether the corruption is drawn anew from the clean data in every round.
+        redraw: Whether the clean data are corrupted again in every round.
     """
 
     share: float = 1.0
@@ -153,12 +153,12 @@ class PersonalizerPart(Part):
 
     Attributes:
         lr: Learning rate of the personal model; if not set, that of `[train]`.
-        steps: Training steps of the personal model in a round, or after the last round;
-            not together with epochs. The personalizer determines which of the two.
+        steps: Training steps of the personal model in a round; not together with
+            epochs. Personalizers that train after the last round take these steps then.
         epochs: Epochs of the personal model, in place of steps. If neither is set,
             training is as long as in `[train]`, or 50 epochs after the last round.
-        count: Steps that epochs after the last round have: "batches", one per batch, or
-            "examples", max(⌊epochs · n / batch⌋, epochs) in all for n examples.
+        count: Number of steps in epochs after the last round: "batches", one per batch,
+            or "examples", max(⌊epochs · n / batch⌋, epochs) in all for n examples.
         optimizer: Optimizer of the personal model; if not set, that of `[train]`.
         augment: Random changes of the training inputs; if not set, those of `[train]`;
             []: none.
@@ -270,12 +270,12 @@ class Availability:
         on: Number of consecutive rounds of each period in which a client is present.
         schedule: CSV file (client, first, last) of the rounds in which clients are
             present.
-        deadline: Time limit of a round, in multiples of the time of the median client;
-            0: no limit.
+        deadline: Time limit of a round, in multiples of the time that the median client
+            needs; 0: no limit.
         speed_spread: Standard deviation of ln(speed) between clients.
         speed_noise: Standard deviation of ln(speed) between the rounds of a client.
-        partial: Update of a client that the deadline stops: "count" sends it, and
-            "drop" discards it.
+        partial: Treatment of the update of a client whose training the deadline stops:
+            "count" sends it, and "drop" discards it.
     """
 
     drop: float = 0.0

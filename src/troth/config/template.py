@@ -36,7 +36,7 @@ _NEEDED: dict[str, Any] = {
 """Values for options without a default, except `path`."""
 
 _PATHS = {"table": "data.parquet", "image_folder": "images", "leaf": "leaf"}
-"""Member → value of its option `path`. For all other members, it is "kind.member"."""
+"""Member → value of its option `path`. For members not listed, it is "kind.member"."""
 
 _HEAD = """\
 # An experiment of Troth. Train it with:  troth run FILE

@@ -2,8 +2,7 @@
 
 An example has one label, several labels of 0 and 1, a soft label, or a number. A soft
 label is a row with the probability of each class. Soft labels occur only in training
-data. If any client has them, the labels of all clients become soft: rows with a single
-1.
+data. If any client has them, plain labels become soft labels too: rows with a single 1.
 """
 
 import torch

@@ -30,10 +30,11 @@ def deal(
     within a label. Beginning with a random slot, slots at equal distances become test
     data. Validation data are chosen from the remaining slots in the same way.
 
-    The numbers of slots are exact, and every slot has the same probability. For each
-    label, the number of test slots is its exact share, rounded down or up. The numbers
-    of validation and training slots differ from their exact share by less than 2. All
-    clients are treated at once, but each has separate random numbers.
+    The sizes of a client's parts are those of `sizes_of`, and every slot has the same
+    probability. For each label, the number of test slots is its exact share, rounded
+    down or up. The numbers of validation and training slots differ from their exact
+    share by less than 2. All clients are treated at once, but each has separate random
+    numbers.
 
     Args:
         label: [slots] label of each slot.

@@ -23,7 +23,7 @@ from troth.theory import moments
 from troth.types import Refusal
 
 FEW = 15
-"""With fewer benign clients, advice comes with a warning."""
+"""If there are fewer benign clients, the estimates come with a warning."""
 _MILD = (
     "the data of malicious clients are no further from the others' than benign data "
     "are, so Theorem 3 sees no attack in them; they may do other harm"

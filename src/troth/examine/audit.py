@@ -287,7 +287,7 @@ def audit(
 
 
 def _check(run: Run, on: str, limit: float) -> None:
-    run.clients  # noqa: B018 refuses a run that is not finished
+    run.clients  # noqa: B018 raises Refusal if the run is not finished
     if run.experiment.personalizer.name == "none":
         raise Refusal(
             f"{run.path} has no personal models to audit (its personalizer is 'none'); "
@@ -305,7 +305,7 @@ def _check(run: Run, on: str, limit: float) -> None:
             f"limit = {limit} must be a difference of accuracies, at least 0 and below "
             "1, such as 0.1"
         )
-    run.model(0)  # refuses if models were not saved
+    run.model(0)  # raises Refusal if models were not saved
 
 
 def _ready(run: Run, built: Built, part: Part, on: On) -> Setting:

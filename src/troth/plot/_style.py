@@ -109,7 +109,7 @@ def finished(runs: Several, what: str) -> tuple[list[Dossier], str]:
 
 
 def figure(width: float, height: float) -> Figure:
-    """Return an empty figure with sizes in inches."""
+    """Return an empty figure; width and height are in inches."""
     return Figure(figsize=(width, height), dpi=120, layout="constrained")
 
 

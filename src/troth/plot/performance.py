@@ -58,7 +58,7 @@ def curves(runs: Several) -> Figure:
 
 
 def _apart(runs: list[Dossier], metric: str) -> dict[int, Dossier]:
-    """Return one run for each different curve of a shared model, by color index."""
+    """Return color index → run, with one run per different curve of a shared model."""
     found: dict[str, list[Dossier]] = {}
     for run in runs:
         found.setdefault(str(_points(run, "shared", metric)), []).append(run)

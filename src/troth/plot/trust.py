@@ -28,7 +28,7 @@ _AUDITED = 80  # largest number of clients in the picture of an audit
 def certified(runs: Several) -> Figure:
     """Draw certified accuracy over the radius, one panel per run and setting.
 
-    A setting is the noise and size of certificates. The line is the mean over clients.
+    A setting is a kind and size of noise. The line is the mean over clients.
     The band reaches from the lowest client to the highest. If there is only one client,
     the band is the 95 % interval. Between two radii, the curve has the value at the
     larger radius.

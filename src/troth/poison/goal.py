@@ -32,8 +32,8 @@ def named(name: str) -> bool:
 def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
     """Return the target θ†: read from a file, or trained on data with changed labels.
 
-    Training uses the data of all clients together, all of them in each step of Adam.
-    The paper's target has the labels y + 1 (Section 5.3), like `shift_labels`.
+    Each step of Adam uses all training data of all clients. The paper's target has the
+    labels y + 1 (Section 5.3), like `shift_labels`.
 
     Args:
         built: the federation.

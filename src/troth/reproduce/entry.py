@@ -1,4 +1,9 @@
-"""Entries: a table or figure of a paper, and its cells."""
+"""Entries (tables and figures of the papers) and their cells (numbers or points).
+
+A part of a table is about one data set. A federation has the data and the settings of
+training. A setting is a federation of a paper, with a substitute if its data are not on
+this machine.
+"""
 
 import dataclasses
 import difflib

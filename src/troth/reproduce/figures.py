@@ -1,6 +1,6 @@
 """Draw entries: figures of cells with the paper's points, and of scripts' results.
 
-A label names a line, such as a method.
+A label names a line, such as a method. A record is the result of one run.
 """
 
 import io

@@ -1,9 +1,10 @@
 """The cells of the tables of two papers, Ditto and FMTL.
 
-Rows are methods and columns are attacks. `methods.json` lists the rows by name, with
-the changes that a row makes to the experiment (`choices`; if there are several,
-validation data decide) and whether its numbers are of personal or shared models. It
-also has the grids of Ditto's Table 3. `experiments/personalizers` has larger grids.
+FMTL is *Federated Multi-Task Learning for Competing Constraints*. Rows are methods and
+columns are attacks. `methods.json` lists the rows by name. It has the changes that a
+row makes to the experiment (`choices`; if there are several, validation data decide),
+and whether the row is about personal or shared models. It also has the grids of Ditto's
+Table 3. `experiments/personalizers` has larger grids.
 """
 
 import math
@@ -203,7 +204,8 @@ def anchored(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
 def tilted(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
     """Return the cells of Ditto's Figure 5, under the attack A1.
 
-    The rows are the plain mean, and TERM with three temperatures.
+    The rows are the plain mean, and TERM (tilted empirical risk minimization) with
+    three temperatures.
     """
     name, rows = "Fashion MNIST", ("global", "TERM, t=1", "TERM, t=2", "TERM, t=5")
     f = pick(SETTINGS[name])

@@ -91,7 +91,7 @@ def _order(record: Record) -> list[str | int]:
 
 
 def committed(entry: Entry, root: Path) -> str | None:
-    """Return the date on which results of an entry's script were last committed."""
+    """Return the date of the last git commit with results of an entry's script."""
     homes = dict.fromkeys(some.partition("/")[0] for some in entry.results)
     command = ["git", "-C", str(root), "log", "-1", "--format=%cI", "--"]
     command += [f"{home}/{store.TABLE}" for home in homes]

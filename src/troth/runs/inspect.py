@@ -159,7 +159,7 @@ def _curves(table: dict[str, np.ndarray]) -> dict[str, Curves]:
     return found
 
 
-@dataclass
+@dataclass(repr=False)
 class Dossier:
     """The contents of the files of one run."""
 
@@ -173,7 +173,10 @@ class Dossier:
     certified: list[Certified] = field(default_factory=list)
     audit: Audit | None = None
     troubles: list[str] = field(default_factory=list)
-    kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # cached values
+    kept: dict[Any, Any] = field(default_factory=dict)  # cached values
+
+    def __repr__(self) -> str:
+        return f"Dossier({str(self.path)!r})"
 
     @property
     def finished(self) -> bool:

@@ -92,6 +92,9 @@ class Run:
         """Pickle only the folder's path, because other objects may not be picklable."""
         return type(self), (self.path,)
 
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
     @property
     def finished(self) -> bool:
         """Whether the run has finished."""

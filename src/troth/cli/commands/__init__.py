@@ -1,8 +1,8 @@
 """The commands of `troth`: one file per command, with a function of the same name.
 
-A command parses its options, calls the library and prints. Results go to stdout,
-progress and notices to stderr. Slow imports are inside the functions,
-so that `--help` does not wait for torch.
+A command parses its options, calls the library and prints: results to stdout, progress
+and notices to stderr. Slow imports are inside the functions, so that `--help` does not
+wait for torch.
 """
 
 ORDER = (

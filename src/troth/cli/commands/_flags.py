@@ -20,7 +20,7 @@ def absolute(path: str | Path | None) -> str | None:
     return None if path is None else str(Path(path).absolute())
 
 
-Json = Annotated[bool, Flag("--json", help="Print one JSON object to stdout.")]
+Json = Annotated[bool, Flag("--json", help="Print the result as one JSON object.")]
 Quiet = Annotated[bool, Flag("--quiet", "-q", help="Print results but no progress.")]
 Folder = Annotated[Path, Argument(metavar="RUN", help="Folder of a run.")]
 Experiment = Annotated[
@@ -29,8 +29,8 @@ Experiment = Annotated[
 Clients = Annotated[
     str,
     Flag(
-        help="Clients: all (all benign clients), a number (the first 10, for example, "
-        "of these), or ids separated by commas (0,3,8)."
+        help="Clients: all (all benign ones), N (the first N benign ones, such as 10) "
+        "or ids (such as 0,3,8)."
     ),
 ]
 Client = Annotated[

@@ -11,7 +11,7 @@ def bench(
     quick: Annotated[bool, Flag("--quick", help="Measure small models only.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare the speed of training on this machine with a plain loop over clients."""
+    """Measure how much faster training is here than with a plain loop over clients."""
     from troth.cli import tables
     from troth.runs import bench as measuring
 

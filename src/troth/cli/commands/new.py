@@ -36,11 +36,11 @@ def _member(folder: str, words: str) -> Any:
 
 def new(
     file: File = Path("experiment.toml"),
-    data: Annotated[str, _member("data/datasets", "Data set.")] = "digits",
+    data: Annotated[str, _member("data/datasets", "Name of a data set.")] = "digits",
     partition: Annotated[
         str, _member("data/partitions", "How examples are split among clients.")
     ] = "dirichlet",
-    model: Annotated[str, _member("networks/models", "Network.")] = "mlp",
+    model: Annotated[str, _member("networks/models", "Name of a network.")] = "mlp",
     personalizer: Annotated[
         str, _member("client/personalizers", "How a client gets its own model.")
     ] = "ditto",

@@ -62,8 +62,8 @@ def poison(
     weight: Annotated[
         str,
         Flag(
-            help="Weight of a poisoned example; a benign one has weight 1. auto: the "
-            "smallest weight with which the attack succeeds, by an estimate."
+            help="Weight of a poisoned example; a benign one has weight 1. auto: an "
+            "estimate of the smallest weight with which the attack succeeds."
         ),
     ] = "auto",
     start: Annotated[

@@ -39,7 +39,7 @@ def run(
         bool,
         Flag(
             "--dry-run",
-            help="Print how many steps, memory and disk space the runs need; train "
+            help="Print the steps, memory and disk space that the runs need, and train "
             "nothing.",
         ),
     ] = False,
@@ -57,7 +57,7 @@ def run(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train an experiment and every run of its grid."""
+    """Train an experiment, or every run of its grid."""
     from troth import api, files
     from troth.cli import tables
 

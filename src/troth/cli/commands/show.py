@@ -17,15 +17,15 @@ def show(
     table: Annotated[
         Literal["csv", "md", "tex"] | None,
         Flag(
-            help="Print one table over seeds instead: CSV, Markdown or LaTeX (a pivot "
-            "for grids with two axes)."
+            help="Print only a table with means over seeds: csv, md (Markdown) or tex. "
+            "In md and tex, a grid with two axes is a pivot table."
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Print the tables of finished runs again. Nothing is trained or written.
 
-    For the folder of troth poison, the table of its stages is printed.
+    If RUN was written by troth poison, the table of its stages is printed.
     """
     from troth import files
     from troth.cli import tables

@@ -64,9 +64,9 @@ def from_file(
       even if the data set has bytes. If so, all clients' inputs are stored as floats,
       which takes four times the memory and changes no value.
 
-    Threat model: it is not limited what the author of the file knows. The client
-    controls its own training data and nothing else. If the client's loss is a mean, a
-    weight other than 1 needs more: the client must change its loss.
+    Threat model: the author of the file may know anything. The client controls its own
+    training data and nothing else. If the client's loss is a mean, a weight other than
+    1 needs more: the client must change its loss.
 
     Args:
         x: [k, …] examples to replace.

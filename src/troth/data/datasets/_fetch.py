@@ -87,7 +87,10 @@ def _persist(url: str, part: Path, size: int) -> None:
 
 
 def _download(url: str, part: Path, size: int) -> None:
-    """Make one request, and write the response to a file; raise `_Cut` if it ends."""
+    """Make one request, and write the response to a file.
+
+    Raise `_Cut` if the response ends too early.
+    """
     with _answer(url) as response:
         length = response.headers.get("Content-Length", "")
         total = int(length) if length.isdigit() else size

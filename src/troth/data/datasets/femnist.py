@@ -35,10 +35,10 @@ def femnist(data_dir: str | None = None, seed: int = 0, *, writers: int = 0) -> 
     The function reads every JSON file in `femnist/train/` and, if it exists,
     `femnist/test/`, in the format of LEAF's preprocess.sh. Classes are 0 … 9, A … Z, a
     … z. Paper is 1 and ink is 0, as published. `owner` is the writer, in sorted order
-    of the names. `split` is the folder; without `test/`, there is no split. LEAF stores
-    a pixel as k/255, which becomes the byte k here. This is exact, and takes an eighth
-    of the memory of float64. If any value is not of this form, all values become
-    float32.
+    of the names. The folder determines `split`; without `test/`, there is no split.
+    LEAF stores a pixel as k/255, which becomes the byte k here. This is exact, and
+    takes an eighth of the memory of float64. If any value is not of this form, all
+    values become float32.
 
     Files are read one after the other. The whole set takes two minutes and 0.6 GB.
 

@@ -64,12 +64,12 @@ def stackoverflow(
 ) -> Arrays:
     """Stack Overflow (TFF): sentences of users as bags of words, tags as labels.
 
-    The function reads TFF's HDF5 file of 342,477 training clients (users), and takes
-    the first `clients` in the sorted order of their ids. The vocabularies are the most
-    frequent words and tags by TFF's counts. `x` [m, words] is the number of times that
-    each word occurs in a sentence and in the title of its question, divided by the
-    number of all their words. `owner` is the client. There is no published split of a
-    client's examples. Needs `pip install 'troth[hdf5]'`.
+    The function reads the HDF5 file of TensorFlow Federated (TFF) with 342,477 training
+    clients (users), and takes the first `clients` in the sorted order of their ids. The
+    vocabularies are the most frequent words and tags by TFF's counts. `x` [m, words] is
+    the number of times that each word occurs in a sentence and in the title of its
+    question, divided by the number of all their words. `owner` is the client. There is
+    no published split of a client's examples. Needs `pip install 'troth[hdf5]'`.
 
     Args:
         data_dir: Folder to search first for the files.

@@ -138,7 +138,7 @@ class Reception:
         Args:
             kind: Kind of the message: query, train or evaluate.
             contents: Node → its message.
-            deadline: Seconds after which replies are not waited for.
+            deadline: Seconds after which waiting for replies ends.
         """
         group = str(self.hub.round + 1)
         out = [
