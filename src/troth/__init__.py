@@ -1,6 +1,6 @@
 """Federated learning among participants you cannot trust.
 
-Every client gets its own model and a trust card.
+Every client gets a personal model and a trust card, a page about that model.
 """
 
 from __future__ import annotations

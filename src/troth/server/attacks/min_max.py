@@ -47,7 +47,7 @@ def min_max(
             −sign(μ).
 
     Returns:
-        The messages, with attacked updates.
+        The messages, with the malicious updates replaced.
 
     Example:
         >>> from troth.server.rules import messages
