@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import json
 import logging
 import platform
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from types import FrameType
@@ -197,6 +198,7 @@ def go_on(
     """
     began, watch = time.monotonic(), watch or (lambda p: None)
     with ExitStack() as open_:
+        open_.enter_context(_ending([run.path for run in runs]))
         threads = runs[0].built.federation.engine.plan.threads
         open_.enter_context(devices.using(threads))
         for built, _, state in runs:
@@ -227,6 +229,23 @@ def go_on(
         forget(run.path, run.state)
         _log.info("finished %s after %.1f s", run.path, took)
     return found
+
+
+@contextmanager
+def _ending(paths: Sequence[Path]) -> Iterator[None]:
+    """Record in the folders of runs why they end early, until they are resumed."""
+    for path in paths:
+        (path / files.ENDED).unlink(missing_ok=True)
+    try:
+        yield
+    except BaseException as error:
+        asked = isinstance(error, Interrupted | KeyboardInterrupt)
+        how = {"state": "interrupted" if asked else "failed"}
+        how["why"] = "" if asked else f"{type(error).__name__}: {error}"
+        for path in paths:
+            with suppress(OSError):  # the folder may be gone, or the disk full
+                files.put(path / files.ENDED, f"{json.dumps(how)}\n".encode())
+        raise
 
 
 def _started(run: Begun) -> None:
