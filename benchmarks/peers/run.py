@@ -39,6 +39,7 @@ def measure(system: str, work: str, device: str, precision: str) -> None:
         found = {"system": system, "workload": work, "rounds_s": rounds}
         found |= {"us_per_client_step": per_step, "peak_gb": peak}
         found |= {"fastest_us": min(rounds) / client_steps(work) * 1e6}
+        found |= {"device": device, "precision": precision}
         print(json.dumps(found | {"first_round_s": ends[0] - began}), flush=True)
 
 
