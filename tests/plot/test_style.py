@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
-from troth.reports._figures import svg
 
 from troth import plot
 from troth.plot import _style
