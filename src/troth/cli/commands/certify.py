@@ -110,7 +110,7 @@ def certify(
     local: Annotated[
         Path | None,
         Flag(
-            help="Folder of a run with personalizer local. Its models are certified as "
+            help="Folder of another run, whose personalizer is `local`. Its models are certified as "
             "the local models."
         ),
     ] = None,
