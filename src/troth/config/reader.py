@@ -108,7 +108,7 @@ def _values(
         kinds = part_types(hint)
         if list[Part] in (hint, *typing.get_args(hint)):
             if f.name in table or hint == list[Part]:
-                given = table.get(f.name, [])  # one table or name is a list of one
+                given = table.get(f.name, [])  # one table or name means a list of one
                 values[f.name] = [
                     _part(kind_of(f), f"{f.name}[{i}]", item, Part, {})
                     for i, item in enumerate(

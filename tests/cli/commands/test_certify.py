@@ -209,7 +209,7 @@ def test_refusals(refused, runs, run, tmp_path):
         (tuned, ("--clients", "-1"), "clients = '-1'"),
         (tuned, ("--models", "best"), "models = 'best' must name some of personal"),
         (tuned, ("--radii", "a"), "--radii a must be numbers separated"),
-        (tuned, ("--radii", "0,1"), "questions for adaptive samples"),
+        (tuned, ("--radii", "0,1"), "no effect with fixed samples"),
         (tuned, ("--transform", "zoom"), "transform = 'zoom' is not one of"),
         (tuned, ("--models", "local"), "local models come from another run.*--local"),
         (tuned, ("--models", "local", "--local", tuned), "personalizer 'finetune'"),

@@ -12,7 +12,17 @@ import typer
 from typer import Argument
 from typer import Option as Flag
 
-from troth.cli.commands._flags import DataDir, Json, Quiet, Settings
+from troth.cli.commands._flags import (
+    DataDir,
+    Devices,
+    Json,
+    Part,
+    PerDevice,
+    Quiet,
+    Ray,
+    Settings,
+    spread,
+)
 from troth.cli.commands._words import STOPPED, complain
 from troth.cli.commands.report import announce
 
@@ -54,6 +64,10 @@ def run(
             "CPU), or at the same time (--together, default on a GPU).",
         ),
     ] = None,
+    devices: Devices = "",
+    per_device: PerDevice = 1,
+    part: Part = "",
+    ray: Ray = "",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -71,6 +85,7 @@ def run(
             found = api.cost(experiment, **given, timed=True)
         tables.costs(found, name, as_json)
         return
+    given["spread"] = spread(devices, per_device, part, ray)
     train = functools.partial(api.run, experiment, out=root, apart=apart, **given)
     runs = watched(train, root, name, quiet)
     show(runs, root, name, as_json, quiet, in_words=experiment is None)
