@@ -156,7 +156,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
+        numbers = all(type(v) is int for v in value)  # such as a cohort
+        return [*value] if numbers else [plain(v) for v in value]
     if isinstance(value, np.generic):
         return plain(value.item())
     if isinstance(value, float) and not math.isfinite(value):

@@ -58,16 +58,17 @@ class Progress(NamedTuple):
     state: State | None = None  # only in the call before the first round
     run: int = 1  # number of this run in its grid, from 1
     runs: int = 1  # number of runs in the grid
+    over: int = 0  # runs of the grid that had finished before this command
 
 
 Watch = Callable[[Progress], None]
 
 
-def numbered(watch: Watch | None, run: int, runs: int) -> Watch | None:
+def numbered(watch: Watch | None, run: int, runs: int, over: int = 0) -> Watch | None:
     """Return a watch function that adds the number of the run in its grid."""
     if watch is None:
         return None
-    return lambda p: watch(p._replace(run=run, runs=runs))
+    return lambda p: watch(p._replace(run=run, runs=runs, over=over))
 
 
 UNMEASURED = Plan("loop", 1)
