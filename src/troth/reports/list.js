@@ -10,7 +10,6 @@
   const setup = JSON.parse(find("#setup").textContent);
   const heads = setup.columns;
   const NUMBERS = ["mean", "std", "worst10", "shared", "seconds"];
-  const METHODS = ["personalizer", "attack", "aggregator"];
 
   const given = new URLSearchParams(location.search);
   const some = (key) => new Set(given.getAll(key));
@@ -26,6 +25,7 @@
     for (const [key, set] of [["open", open], ["shut", shut], ["run", [...chosen].slice(0, setup.most)]]) for (const one of set) now.append(key, one);
     pair.forEach((id, i) => { if (id && chosen.has(id)) now.set("xy"[i], id); });
     history.replaceState(null, "", `?${now}`);
+    sessionStorage.setItem("troth-runs", `?${now}`);
   };
 
   /* Which rows are shown, and in which order */
@@ -71,11 +71,9 @@
     return whole.flatMap((line) => (line.group && isOpen(line.group) ? [line, ...line.runs.map((run) => ({ run, inside: true }))] : [line]));
   };
   const shownColumns = () => {
-    const every = [...runs.values()];
-    const varied = (key) => new Set(every.map((run) => run[key])).size > 1;
-    const running = every.some((run) => run.state === "running");
-    const usual = ["label", "state", "begun", "rounds", ...(running ? ["left"] : []), "curve", "mean", "worst10", "shared", ...METHODS.filter(varied)];
-    return columns || usual;
+    if (columns) return columns;
+    const running = [...runs.values()].some((run) => run.state === "running");
+    return ["label", "state", "begun", "rounds", ...(running ? ["left", "rate"] : []), "curve", "mean", "worst10", "shared"];
   };
 
   /* Rows. A row that did not change stays as it is, so that the focus stays in it. */
@@ -176,7 +174,7 @@
   const choose = (ids, on) => {
     for (const id of ids) if (on) chosen.add(id); else chosen.delete(id);
     draw();
-    compare();
+    compare().catch((error) => { find("#news").textContent = error.message; });
   };
 
   /* The selected runs */
@@ -274,8 +272,9 @@
     return [...head, make("p", {}, words + caution), make("div", { class: "square" }, picture)];
   };
   const scattered = async (...given) => part("#scatter", ...await scatter(...given));
-  let [drawnCurves, drawnStates, drawnSettings] = ["", "", ""];
+  let [drawnCurves, drawnStates, drawnSettings, turn] = ["", "", "", 0];
   const compare = async () => {
+    const mine = ++turn; /* an answer about an earlier selection is not shown */
     const ids = [...chosen].filter((id) => runs.has(id)).slice(0, setup.most);
     find("#hint").hidden = ids.length > 0;
     if (!ids.length) {
@@ -284,20 +283,25 @@
       return;
     }
     const names = named(ids);
-    const mine = (await asked("/api/live", ids)).map((run) => ({ ...run, label: names.get(run.id) }));
-    const states = mine.filter((run) => run.state !== "finished" || mine.length === 1);
+    const found = (await asked("/api/live", ids)).map((run) => ({ ...run, label: names.get(run.id) }));
+    if (mine !== turn) return;
+    const states = found.filter((run) => run.state !== "finished" || found.length === 1);
     const nowStates = JSON.stringify(states.map((run) => run.words));
     if (nowStates !== drawnStates) part("#states", ...states.map(troth.live.state));
     drawnStates = nowStates;
-    const nowCurves = JSON.stringify(mine.map((run) => [run.label, run.points]));
+    const nowCurves = JSON.stringify(found.map((run) => [run.label, run.points]));
     if (nowCurves !== drawnCurves && !find("#curves").contains(document.activeElement)) {
-      part("#curves", make("h3", {}, "Over rounds"), ...troth.live.curves(mine));
+      part("#curves", make("h3", {}, "Over rounds"), ...troth.live.curves(found));
       drawnCurves = nowCurves;
     }
     const nowSettings = JSON.stringify(ids.map((id) => [id, runs.get(id).state, runs.get(id).mean]));
     if (nowSettings === drawnSettings) return;
     drawnSettings = nowSettings;
     const { keys, runs: settings } = await asked("/api/settings", ids);
+    if (mine !== turn) {
+      drawnSettings = "";
+      return;
+    }
     part("#settings", ...(ids.length > 1 ? [make("h3", {}, "Settings"), table(ids, names, keys, settings)] : []));
     part("#parallel", ...parallel(ids, names, keys, settings));
     await scattered(ids, names, keys, settings);
@@ -358,10 +362,8 @@
   };
   read(setup.list);
   troth.start();
-  compare();
   troth.live.every(async () => {
-    const answer = await fetch(`/api/runs?known=${version}`, { cache: "no-store" });
-    read(await answer.json());
+    read(await asked("/api/runs", [], version));
     const there = [...body.rows].map((row) => row.dataset.run).filter((id) => runs.has(id));
     const wanted = there.filter((id) => !curves.has(id) || runs.get(id).state !== curves.get(id).state || runs.get(id).state === "running").slice(0, CURVES);
     if (shownColumns().includes("curve") && wanted.length) {

@@ -24,15 +24,17 @@ troth.live = (() => {
       try {
         if (!document.hidden) await work();
       } catch (error) {
-        find(news).textContent = error instanceof TypeError
-          ? "The server does not answer. To start it again: troth ui" : error.message;
+        find(news).textContent = error.message;
       }
       setTimeout(again, PAUSE);
     };
     return again();
   };
-  const asked = async (address, ids = []) => {
-    const answer = await fetch(`${address}?${new URLSearchParams(ids.map((id) => ["run", id]))}`, { cache: "no-store" });
+  const asked = async (address, ids, known = "") => {
+    const query = new URLSearchParams([["known", known], ...ids.map((id) => ["run", id])]);
+    const answer = await fetch(`${address}?${query}`, { cache: "no-store" }).catch(() => {
+      throw new Error("The server does not answer. To start it again: troth ui");
+    });
     if (!answer.ok) throw new Error(await answer.text());
     return answer.json();
   };

@@ -137,6 +137,9 @@ def test_runs_are_found_by_keys_and_compared(browser, root, server):
     browser.press("\ue007")
     browser.until("document.querySelector('#card h3')")
     assert browser.text("h1") == "Report of 2 runs"
+    browser.js("document.querySelector('header a').click()")
+    browser.until("document.querySelector('#scatter .plot')")  # the list as it was
+    assert browser.js("return location.href") == address
     assert browser.log("browser") == []
 
 
