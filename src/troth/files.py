@@ -31,6 +31,7 @@ SUMMARY, SHARED, PERSONAL = "summary.json", "shared.safetensors", "personal.safe
 CHECKPOINT, GRID = "checkpoint/state.safetensors", "grid.toml"
 FEATURES, AUDIT = "features.safetensors", "audit.csv"
 CERTIFICATES, CHAIN = "certificates.csv", "chain.json"
+ENDED = "ended.json"  # why a run ended early; a finished run has none
 STAGES = ("gradient", "model", "data")  # of an attack chain, in order
 METRICS = ("accuracy", "error")
 """Metrics by which clients are compared; the first one that a table has is used."""

@@ -9,7 +9,7 @@ views of the client's model. The plan `loop` is the plain implementation, with w
 tests compare all others.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -196,6 +196,9 @@ class _Work(NamedTuple):
 
 class Engine:
     """Computes phases for any number of clients, according to a plan."""
+
+    scores: Sequence[Any] = ()  # further scores of every evaluation
+    step_seconds: float | None = None  # of one client; `None`: not measured
 
     def __init__(
         self,

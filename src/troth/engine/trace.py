@@ -49,10 +49,10 @@ def _writes(node: Any) -> bool:
 def update_in_place(graph: Any, in_pieces: bool, apart: bool = False) -> list[int]:
     """Compute updates v ← v − lr·g in the memory of v, without a copy of v.
 
-    Several such updates in a row are changed too. An update is changed only if it is
-    the last use of its v. With `in_pieces`, v is updated parameter by parameter, so
-    that the pieces of g need not be gathered into one tensor. If the trace is compiled,
-    the compiler fuses the gathering and is faster without `in_pieces`.
+    Several such updates in a row are rewritten too. An update is rewritten only if no
+    later operation reads its old v. With `in_pieces`, v is updated parameter by
+    parameter, so that the pieces of g need not be gathered into one tensor. If the
+    trace is compiled, the compiler fuses the gathering and is faster without it.
 
     With `apart`, v is only read, and the result is written to a further input of the
     trace. So v may be one row that all clients share.

@@ -1,4 +1,4 @@
-"""Lift functions of one client over many; the only use of vmap and torch.compile.
+"""Vectorize functions of one client over many clients, by vmap and torch.compile.
 
 `torch.func.vmap` lifts a function of one client over the clients of a chunk. The result
 is traced once per shape into plain tensor operations. These are replayed without the
