@@ -123,9 +123,7 @@ def test_the_answer_is_that_of_the_files(examined, whole):
     assert found.low < 0 < found.high
     names = "“ditto,lam=auto”", "“local”"
     assert (
-        "{0} is first, but {1} may be as good: {0} has higher accuracy for ".format(
-            *names
-        )
+        "{} is first, but {} may be as good: higher accuracy for ".format(*names)
         + f"{found.better} of 9 clients, lower for {found.worse}. Mean difference "
         f"{texts[0]}; the 95 % interval, {texts[1]} to {texts[2]}, contains 0 "
         f"(p = {compare.number(found.p_value)})."
@@ -291,6 +289,44 @@ def test_pictures_have_the_numbers_of_the_files(examined):
         assert counts.sum() == column(clean.path, verdict).sum()
 
 
+def test_the_design_is_documented():
+    """Every variable of the style sheet, and every one that is used is defined."""
+    root = Path(reports.__file__).parents[3]
+    style = (root / "src/troth/reports/style.css").read_text("utf-8")
+    page = (root / "docs/reference/design.md").read_text("utf-8")
+    known = {*re.findall(r"--([a-z]+(?:-?\d)?):", style)}
+    ends = {"s0", "s7", "gap-1", "gap-6"}  # of the two ranges
+    named = {n for n in known if not re.fullmatch(r"(s|gap-)\d", n)} | ends
+    assert [name for name in named if f"`{name}`" not in page] == []
+    for file in ("style.css", "_charts.py", "_marks.py", "card.js", "live.js"):
+        text = (root / "src/troth/reports" / file).read_text("utf-8")
+        assert {*re.findall(r"var\(--([a-z]+(?:-?\d)?)\)", text)} <= known, file
+
+
+def _contrast(a, b):
+    """Contrast by WCAG 2 of two colors such as #1f2a33."""
+    light = []
+    for color in (a, b):
+        v = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        v = np.where(v <= 0.03928, v / 12.92, ((v + 0.055) / 1.055) ** 2.4)
+        light.append(float(v @ [0.2126, 0.7152, 0.0722]) + 0.05)
+    return max(light) / min(light)
+
+
+def test_colors_can_be_told_apart():
+    """Text and marks from the background, in both themes."""
+    style = (Path(reports.__file__).parent / "style.css").read_text("utf-8")
+    found = re.findall(r"--([a-z]+\d?): light-dark\((#\w{6}), (#\w{6})\)", style)
+    both = {name: ends for name, *ends in found}
+    for name, least in [("ink", 4.5), ("soft", 4.5), ("link", 4.5)]:
+        for back in ("paper", "panel", "mark"):
+            for one, other in zip(both[name], both[back], strict=True):
+                assert _contrast(one, other) >= least, (name, back)
+    for i in range(8):
+        for one, other in zip(both[f"s{i}"], both["paper"], strict=True):
+            assert _contrast(one, other) >= 3, i
+
+
 def test_settings_that_differ(examined):
     found = _tables.settings(inspect.opened([examined / "attacked"]))
     assert found.heads == ["run", "personalizer.name"]
@@ -449,7 +485,7 @@ def test_names_are_texts(told, tmp_path):
     (other / "experiment.toml").write_text(text.replace('"digits"', f"'{evil}'"))
     page, data, source = made(tmp_path / "x.html", *places, other)
     tags = [tag for tag, _ in page.tags]
-    assert tags.count("script") == 3 and "img" not in tags
+    assert tags.count("script") == 4 and "img" not in tags
     assert not [a for _, a in page.tags if any(k.startswith("on") for k in a)]
     assert "alert(3)</script>" not in source
     assert [name for name in names if name not in page.words] == []
@@ -505,6 +541,21 @@ def test_broken_files_never_stop_it(told, tmp_path):
     (broken / "experiment.toml").write_bytes(b"\xff\xfe\x00")
     page, data, _ = made(tmp_path / "x.html", whole, broken)
     assert len(data["decks"]) >= 1 and "experiment.toml" in page.words
+
+
+def test_the_page_of_one_client(told, tmp_path):
+    """Only its card and its JSON; its names are inert too."""
+    places = [told(tmp_path / n, [0.5, 0.9, 0.7], seed=i) for i, n in enumerate("ab")]
+    places.append(told(tmp_path / EVIL.replace("/", "∕"), [0.5, 0.9, 0.7]))
+    found = reports.report(places, card=2)
+    assert found.page == places[0] / "card-2.html"
+    assert {c["client"] for c in json.loads(found.cards.read_text())["cards"]} == {2}
+    text = found.page.read_text("utf-8")
+    page = Page(text)
+    assert [tag for tag, _ in page.tags].count("article") == 2  # one per federation
+    assert "<img" not in text and [t for t, _ in page.tags].count("script") == 3
+    with pytest.raises(Refusal, match="no card of client 3; clients are 0 to 2"):
+        reports.report(places, card=3)
 
 
 def test_where_it_is_written(told, tmp_path):

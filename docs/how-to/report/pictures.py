@@ -2,7 +2,8 @@
 
     python docs/how-to/report/pictures.py
 
-It trains the quickstart, certifies and audits a few clients, and opens its report.
+It trains the quickstart and a grid, certifies and audits a few clients, and opens their
+reports, and one with 10,000 clients.
 """
 
 import base64
@@ -14,11 +15,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[2] / "tests"))
 from chromium import Browser  # noqa: E402
+from told import written  # noqa: E402
 
 
 def troth(folder: Path, *arguments: str) -> None:
@@ -27,12 +30,17 @@ def troth(folder: Path, *arguments: str) -> None:
     subprocess.run([sys.executable, "-c", code, *arguments], cwd=folder, check=True)
 
 
+def few(picture: Image.Image) -> Image.Image:
+    """Return the picture in few colors, so that its file is small."""
+    return picture.quantize(96, Image.Quantize.MAXCOVERAGE)
+
+
 def keep(browser: Browser, name: str) -> None:
     """Keep what the window shows, in few colors."""
     time.sleep(1)  # scrolling is smooth
     taken = base64.b64decode(browser.cdp("Page.captureScreenshot")["data"])
     picture = Image.open(io.BytesIO(taken)).convert("RGB")
-    picture.quantize(64).save(HERE / name, optimize=True)
+    few(picture).save(HERE / name, optimize=True)
 
 
 def design(folder: Path) -> Path:
@@ -67,41 +75,84 @@ def design(folder: Path) -> Path:
     return page
 
 
+def many(folder: Path, n: int = 10_000) -> None:
+    """Write runs with many clients, whose results are made up."""
+    rng = np.random.default_rng(0)
+    skill = rng.beta(8, 3, n)
+    steps = {"none": -0.25, "local": -0.03, "ditto": 0.05}
+    values = {
+        name: np.round((skill + step + rng.normal(0, 0.05, n)).clip(0, 1) * 20) / 20
+        for name, step in steps.items()
+    }
+    bad, size = np.arange(n) % 10 == 9, np.full(n, 20)
+    more = {"shared": values["none"], "hostile": bad, "corruption": "auto"}
+    for name, own in values.items():
+        place = folder / "many" / name
+        written(place, own, personalizer=name, test=size, **more)
+
+
 def main() -> None:
     """Take all pictures."""
     with tempfile.TemporaryDirectory() as place:
         folder, run = Path(place), "runs/quickstart/personalizer=ditto+lam=0.1"
         troth(folder, "run", "--out", "runs/quickstart", "--quiet")
-        troth(folder, "report", "runs/quickstart", "--out", "plain.html")
         smoothing = ["--transform", "pixel", "--sigma", "0.25", "--clients", "20"]
         samples = ["--samples", "adaptive", "--radii", "0,0.25,0.5,1", "--n", "10000"]
         troth(folder, "certify", run, *smoothing, *samples, "--quiet")
         troth(folder, "audit", run, "--quiet")
-        troth(folder, "report", "runs/quickstart", "--out", "whole.html")
+        quick = ["report", "runs/quickstart", "--pdf", "--out"]
+        troth(folder, *quick, "whole.html")
+        troth(folder, *quick, "card.html", "--card", "7")
+        (folder / "grid.toml").write_text(GRID)
+        troth(folder, "run", "grid.toml", "--out", "runs/grid", "--quiet")
+        troth(folder, "report", "runs/grid", "--out", "grid.html")
+        many(folder)
+        runs = [f"many/{name}" for name in ("none", "local", "ditto")]
+        troth(folder, "report", *runs, "--out", "many.html")
         browser = Browser(folder / "profile")
         try:
-            browser.see(f"file://{folder}/plain.html#client=7", 1000, 1250)
-            keep(browser, "quickstart.png")
-            browser.see(f"file://{folder}/plain.html", 1000, 1000, dark=True)
-            keep(browser, "dark.png")
-            browser.see(f"file://{folder}/plain.html#client=7", 360, 740)
-            keep(browser, "narrow.png")
-            browser.see(f"file://{folder}/whole.html", 1000, 1000)
+            for name, page, *screen in (
+                ("quickstart", "whole.html", 1100, 860),
+                ("card", "whole.html#client=7", 1100, 940),
+                ("dark", "whole.html", 1100, 860, True),
+                ("narrow", "whole.html", 360, 1000),
+                ("grid", "grid.html", 1100, 860),
+                ("many", "many.html", 1100, 860),
+                ("../../reference/design", design(folder).name, 1000, 400),
+            ):
+                browser.see(f"file://{folder}/{page}", *screen)
+                keep(browser, f"{name}.png")
+            browser.see(f"file://{folder}/whole.html", 1100, 860)
             browser.js("document.querySelector('#proven').scrollIntoView()")
             keep(browser, "examined.png")
-            browser.see(design(folder).as_uri(), 1000, 420)
-            keep(browser, "../../reference/design.png")
-            browser.pdf(folder / "paper.pdf")
-            pages = ["-r", "72", "-png", "-l", "2", "paper.pdf", "paper"]
-            subprocess.run(["pdftoppm", *pages], cwd=folder, check=True)
         finally:
             browser.close()
+        for name in ("card", "whole"):
+            pages = ["-r", "60", "-png", "-l", "2", f"{name}.pdf", f"paper-{name}"]
+            subprocess.run(["pdftoppm", *pages], cwd=folder, check=True)
         sheets = [Image.open(file) for file in sorted(folder.glob("paper*.png"))]
         joined = Image.new("RGB", (sum(s.width for s in sheets), sheets[0].height))
         for k, sheet in enumerate(sheets):
-            joined.paste(sheet, (k * sheet.width, 0))
-        joined.quantize(64).save(HERE / "paper.png", optimize=True)
+            joined.paste(sheet, (sum(s.width for s in sheets[:k]), 0))
+        joined.quantize(96, Image.Quantize.MAXCOVERAGE).save(
+            HERE / "paper.png", optimize=True
+        )
 
+
+GRID = """
+data = "digits"
+filter = [{name = "clip"}]
+partition = {name = "classes", clients = 20, per_client = 5}
+model = {name = "mlp", widths = [16]}
+train = {rounds = 40, cohort = 10, steps = 3, batch = 16, lr = 0.2}
+evaluate = {every = 5}
+adversary = {fraction = 0.2}
+
+[grid]
+personalizer = ["none", "local", "ditto", "finetune"]
+attack = ["none", "sign_flip"]
+seed = [0, 1, 2]
+"""
 
 if __name__ == "__main__":
     main()

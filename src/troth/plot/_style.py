@@ -20,7 +20,7 @@ Several = Given | Sequence[Given]
 INK, SOFT, GRID, PAPER = "#1f2a33", "#5b6873", "#dbe1e6", "#ffffff"
 SERIES = (
     *("#0072b2", "#d55e00", "#009e73", "#b0579a"),
-    *("#c98a00", "#3f9bd1", "#7a4a21", "#6a3d9a"),
+    *("#b87d00", "#3690c6", "#7a4a21", "#6a3d9a"),
 )
 """Colors of models, after Okabe and Ito, for color-blind readers and gray printing."""
 _DASHES = (

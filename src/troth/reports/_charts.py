@@ -15,7 +15,17 @@ from troth.certificates.curves import Curves
 from troth.files import METRICS
 from troth.plot._style import LOCAL, SHARED, place
 from troth.plot.trust import VERDICTS, happened
-from troth.reports._marks import Scale, color, dots, legend, line, path, plot, scale
+from troth.reports._marks import (
+    Scale,
+    color,
+    dots,
+    legend,
+    line,
+    path,
+    plot,
+    scale,
+    steps,
+)
 from troth.reports.cards import Deck
 from troth.reports.cards._choice import Chooser
 from troth.reports.cards._reading import name, quoted
@@ -205,12 +215,13 @@ def certified(run: Dossier) -> Markup:
             at, label = looks[kind]
             px, mean = x.to(curve.radii), curve.accuracy.mean(axis=0)
             low, high = _band(curve)
-            back = line(px[::-1], 1000 - y.to(low[::-1])).replace("M", "L")
-            band = f"{line(px, 1000 - y.to(high))}{back}Z"
+            (a, top), (b, under) = (steps(px, 1000 - y.to(end)) for end in (high, low))
+            band = line([*a, *b[::-1]], [*top, *under[::-1]])
             texts = [number(float(v)) for v in mean]
             found = _series(curve.radii.round(4), texts, at, label)
             marks.append(path(band, "band", style=f"fill:{color(at)}"))
-            marks.append(path(line(px, 1000 - y.to(mean), step=True), "line", **found))
+            corners = line(*steps(px, 1000 - y.to(mean)))
+            marks.append(path(corners, "line", **found))
             names[label] = color(at), _DASHES[at % 8]
         n = max(len(curve.clients) for curve in each.curves.values())
         says = f"{s['transform']}, σ = {s['sigma']}, {n} clients"

@@ -39,7 +39,8 @@ def answer(deck: Deck) -> list[Sentence]:
     found = paired([(a, b)], metric)
     counts = tuple(map(str, (found.better, found.n, found.worse)))
     words = ("higher", "lower")[:: 1 if metric == "accuracy" else -1]
-    about = (a.quoted, b.quoted, *counts, metric, *words)
+    first = a.quoted[0].upper() + a.quoted[1:]
+    about = (first, b.quoted, *counts, metric, *words)
     ends = [signed(v, metric) for v in (found.mean_difference, found.low, found.high)]
     numbers = (*ends, chance(found.p_value))
     if found.n < 2 or np.isnan(found.low):

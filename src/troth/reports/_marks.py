@@ -67,15 +67,19 @@ def dots(x: Any, y: Any) -> str:
     return "".join(f"M{a:.0f} {b:.0f}h0" for a, b in zip(x, y, strict=True))
 
 
-def line(x: Any, y: Any, step: bool = False) -> str:
+def line(x: Any, y: Any) -> str:
     """Return a line through points; a NaN interrupts it."""
-    text, pen = "", False
+    text, pen = "", "M"
     for a, b in zip(x, y, strict=True):
-        down = not math.isnan(b)
-        corner = f"V{b:.0f}H{a:.0f}" if step else f"L{a:.0f} {b:.0f}"
-        text += (corner if pen else f"M{a:.0f} {b:.0f}") if down else ""
-        pen = down
+        known = not math.isnan(b)
+        text += f"{pen}{a:.0f} {b:.0f}" if known else ""
+        pen = "L" if known else "M"
     return text
+
+
+def steps(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the corners of a step line: between two points it has the later value."""
+    return np.repeat(x, 2)[:-1], np.repeat(y, 2)[1:]
 
 
 def plot(

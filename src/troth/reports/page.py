@@ -16,7 +16,7 @@ from markupsafe import Markup
 import troth
 from troth import files
 from troth.plot._style import SERIES, places, settle
-from troth.reports import _charts, _front, _tables, _words, cards
+from troth.reports import _charts, _front, _pdf, _rows, _tables, _words, cards
 from troth.reports.cards import Deck, Sentence
 from troth.reports.cards._choice import Chooser
 from troth.reports.cards._reading import ABOUT, RULES, certify, command, name, quoted
@@ -49,21 +49,32 @@ class Report(NamedTuple):
     page: Path
     cards: Path
     runs: list[Dossier]
+    pdf: Path | None = None
 
 
-def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Report:
+def report(
+    paths: Sequence[str | Path],
+    out: str | Path | None = None,
+    card: int | None = None,
+    pdf: bool = False,
+) -> Report:
     """Write an HTML page about runs, and their trust cards as JSON next to it.
 
     Args:
         paths: Folders of runs, of grids or of attack chains.
-        out: The page; None: `report.html` in the first folder. The file of the cards
-            is in the same folder and ends in `.cards.json` instead of `.html`.
+        out: The page; None: `report.html` in the first folder, or `card-7.html` if
+            `card` is 7. The file of the cards is in the same folder and ends in
+            `.cards.json` instead of `.html`.
+        card: A client. The page then has only this client's trust card, on one screen
+            and one sheet of paper per federation.
+        pdf: Whether to write the page as PDF too, by a Chromium of this machine.
 
     Returns:
-        The two files, and the runs with what was read from their files.
+        The files, and the runs with what was read from their files.
 
     Raises:
-        Refusal: A folder is not a run, or a file cannot be written.
+        Refusal: A folder is not a run, there is no such client, a file cannot be
+            written, or there is no Chromium for `pdf`.
 
     >>> import tempfile, troth
     >>> folder = tempfile.TemporaryDirectory()
@@ -73,6 +84,8 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Report
     >>> made = troth.report([one.path])
     >>> made.page.name, made.cards.name
     ('report.html', 'report.cards.json')
+    >>> troth.report([one.path], card=3).page.name
+    'card-3.html'
     >>> folder.cleanup()
 
     Read on: `docs/how-to/report.md`.
@@ -80,17 +93,34 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Report
     if not paths:
         raise Refusal("there is no run to report; give at least one folder")
     runs = inspect.opened(paths)
-    page = Path(out) if out is not None else Path(paths[0]) / NAME
-    if page.is_dir():
-        page = page / NAME
+    file = NAME if card is None else f"card-{card}.html"
+    page = Path(out) if out is not None else Path(paths[0]) / file
+    page = page / file if page.is_dir() else page
     beside = page.with_suffix(".cards.json")
     made = cards.decks(runs)
-    text = html(runs, made, beside.name)
+    found = cards.document(runs, made)
+    if card is None:
+        text = html(runs, made, beside.name)
+    else:
+        text = _one(made, card)
+        found["cards"] = [one for one in found["cards"] if one["client"] == card]
     with files.refused(page, "give another file with --out"):
         page.parent.mkdir(parents=True, exist_ok=True)
     files.write(page, text)
-    files.write(beside, json.dumps(cards.document(runs, made)) + "\n")
-    return Report(page, beside, runs)
+    files.write(beside, json.dumps(found) + "\n")
+    return Report(page, beside, runs, _pdf.pdf(page) if pdf else None)
+
+
+def _one(made: list[Deck], client: int) -> str:
+    """Return a page with the cards of one client."""
+    there = [deck for deck in made if client in deck.ids]
+    if not there:
+        most = max((deck.ids[-1] for deck in made), default=-1)
+        known = f"clients are 0 to {most}" if made else "no run is finished"
+        raise Refusal(f"there is no card of client {client}; {known}")
+    content: dict[str, Any] = {"title": f"Trust card of client {client}", "live": []}
+    content |= {"data": packed(there, client), "count": len(there)}
+    return rendered("card.html.j2", content, ["base.js", "card.js"])
 
 
 def html(
@@ -140,9 +170,9 @@ def html(
         "pictures": pictures,
         "asks": {"certify": certify(first), "audit": command("audit", first.path)},
         "beside": beside,
-        "data": packed(made),
+        "data": _compressed(packed(made)),
     }
-    scripts = ["base.js", *(["live.js"] if live else []), "report.js"]
+    scripts = ["base.js", *(["live.js"] if live else []), "card.js", "report.js"]
     return rendered("page.html.j2", content, scripts)
 
 
@@ -205,28 +235,40 @@ def _spans(sentence: Sentence) -> list[tuple[str, bool]]:
     return found
 
 
-def packed(made: Sequence[Deck]) -> str:
-    """Pack all cards for the page's script: JSON, gzip, base64."""
+def packed(made: Sequence[Deck], client: int | None = None) -> dict[str, Any]:
+    """Return what the page's script shows: all cards, or those of one client."""
     number = {rule: i for i, rule in enumerate(RULES)}
 
     def short(sentences: Sequence[Sentence]) -> list[list[Any]]:
         return [[number[one[0]], *one[1:]] for one in sentences]
 
-    data = {
-        "rules": [[*item] for item in RULES.items()],
-        "about": ABOUT,
-        "decks": [
-            {
-                "runs": [name(run) for run in deck.runs],
-                "table": _tables.clients(deck),
-                "owners": deck.owners,
-                "choices": [short(choice.sentences) for choice in deck.choices],
-                "first": [_suggested(deck, i) for i in range(len(deck.ids))],
-                "cards": [[short(c.sentences) for c in each] for each in deck.cards],
-            }
-            for deck in made
-        ],
-    }
+    def row(one: _rows.Row) -> list[Any]:
+        head, text, says, *more = _rows.short(one)
+        return [head, text, *short([says]), *more]
+
+    def deck(one: Deck) -> dict[str, Any]:
+        who = [i for i, k in enumerate(one.ids) if client in (None, k)]
+        rows = [[_rows.rows(card) for card in cards] for cards in one.cards]
+        table = _tables.clients(one)
+        table["columns"] = [[c[i] for i in who] for c in table["columns"]]
+        return {
+            "runs": [name(run) for run in one.runs],
+            "data": one.runs[0].part("data"),
+            "table": table,
+            "owners": [one.owners[i] for i in who] if one.owners else [],
+            "answer": short(_front.answer(one)),
+            "choices": [short(one.choices[i].sentences) for i in who],
+            "first": [_suggested(one, i) for i in who],
+            "cards": [[short(each[i].sentences) for i in who] for each in one.cards],
+            "rows": [[[*map(row, each[i])] for i in who] for each in rows],
+            "axes": [_rows.axes(*each) for each in zip(one.runs, rows, strict=True)],
+        }
+
+    rules = [[*item] for item in RULES.items()]
+    return {"rules": rules, "about": ABOUT, "decks": [*map(deck, made)]}
+
+
+def _compressed(data: dict[str, Any]) -> str:
     raw = json.dumps(data, separators=(",", ":")).encode()
     return base64.b64encode(gzip.compress(raw, mtime=0)).decode()
 

@@ -1,55 +1,17 @@
 "use strict";
-/* Show trust cards, the table of clients, and what a pointer shows in pictures. The page's
+/* Find cards, show the table of clients, and what a pointer shows in pictures. The page's
    data are inserted as text, never as HTML. */
 (() => {
-  const { find, make, command, table } = troth;
-  const sentence = (rules, said) => {
-    const line = make("p", { "data-rule": rules[said[0]][0] });
-    for (const piece of rules[said[0]][1].split(/(\{\d+\})/)) {
-      const at = /^\{(\d+)\}$/.exec(piece);
-      const word = at ? said[1 + Number(at[1])] : piece;
-      if (!at || !/^troth[ .]/.test(word)) line.append(word);
-      else line.append(...command(word).flatMap((node, i) => (i ? [" ", node] : [node])));
-    }
-    return line;
-  };
-
-  const grouped = (data, list, level) => {
-    const parts = [];
-    let before = "";
-    for (const said of list) {
-      const about = data.rules[said[0]][0].split(".")[0];
-      if (about !== before) parts.push(make(level, {}, data.about[about]));
-      parts.push(sentence(data.rules, said));
-      before = about;
-    }
-    return parts;
-  };
-
+  const { find, make, table } = troth;
   const cards = (data) => {
     const [ask, which, deck, panel, status] = ["#ask", "#which", "#deck", "#card", "#asked"].map((id) => find(id));
     let [now, row] = [0, 0];
     const client = (d, r) => data.decks[d].table.columns[0][r];
-    const models = (d, r) => {
-      const { heads, columns } = data.decks[d].table;
-      const some = heads.map((h, i) => i).filter((i) => i > 2 && heads[i].numeric && columns[i][r] !== "–");
-      const line = (i) => make("tr", {}, make("th", { scope: "row" }, heads[i].name), make("td", { class: "n" }, columns[i][r]));
-      return make("table", {}, make("caption", {}, "Row of this client in the table"), make("tbody", {}, ...some.map(line)));
-    };
     const worlds = [...document.querySelectorAll("[data-deck]")];
     const show = (d, r, focus) => {
       [now, row] = [d, r];
       for (const world of worlds) world.hidden = Number(world.dataset.deck) !== d;
-      const { choices, cards: every, runs, first, owners } = data.decks[d];
-      const others = runs.map((name, i) => i).filter((i) => i !== first[r]);
-      const part = (i) => [make("h3", {}, `Card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4")];
-      panel.replaceChildren(
-        make("h3", {}, `Client ${client(d, r)}${owners.length ? ` (${owners[r]})` : ""}`),
-        make("div", { class: "use" }, ...choices[r].map((said) => sentence(data.rules, said))),
-        ...part(first[r]),
-        ...others.map((i) => make("details", {}, make("summary", {}, `Card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4"))),
-        make("details", {}, make("summary", {}, "All numbers"), models(d, r)),
-      );
+      troth.card(panel, data, d, r);
       which.value = client(d, r);
       if (deck) deck.value = String(d);
       status.textContent = "";

@@ -26,6 +26,20 @@ def test_where_it_is_said(troth, one, tmp_path):
     assert json.loads(Path(said["cards"]).read_text())["version"] == cards.VERSION
 
 
+def test_one_card(troth, refused, one, tmp_path, monkeypatch):
+    from troth.reports import _pdf
+
+    monkeypatch.setattr(_pdf, "pdf", lambda page: page.with_suffix(".pdf"))
+    asked = ("report", one[0], "--card", "1", "--out", tmp_path)
+    done = troth(*asked, "--pdf", "--json")
+    page = tmp_path / "card-1.html"
+    assert json.loads(done.stdout)["page"] == str(page)
+    assert json.loads(done.stdout)["pdf"] == str(page.with_suffix(".pdf"))
+    assert "Trust card of client 1" in page.read_text()
+    assert f"PDF: {page.with_suffix('.pdf')}" in done.stderr
+    assert "no card of client 99" in refused("report", one[0], "--card", "99")
+
+
 def test_a_grid(troth, grid, tmp_path):
     place, _ = grid
     done = troth("report", place, "--out", tmp_path / "x.html")

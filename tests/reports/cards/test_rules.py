@@ -28,7 +28,7 @@ def test_sentences_are_well_formed():
 
 
 def test_every_rule_is_about_something():
-    assert {rule.split(".")[0] for rule in EVERY} == {*ABOUT, "answer", "page"}
+    assert {rule.split(".")[0] for rule in EVERY} == {*ABOUT, "row", "answer", "page"}
 
 
 def test_values_are_put_in_once_and_as_they_are():
@@ -132,9 +132,9 @@ SENTENCES = [
     ),
     (
         "answer.unsure A B 15 20 4 error lower higher -0.1 -0.2 +0.1 p=0.3",
-        "A is first, but B may be as good: A has lower error for 15 of 20 clients, "
-        "higher for 4. Mean difference -0.1; the 95 % interval, -0.2 to +0.1, contains "
-        "0 (p=0.3).",
+        "A is first, but B may be as good: lower error for 15 of 20 clients, higher "
+        "for 4. Mean difference -0.1; the 95 % interval, -0.2 to +0.1, contains 0 "
+        "(p=0.3).",
     ),
     (
         "answer.behind A B 4 20 15 accuracy higher lower -0.1 -0.2 -0.05 p=0.03",

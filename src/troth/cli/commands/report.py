@@ -21,6 +21,18 @@ def report(
     out: Annotated[
         Path | None, Flag(help="File to write. Default: report.html in the first RUN.")
     ] = None,
+    card: Annotated[
+        int | None,
+        Flag(
+            metavar="CLIENT",
+            help="Write only the trust card of this client: one screen, one sheet of "
+            "paper. Default file: card-CLIENT.html.",
+        ),
+    ] = None,
+    pdf: Annotated[
+        bool,
+        Flag("--pdf", help="Write the page as PDF too; needs Chromium or Chrome."),
+    ] = False,
     table: Annotated[
         Path | None,
         Flag(
@@ -32,17 +44,21 @@ def report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write one HTML page about runs, with a trust card for every client."""
+    """Write one HTML page about runs, with a trust card for every client.
+
+    A trust card says how accurate, robust and certified the client's model is.
+    """
     from troth import reports
     from troth.cli import tables
 
     if table is not None:
         _write_table(paths, table, as_json)
         return
-    made = reports.report(paths, out)
+    made = reports.report(paths, out, card, pdf)
     announce(made)
     if as_json:
         files = {"page": str(made.page), "cards": str(made.cards)}
+        files |= {"pdf": str(made.pdf)} if made.pdf else {}
         runs = [
             {"folder": str(r.path), "finished": r.finished, "troubles": r.troubles}
             for r in made.runs
@@ -76,3 +92,5 @@ def announce(made: Report) -> None:
         for trouble in run.troubles:
             tables.say(f"Problem: {trouble}")
     tables.say(f"Report: {made.page} (open it in a browser). Trust cards: {made.cards}")
+    if made.pdf:
+        tables.say(f"PDF: {made.pdf}")
