@@ -92,7 +92,7 @@ def spread(devices: str, per_device: int, part: str, ray: str) -> Spread:
 
 
 def opened(path: Path) -> Run:
-    """Open the run in a folder. If it has a grid, raise Refusal that names its runs."""
+    """Open the run in a folder. If the folder holds a grid, raise Refusal."""
     from troth import files
     from troth.runs.load import Run
 
