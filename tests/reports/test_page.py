@@ -400,7 +400,8 @@ def test_many_models_stand_beside_what_they_must_be_worth(told, tmp_path):
 def summary(*places):
     """The sentences of the page, as tuples of a rule and its values."""
     runs = inspect.opened(places)
-    notes = _words.notes(runs, cards.decks(runs)).values()
+    decks = cards.decks(runs)
+    notes = [*_words.notes(runs, decks).values(), *map(_words.clients, decks)]
     return [*_words.alerts(runs), *(each for part in notes for each in part)]
 
 
@@ -575,6 +576,7 @@ def test_many_runs(told, tmp_path):
     places = [told(tmp_path / f"r{i}", [0.5, 0.9], seed=i) for i in range(14)]
     page, _, source = made(tmp_path / "x.html", *places)
     assert source.count('class="world"') == 14
-    assert "This leaves out 2 sentences like these" in page.words
+    assert page.words.count("Malicious: 0 of 2 clients.") == 14
     places = [run.kept["place"] for run in _settled(places)]
     assert len({*places}) == 1  # one personalizer, one color
+    assert _words._few([("page.trouble", "x")] * 14)[-1] == ("page.more", "2")

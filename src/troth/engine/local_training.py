@@ -23,6 +23,7 @@ from troth.engine import vmap
 from troth.engine.batches import Drawn, Feed
 from troth.engine.vmap import Lifted, Whole
 from troth.networks import flat as trees
+from troth.networks import kernels
 from troth.networks import task as tasks
 from troth.networks.kernels import precision as digits
 from troth.networks.validate import remaining
@@ -209,6 +210,7 @@ class Engine:
         plan: Plan,
     ) -> None:
         devices.keep()
+        kernels.ready(w0)  # tries a kernel, which would fail within a trace
         self.ways = remaining(objective.obstacles)  # plans that the network allows
         self.objective, self._make, self.precision = objective, make_client, precision
         self.feed, self.device = feed, w0.device
