@@ -31,7 +31,7 @@ bench: .venv/ready
 # Built once; again only when what it is built from changes.
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test,flower,docs,tensorboard,mlflow]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test,flower,docs,tensorboard,mlflow,ray]'
 # An independent implementation that tests compare with. Without what it depends on
 # (torchvision, seaborn, …): its rules need none of that.
 	$(BIN)/pip install --quiet --no-deps --constraint constraints.txt byzfl

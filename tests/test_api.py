@@ -58,6 +58,22 @@ def test_run_refuses_what_is_no_experiment_and_no_viewer(refuses, tmp_path):
     assert not out.exists()
 
 
+def test_the_time_of_a_run_is_estimated():
+    """By one measurement per workload; nothing is measured unless asked for."""
+    tree = {"partition": {"clients": 4}, "train": {"rounds": 10}}
+    [cost] = troth.cost(tree)
+    assert cost.seconds is None
+    grid = {"seed": [0, 1], "train.rounds": [10, 20]}
+    found = troth.cost({**tree, "train": {}, "grid": grid}, timed=True)
+    for ten, twenty in (found[:2], found[2:]):
+        assert 0 < ten.seconds < twenty.seconds
+    assert found[0].seconds == found[2].seconds * found[0].client_steps / (
+        found[2].client_steps
+    )
+    fixed = {**tree, "engine": {"how": "loop"}}
+    assert troth.cost(fixed, timed=True)[0].seconds is None
+
+
 def first(messages, *, row: int = 0):
     """An aggregator: one client's update."""
     return messages.update[row]

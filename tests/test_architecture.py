@@ -38,7 +38,7 @@ ORDER = [
     client.solvers client.personalizers client
     server.rules
     server.attacks server.filters server.aggregators server.steps
-    evaluation.metrics federation.samplers theory
+    evaluation.metrics evaluation.scores federation.samplers theory
     engine certificates evaluation server federation data build trackers
     runs api sklearn plot examine poison deployment deployment.flower
     reports.cards reports reports.live reproduce
@@ -345,4 +345,4 @@ def test_a_run_passes_few_modules(tmp_path):
         module for module in ran.stdout.split() if not module.endswith("__init__")
     }
     outside = {m for m in passed if node(m) not in KINDS and not m.startswith("cli.")}
-    assert len(outside) <= 50, sorted(outside)
+    assert len(outside) <= 52, sorted(outside)

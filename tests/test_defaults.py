@@ -192,6 +192,11 @@ sampler ditto [li2021ditto]
 sampler ditto_fixed [li2021ditto]
 sampler size
 sampler uniform
+score calibration_error bins=15 [guo2017calibration]
+score f1
+score recall
+score sensitivity positive=1
+score specificity positive=1
 metric best10 [li2020fair]
 metric deciles
 metric jain [jain1984quantitative]

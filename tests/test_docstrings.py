@@ -10,7 +10,15 @@ import troth
 from troth import lookup, theory
 from troth.evaluation import paired
 
-WITH_EXAMPLE = ["aggregator", "attack", "filter", "metric", "sampler", "server"]
+WITH_EXAMPLE = [
+    "aggregator",
+    "attack",
+    "filter",
+    "metric",
+    "sampler",
+    "score",
+    "server",
+]
 MEMBERS = {
     f"{kind} {name}": lookup.find(kind, name)
     for kind in lookup.FOLDERS

@@ -46,6 +46,13 @@ def test_a_new_file_is_a_new_member_at_once(tmp_path, monkeypatch):
     del sys.modules["troth.server.aggregators.zeroth"], vars(aggregators)["zeroth"]
 
 
+def test_names_of_other_systems():
+    with pytest.raises(Refusal, match="FedAvg's mean, weighted by size, is 'weighted_"):
+        lookup.find("aggregator", "FedAvg")
+    with pytest.raises(Refusal, match="the shared model alone: 'none'"):
+        lookup.find("personalizer", "fedavg")
+
+
 def test_refuses_unknown_names():
     for name, words in (
         ("meen", "no aggregator 'meen' (did you mean 'mean'?); there"),

@@ -69,7 +69,7 @@ def seconds(name: str, device: str = "auto", precision: str = "float32") -> list
         x = np.ascontiguousarray(np.moveaxis(x, 2, -1))
 
     def loss(parameters, batch, rng):
-        outputs = jax.nn.log_softmax(forward(name, parameters, batch["x"]))
+        outputs = jax.nn.log_softmax(forward(work.network, parameters, batch["x"]))
         return -outputs[jnp.arange(len(outputs)), batch["y"]].mean()
 
     algorithm = fed_avg.federated_averaging(
@@ -81,7 +81,7 @@ def seconds(name: str, device: str = "auto", precision: str = "float32") -> list
     clients = [
         fedjax.ClientDataset({"x": a, "y": b}) for a, b in zip(x, y, strict=True)
     ]
-    state, ends = algorithm.init(first(name)), []
+    state, ends = algorithm.init(first(work.network)), []
     keys = jax.random.split(jax.random.PRNGKey(1), work.rounds * work.clients)
     for r in range(work.rounds):
         own = keys[r * work.clients : (r + 1) * work.clients]

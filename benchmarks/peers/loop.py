@@ -17,7 +17,7 @@ def seconds(name: str, device: str = "cpu", precision: str = "float32") -> list[
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     x, y = (torch.from_numpy(a).to(place) for a in data(name))
-    shared = NETWORKS[name]().to(place)
+    shared = NETWORKS[work.network]().to(place)
     ends: list[float] = []
     for _ in range(work.rounds):
         total = [torch.zeros_like(p) for p in shared.parameters()]

@@ -38,7 +38,7 @@ def seconds(name: str, device: str = "auto", precision: str = "float32") -> list
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     x, y = data(name)
 
-    class Network(NETWORKS[name]):
+    class Network(NETWORKS[work.network]):
         def loss(self, x, y, eval=False):
             self.train(not eval)
             return nn.functional.cross_entropy(self(x), y)

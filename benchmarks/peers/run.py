@@ -6,7 +6,7 @@ Systems that are not installed are skipped. `--python pfl=PATH` sets the Python
 interpreter of another environment. Systems take turns, so that a busy moment affects
 all of them. On a busy machine, set OMP_NUM_THREADS=1 and use `--clock cpu`: processor
 time does not depend on other programs. Do not use it for a system with several
-processes.
+processes. `PEERS_ROUNDS` sets the number of rounds: more of them on a GPU.
 """
 
 import argparse
@@ -39,6 +39,7 @@ def measure(system: str, work: str, device: str, precision: str) -> None:
         found = {"system": system, "workload": work, "rounds_s": rounds}
         found |= {"us_per_client_step": per_step, "peak_gb": peak}
         found |= {"fastest_us": min(rounds) / client_steps(work) * 1e6}
+        found |= {"device": device, "precision": precision}
         print(json.dumps(found | {"first_round_s": ends[0] - began}), flush=True)
 
 

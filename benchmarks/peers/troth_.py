@@ -30,7 +30,7 @@ def seconds(name: str, device: str = "auto", precision: str = "float32") -> list
         experiment = {
             "data": {"name": "npz", "path": str(file)},
             "partition": {"name": "natural", "split": "given"},
-            "model": {"name": f"networks:{name}", "normalize": "none"},
+            "model": {"name": f"networks:{work.network}", "normalize": "none"},
             "train": {**train, "lr": work.lr, "precision": precision},
             "evaluate": {"every": work.rounds},
             "engine": {"device": device},

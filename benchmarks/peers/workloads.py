@@ -11,6 +11,7 @@ class Workload(NamedTuple):
     """FedAvg with plain SGD; all clients take part in every round.
 
     Attributes:
+        network: Name of the network.
         shape: Shape of one example.
         clients: Number of clients.
         batch: Number of examples per step.
@@ -19,6 +20,7 @@ class Workload(NamedTuple):
         lr: Learning rate.
     """
 
+    network: str
     shape: tuple[int, ...]
     clients: int
     batch: int
@@ -28,13 +30,20 @@ class Workload(NamedTuple):
 
 
 WORKLOADS = {
-    "W1": Workload((784,), 100, 10, 6, 33),
-    "W2": Workload((1, 28, 28), 10, 16, 2, 13),
-    "W3": Workload((3, 32, 32), 50, 10, 5, 8),
+    "W1": Workload("W1", (784,), 100, 10, 6, 33),
+    "W2": Workload("W2", (1, 28, 28), 10, 16, 2, 13),
+    "W2x100": Workload("W2", (1, 28, 28), 100, 16, 2, 13),
+    "W3": Workload("W3", (3, 32, 32), 50, 10, 5, 8),
 }
+if "PEERS_ROUNDS" in os.environ:
+    WORKLOADS = {
+        name: work._replace(rounds=int(os.environ["PEERS_ROUNDS"]))
+        for name, work in WORKLOADS.items()
+    }
 ABOUT = {
     "W1": "linear 784→10, cohort 100, batch 10, 6 steps",
     "W2": "conv5×5-32, pool, conv5×5-64, pool, FC 1024, cohort 10, batch 16, 2 steps",
+    "W2x100": "the same with cohort 100",
     "W3": "conv3×3-32, conv3×3-64, pool, FC 128, cohort 50, batch 10, 5 steps",
 }
 WARM = 3

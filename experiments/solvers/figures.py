@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -23,6 +24,7 @@ from troth.reproduce.store import Store
 LAMS = ("0.1", "1.0")
 COLOURS = {"0.1": "#0072B2", "1.0": "#E69F00"}
 LAST = 400  # rounds of a whole run
+FULL = 5000  # at full scale
 
 
 def load(figure: str) -> dict[str, list[dict]]:
@@ -82,14 +84,44 @@ def table() -> str:
     for rounds in stops(LAMS[0]):
         each = [final(stops(lam)[rounds]) for lam in LAMS]
         row(f"stopped at {rounds} rounds, then 20 epochs", each)
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *full()])
 
 
-def figure7() -> plt.Figure:
-    """Draw joint against two-stage: accuracy by round, and the end of tuning."""
+def full() -> list[str]:
+    """Return the table of final accuracies at full scale, with those of every seed."""
+    joint, tuned = load("full_joint"), load("full_two_stage")
+    names = [name.rpartition("=") for name in tuned if name.startswith("fine")]
+    epochs = sorted(int(last) for _, _, last in names)
+    shared = load("full_shared")["shared"]
+    rows = {"shared model": [("shared", shared)] * len(LAMS)}
+    rows["joint"] = [("personal", joint[f"joint λ={lam}"]) for lam in LAMS]
+    for name, label in (
+        ("two-stage", "two-stage λ={}, epochs={}"),
+        ("fine-tuning", "fine-tuning, epochs={1}"),
+    ):
+        for many in epochs:
+            each = [("personal", tuned[label.format(lam, many)]) for lam in LAMS]
+            rows[f"{name}, {many} epochs"] = each
+    lines = ["| at full scale | λ = 0.1 | λ = 1 |", "|---|---|---|"]
+    for name, cells in rows.items():
+        text = [
+            ", ".join(f"{final([run], of)[0]:.3f}" for run in runs)
+            for of, runs in cells
+        ]
+        lines.append(f"| {name} | {' | '.join(text)} |")
+    return lines
+
+
+def figure7(scale: str = "", last: int = LAST) -> plt.Figure:
+    """Draw joint against two-stage: accuracy by round, and the end of tuning.
+
+    Args:
+        scale: "" or "full_".
+        last: Number of rounds.
+    """
     figure, every = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
     for axes, lam in zip(every, LAMS, strict=True):
-        joint = load("joint")[f"joint λ={lam}"]
+        joint = load(f"{scale}joint")[f"joint λ={lam}"]
         for name, label, colour in (
             ("personal_weighted", "Ditto, joint", "#0072B2"),
             ("shared_weighted", "shared model", "#999999"),
@@ -97,11 +129,18 @@ def figure7() -> plt.Figure:
             at, mean, half = along(joint, name)
             axes.plot(at, mean, color=colour, label=label)
             axes.fill_between(at, mean - half, mean + half, color=colour, alpha=0.2)
-        tuned = load("two_stage")
-        ends = [final(tuned[f"two-stage λ={lam}, epochs={e}"]) for e in (1, 5, 20, 50)]
-        best, half = max(ends)
-        label = "two-stage, best of 1, 5, 20, 50 epochs"
-        axes.errorbar([LAST], [best], [half], fmt="D", color="#D55E00", label=label)
+        tuned = load(f"{scale}two_stage")
+        for name, mark, colour in (
+            (f"two-stage λ={lam}", "D", "#D55E00"),
+            ("fine-tuning", "s", "#009E73"),
+        ):
+            ends = [final(runs) for label, runs in tuned.items() if name in label]
+            if ends:
+                best, half = max(ends)
+                label = f"{name.split(' ')[0]}, best number of epochs"
+                axes.errorbar(
+                    [last], [best], [half], fmt=mark, color=colour, label=label
+                )
         axes.set(xlabel="round", title=f"λ = {lam}")
     every[0].set(ylabel="accuracy of benign clients", ylim=(0, 1))
     every[1].legend(frameon=False, fontsize=8, loc="lower right")
@@ -154,5 +193,10 @@ def figure9() -> plt.Figure:
 
 
 if __name__ == "__main__":
-    PICTURES = {"fig7": figure7, "fig8": figure8, "fig9": figure9}
+    PICTURES = {
+        "fig7": figure7,
+        "fig7_full": partial(figure7, "full_", FULL),
+        "fig8": figure8,
+        "fig9": figure9,
+    }
     common.page(__doc__, ROOT, table, PICTURES)

@@ -1,6 +1,6 @@
 """Train Ditto's two solvers with the CNN at full scale (Ditto Fig. 7, FMTL Fig. 4).
 
-    python experiments/solvers/full.py shared      # the shared model under A3, 20 %
+    python experiments/solvers/full.py full_shared   # the shared model under A3, 20 %
     python experiments/solvers/full.py             # then all runs that start from it
 
 The federation is that of Ditto's Table 8 (`full.toml`). The joint solver trains

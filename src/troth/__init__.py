@@ -1,6 +1,6 @@
 """Federated learning among participants you cannot trust.
 
-Every client gets its own model and a trust card.
+Every client gets a personal model and a trust card, a page about that model.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ __all__ = [
     "ProgressBar",
     "Refusal",
     "Run",
+    "Spread",
     "aggregate",
     "audit",
     "certify",
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from troth.cli.progress import ProgressBar
     from troth.examine.audit import audit
     from troth.reports import report
+    from troth.runs.grid import Spread
     from troth.runs.load import Run, load
     from troth.runs.personalize import personalize
     from troth.types import Refusal
@@ -44,7 +46,7 @@ else:
     _HOMES = dict.fromkeys(["aggregate", "cost", "resume", "run"], "api")
     _HOMES |= {"audit": "examine.audit", "certify": "certificates.certify"}
     _HOMES |= {"Run": "runs.load", "load": "runs.load", "report": "reports"}
-    _HOMES |= {"ProgressBar": "cli.progress"}
+    _HOMES |= {"ProgressBar": "cli.progress", "Spread": "runs.grid"}
     _HOMES |= {"Refusal": "types", "personalize": "runs.personalize"}
 
     def __getattr__(name: str) -> Any:

@@ -16,11 +16,10 @@ from troth import files, lookup
 from troth.build import build
 from troth.config import effects, reader
 from troth.config.schema import Experiment, Part
-from troth.engine.local_training import Plan
-from troth.runs import given, train, train_many
+from troth.runs import given, grid, train
+from troth.runs.grid import Planned, Spread, tried, wider, workload
+from troth.runs.grid import plan as plan
 from troth.runs.load import Run, read_experiment
-from troth.runs.planned import Planned, tried, wider
-from troth.runs.planned import plan as plan
 from troth.runs.train import Watch
 from troth.server import rules
 from troth.types import Broadcast, Messages, Notice, Refusal
@@ -38,6 +37,7 @@ class Cost(NamedTuple):
     client_steps: int
     memory: int  # bytes: data, client states, and work space of a cohort
     disk: int = 0  # bytes: client states that are stored on disk
+    seconds: float | None = None  # all client steps; `None`: not measured
 
 
 def run(
@@ -51,6 +51,7 @@ def run(
     data_dir: str | None = None,
     watch: Watch | None = None,
     apart: bool | None = None,
+    spread: Spread | None = None,
 ) -> list[Run]:
     """Train an experiment: a single run, or all runs of its grid.
 
@@ -81,9 +82,11 @@ def run(
         apart: `True` trains the runs of a grid one after another. `False` trains runs
             together whenever possible, also on a CPU. `None` trains them together on a
             GPU only.
+        spread: `troth.Spread(…)` divides the runs of a grid among devices, machines or
+            parts. `None` trains them all in this process.
 
     Returns:
-        The runs, in the order of the grid.
+        The runs, in the order of the grid. With `spread.part`, those of the part.
 
     Raises:
         Refusal: If the settings or the data are not valid. No file is written then.
@@ -115,9 +118,17 @@ def run(
     sections = _with(objects, experiment, settings)
     planned = plan(sections, device)
     _check(objects, planned)
-    root = Path(out) if out is not None else fresh(experiment)
-    files.check_free(root)
-    with _followed(planned[0].experiment.track, root, watch):
+    root, parts = Path(out or fresh(experiment)), spread or Spread()
+    parts.check(bool(sections.get("grid")), bool(objects))
+    trackers = planned[0].experiment.track
+    if trackers and parts.part:
+        raise Refusal(
+            "every part would send the whole grid to the trackers; remove [track], and "
+            "use: troth track RUN --follow"
+        )
+    if not (parts.part and (root / files.GRID).exists()):
+        files.check_free(root)
+    with _followed(trackers, root, watch):
         if not sections.get("grid"):
             train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
             return [Run(root)]
@@ -125,10 +136,9 @@ def run(
             tried(one, root, data_dir)
         facts = {"device": device, "data_dir": data_dir}
         sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
-        files.create(root, files.GRID, reader.dumps(sections))
-        every = [(one.experiment, root / one.label) for one in planned]
-        train_many.grid(every, apart, watch=watch, data_dir=data_dir)
-        return _each(planned, root, data_dir, watch)
+        grid.begin(root, sections, parts)
+        how: dict[str, Any] = {"data_dir": data_dir, "watch": watch}
+        return grid.run(planned, root, parts, apart=apart, **how)
 
 
 @contextlib.contextmanager
@@ -149,29 +159,6 @@ def _followed(trackers: Sequence[Part], root: Path, watch: Any) -> Iterator[None
         yield
 
 
-def _each(
-    planned: list[Planned], root: Path, data_dir: str | None, watch: Watch | None
-) -> list[Run]:
-    """Train or resume the runs of a grid one after another.
-
-    The engine measures its fastest plan (how clients are batched) in one run. Other
-    runs with the same workload use this plan.
-    """
-    measured: dict[str, Plan] = {}
-    for k, one in enumerate(planned, 1):
-        place, e = root / one.label, one.experiment
-        seen = train.numbered(watch, k, len(planned))
-        # Sections that determine how fast clients are trained.
-        parts = e.data, e.partition, e.model, e.train, e.personalizer.name, e.engine
-        if (place / files.EXPERIMENT).exists():
-            train.resume(place, watch=seen)
-        else:
-            known = measured.get(repr(parts))
-            train.train(e, place, watch=seen, data_dir=data_dir, plan=known)
-        measured[repr(parts)] = train.plan_of(read_experiment(place))
-    return [Run(root / one.label) for one in planned]
-
-
 def resume(
     path: str | Path,
     *,
@@ -179,6 +166,7 @@ def resume(
     model: Any = None,
     settings: Sequence[str] = (),
     watch: Watch | None = None,
+    spread: Spread | None = None,
 ) -> list[Run]:
     """Continue a run, or every unfinished run of a grid, from its last checkpoint.
 
@@ -194,9 +182,10 @@ def resume(
             "grid.seed=[0, 1, 2]". Its earlier runs must stay as they are.
         watch: `troth.ProgressBar()`, a function that is called after every round, or
             `None`.
+        spread: As in `run`.
 
     Returns:
-        The runs, in the order of the grid.
+        The runs, in the order of the grid. With `spread.part`, those of the part.
 
     Raises:
         Refusal: If the folder is not that of a run, its files were lost or changed, or
@@ -214,7 +203,8 @@ def resume(
 
     Read on: `checkpoint` in the experiment file, and `docs/how-to/resume.md`.
     """
-    root, objects = Path(path), given.give(data, model)
+    root, objects, parts = Path(path), given.give(data, model), spread or Spread()
+    parts.check((root / files.GRID).exists(), bool(objects))
     settings = [settings] if isinstance(settings, str) else settings
     if not (root / files.GRID).exists():
         if settings:
@@ -240,7 +230,8 @@ def resume(
     given.check_here([one.experiment for one in missing], root)
     trackers = [] if finished(root) else planned[0].experiment.track
     with _followed(trackers, root, watch):
-        return _each(planned, root, facts.get("data_dir"), watch)
+        how: dict[str, Any] = {"data_dir": facts.get("data_dir"), "watch": watch}
+        return grid.run(planned, root, parts, **how)
 
 
 def finished(path: str | Path) -> bool:
@@ -260,6 +251,7 @@ def cost(
     settings: Sequence[str] = (),
     device: str | None = None,
     data_dir: str | None = None,
+    timed: bool = False,
 ) -> list[Cost]:
     """Estimate client steps, memory and disk space of the runs of an experiment.
 
@@ -273,10 +265,13 @@ def cost(
         settings: Changes to the experiment, such as "train.rounds=50".
         device: As in `run`.
         data_dir: As in `run`.
+        timed: whether to measure a client step, about two seconds per workload, and
+            estimate how long all steps take, without set-up and evaluation.
 
     Returns:
         One `Cost` per run of the grid: its label, its experiment, the number of client
-        steps, and the bytes of memory and of disk space.
+        steps, the bytes of memory and of disk space and, if `timed`, the seconds of all
+        client steps.
 
     Raises:
         Refusal: If `run` would raise Refusal for this experiment.
@@ -292,8 +287,12 @@ def cost(
     costs, objects = [], given.give(data, model)
     planned = plan(_with(objects, experiment, settings), device)
     _check(objects, planned)
+    measured: dict[str, float | None] = {}
     for one in planned:
-        built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
+        work = workload(one.experiment)
+        asked = None if timed and work not in measured else train.UNMEASURED
+        built = build(one.experiment, data_dir=data_dir, plan=asked)
+        step = measured.setdefault(work, built.federation.engine.step_seconds)
         engine = built.federation.engine
         population, x, need = built.federation.population, built.data.x, built.need
         cohort = one.experiment.train.cohort or population.n
@@ -303,7 +302,8 @@ def cost(
         memory += 0 if population.on_disk else need.rows
         disk = need.disk if population.on_disk else 0
         steps = int(built.client_steps)
-        costs.append(Cost(one.label, one.experiment, steps, memory, disk))
+        seconds = step * steps if timed and step is not None else None
+        costs.append(Cost(one.label, one.experiment, steps, memory, disk, seconds))
     return costs
 
 

@@ -17,6 +17,7 @@ from troth.engine import plan as plans
 from troth.engine.batches import Feed
 from troth.engine.local_training import Engine, Plan
 from troth.engine.population import Population
+from troth.evaluation import chosen
 from troth.federation import newcomers, sampling
 from troth.federation.rounds import Federation
 from troth.federation.samplers import There
@@ -72,6 +73,8 @@ def make_engine(
     make = maker(e, arrays.scale, share, Masks(objective.net), feed.groups)
     w0, first = task.flatten(objective.net), plan or Plan("loop", 1)
     made = Engine(objective, make, feed, w0, e.train.precision, first)
+    made.scores = chosen.chosen(e.evaluate.scores)
+    chosen.tried(made.scores, arrays.classes, arrays.y.ndim == 2)
     if "adversarial" in lookup.asks(lookup.find("personalizer", e.personalizer.name)):
         clean = data.x[: len(arrays.x)]  # further rows are poisoned inputs
         adversarial(e.adversarial, made.task, arrays.scale).expect(clean)

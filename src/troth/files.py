@@ -31,6 +31,7 @@ SUMMARY, SHARED, PERSONAL = "summary.json", "shared.safetensors", "personal.safe
 CHECKPOINT, GRID = "checkpoint/state.safetensors", "grid.toml"
 FEATURES, AUDIT = "features.safetensors", "audit.csv"
 CERTIFICATES, CHAIN = "certificates.csv", "chain.json"
+ENDED = "ended.json"  # why a run ended early; a finished run has none
 STAGES = ("gradient", "model", "data")  # of an attack chain, in order
 METRICS = ("accuracy", "error")
 """Metrics by which clients are compared; the first one that a table has is used."""
@@ -155,7 +156,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
+        numbers = all(type(v) is int for v in value)  # such as a cohort
+        return [*value] if numbers else [plain(v) for v in value]
     if isinstance(value, np.generic):
         return plain(value.item())
     if isinstance(value, float) and not math.isfinite(value):

@@ -48,6 +48,7 @@ FOLDERS = {
     "aggregator": "server.aggregators",
     "server": "server.steps",
     "sampler": "federation.samplers",
+    "score": "evaluation.scores",
     "metric": "evaluation.metrics",
     "tracker": "trackers",
 }
@@ -58,6 +59,11 @@ T = TypeVar("T")
 _MEMORY = "memory:"
 _GIVEN: WeakValueDictionary[str, Callable[..., Any]] = WeakValueDictionary()
 _OWN_FILES: set[str] = set()  # files of members outside Troth
+_ELSEWHERE = {
+    ("aggregator", "fedavg"): "FedAvg's mean, weighted by size, is 'weighted_mean'",
+    ("personalizer", "fedavg"): "FedAvg trains the shared model alone: 'none'",
+}
+"""(kind, name that other systems use) → hint at the name of the same method here."""
 _ENTRY = r"^@\w+\{.*?\}\}$"
 
 
@@ -167,8 +173,10 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     if ":" in name:
         return _third_party(kind, name)
     if name not in names(kind):
+        known = _ELSEWHERE.get((kind, name.lower()), "")
+        hint = f" ({known})" if known else nearest(name, names(kind))
         raise Refusal(
-            f"there is no {kind} '{name}'{nearest(name, names(kind))}; "
+            f"there is no {kind} '{name}'{hint}; "
             f"there are: {', '.join(names(kind))}; "
             "one of your own is named package.module:function"
         )
@@ -429,6 +437,17 @@ def about(kind: str, name: str) -> About:
         {k: p.default for k, p in options(function).items()},
         citations(module),
     )
+
+
+def explained(kind: str, name: str) -> str:
+    """Return the docstring of a member, with the default of each of its options."""
+    function = find(kind, name)
+    lines = [f"{kind} {name}", "", inspect.getdoc(function) or ""]
+    for key, parameter in options(function).items():
+        required = parameter.default is parameter.empty
+        value = "required" if required else f"default {parameter.default!r}"
+        lines.append(f"{kind}.{key}: {value}")
+    return "\n".join(lines)
 
 
 def citations(text: str) -> list[str]:

@@ -18,6 +18,8 @@ from troth.networks import kernels
 _NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 25}
 """Number of entries in a block. On a CPU, a block fits into the cache; on a GPU, it is
 large enough to use all of the GPU."""
+_SMALL = 1 << 20
+"""Number of entries up to which a GPU takes less time than the launch of kernels."""
 
 
 def blocks(rows: Tensor, n: int = 0) -> Iterator[slice]:
@@ -87,7 +89,7 @@ def norms(rows: Tensor) -> Tensor:
     On devices without float64, the result is float32.
     """
     wide = widest(rows)
-    if kernels.ready(rows):
+    if kernels.ready(rows) and rows.numel() > _SMALL:
         from troth.networks.kernels import rows as by_rows
 
         if by_rows.fits(rows):

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -164,10 +165,13 @@ def permute(key: np.ndarray, position: np.ndarray, size: np.ndarray) -> np.ndarr
     out = _feistel(rounds, inside, a, b)
     outside = np.nonzero(out >= m)
     if len(outside[0]):
-        whole = [np.broadcast_to(t, out.shape)[outside] for t in (m, a, b, *rounds)]
-        out[outside] = _walk(out[outside], whole)
-    few = np.nonzero(np.broadcast_to(m <= _FEW, out.shape))
-    if len(few[0]):
+        first = out.ndim - max(1, m.ndim, key.ndim)  # axes of positions alone
+        shape = out.shape[first:]
+        each = np.stack([np.broadcast_to(t, shape) for t in (m, a, b, *rounds)])
+        where: Any = outside[first:]
+        out[outside] = _walk(out[outside], each[:, *where])
+    if (m <= _FEW).any():
+        few = np.nonzero(np.broadcast_to(m <= _FEW, out.shape))
         each, size, where = (
             np.broadcast_to(t, out.shape)[few] for t in (key, m, inside)
         )
@@ -183,11 +187,11 @@ def _sorted(key: np.ndarray, size: np.ndarray, position: np.ndarray) -> np.ndarr
     return np.take_along_axis(order, position[:, None].astype(np.int64), axis=1)[:, 0]
 
 
-def _walk(value: np.ndarray, whole: list[np.ndarray]) -> np.ndarray:
+def _walk(value: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """Pass values through the network again until each is below its size."""
     pending = np.arange(len(value))
     while len(pending):
-        size, a, b, *rounds = (t[pending] for t in whole)
+        size, a, b, *rounds = whole[:, pending]
         value[pending] = moved = _feistel(rounds, value[pending], a, b)
         pending = pending[moved >= size]
     return value

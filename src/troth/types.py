@@ -120,6 +120,14 @@ class Batch(NamedTuple):
     group: Tensor = torch.zeros(0, dtype=torch.long)  # [b] 0 … `Groups.number` − 1, or
     # [0] if the phase does not sample `by_group`
 
+    def at(self, k: int) -> "Batch":
+        """Return the batch of step k from the batches of several steps.
+
+        These have a further axis in front, except for `per_epoch` and `key`.
+        """
+        x, y, weight, t, each, key, group = self
+        return Batch(x[k], y[k], weight[k], t[k], each, key, group[k])
+
 
 class Groups(NamedTuple):
     """The groups of the training examples, such as aligned and conflicting ones."""

@@ -120,7 +120,7 @@ def test_the_record_has_all_that_matters():
             "give one of the two",
         ),
         ({"samples": "adaptive", "tolerance": 1.0}, "tolerance = 1.0 is a share"),
-        ({"radii": (1.0,)}, "questions for adaptive samples"),
+        ({"radii": (1.0,)}, "no effect with fixed samples"),
     ],
 )
 def test_refusals(settings, words):

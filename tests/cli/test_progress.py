@@ -116,7 +116,7 @@ def test_a_grid_says_which_run_and_when_all_are_done(clock, capsys):
 def test_a_resumed_grid_counts_only_the_runs_of_this_command(clock, capsys):
     with Watcher("tiny", "hello") as watch:
         clock.seconds += 10
-        watch(Progress("seed=3", 1, 2, None, None, 3, 4))
+        watch(Progress("seed=3", 1, 2, None, None, 3, 4, over=2))
     assert capsys.readouterr().err.endswith("round 1/2, 30 s left in all\n")
 
 

@@ -174,3 +174,35 @@ def test_a_grid_of_many_runs_is_a_pivot(capsys):
     few = printed(tables.results(runs[:2], labels[:2]))
     assert "valid mean" in few
     assert row(few, "lr=0.1,no attack,seed=0")[2:4] == ["0.000", "1.000"]
+
+
+def test_further_scores():
+    """At most six columns, of the scores that the experiment names."""
+    found = run([0.25, 0.5, 1.0, 0.75], evaluate={"scores": ["f1", "recall"]})
+    more = {"f1": 0.125, **{f"recall_{k}": k / 10 for k in range(10)}}
+    found.summary["personal"] |= {f"{k}_mean": v for k, v in more.items()}
+    text = printed(tables.results([found], ["a"]))
+    assert "f1 mean" in text and "recall_4 mean" in text
+    assert "recall_5" not in text
+    assert row(text, "a")[6:9] == ["0.125", "0.000", "0.100"]
+
+
+def test_names_of_runs_are_not_broken(monkeypatch):
+    """On 80 columns they are listed below; common parts are left out."""
+    names = [
+        f"personalizer={own},aggregator={rule},attack=model_replacement,seed=0"
+        for own in ("ditto+lam=0.1", "none")
+        for rule in ("centered_clipping", "median")
+    ]
+    monkeypatch.setattr(tables, "console", lambda **_: Console(width=80))
+    short = tables._apart(names)
+    runs = [run([0.25, 0.5, 1.0, 0.75]) for _ in names]
+    screen = io.StringIO()
+    Console(file=screen, width=80).print(tables.results(runs, short))
+    text = screen.getvalue()
+    assert "\n  1: ditto,lam=0.1,centered_clipping\n" in text
+    assert "\n  4: no personalizer,median\n" in text
+    assert "seed=0" not in text and "model_replacement" not in text
+    assert row(text, "4")[:2] == ["4", "0.500"] and "1.2" in row(text, "4")
+    assert max(map(len, text.splitlines())) <= 80
+    assert tables._apart(["a", "a"]) == ["a", "a"] and tables._apart(["a,b"]) == ["a,b"]

@@ -187,7 +187,7 @@ def test_a_grid_may_name_them():
 
 
 def test_their_parameters_are_all_known():
-    """The parameters of flwr-datasets 0.6, as its documentation prints them."""
+    """The parameters as the documentation of flwr-datasets prints them."""
     theirs = {
         "IidPartitioner": "num_partitions",
         "NaturalIdPartitioner": "partition_by",

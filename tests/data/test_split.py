@@ -152,7 +152,11 @@ def test_refusals(refuses):
         *(
             (Arrays(X[: len(y)], y, classes), (len(y),), {}, words)
             for y, classes, words in (
-                (np.array([0, 1, 3]), 3, "labels are .* whole numbers 0 to 2, for the"),
+                (
+                    np.array([0, 1, 3]),
+                    3,
+                    "labels are .* whole numbers 0 to 2, because the",
+                ),
                 (np.arange(3.0), 3, "the labels are float64 .* whole numbers 0 to 2"),
                 (ONES, 3, r"y has shape \(6, 2\): it must be \(6,\), or"),
                 (ONES[:, :0], 0, r"y has shape \(6, 0\): it must be \(6,\), or"),

@@ -223,3 +223,23 @@ def test_by_group_every_batch_is_full_of_the_clients_own():
     again, other = (f.draw(ids, 50, r, by_group=True)[0] for r in (1, 2))
     assert torch.equal(slots, again)
     assert not torch.equal(slots[:, 1:], other[:, 1:])  # in another round others
+
+
+def test_what_is_kept_of_a_cohort_is_that_of_no_other():
+    """The same cohort again, in another order, and with another number of steps."""
+    kept, cohorts = feed(), [[0, 4], [0, 4], [4, 0], [4], [0, 4]]
+    for round_, (ids, steps) in enumerate(zip(cohorts, [3, 3, 3, 3, 2], strict=True)):
+        found = kept.draw(np.array(ids), steps, round_)
+        anew = feed().draw(np.array(ids), steps, round_)
+        assert all(torch.equal(a, b) for a, b in zip(found, anew, strict=True))
+
+
+def test_batches_of_several_steps_at_once():
+    f = feed()
+    drawn = f.drawn(ALL, 5, 1, False, False)
+    steps = [batch for _, batch in f.gathered(drawn)]
+    assert [first for first, _ in f.blocks(drawn, 2)] == [0, 2, 4]
+    cut = [b.at(k) for _, b in f.blocks(drawn, 2) for k in range(len(b.t))]
+    for one, other in zip(steps, cut, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    assert [int(batch.t) for batch in cut] == [0, 1, 2, 3, 4]

@@ -15,7 +15,8 @@ from torch.nn.functional import cross_entropy
 from troth import build, lookup
 from troth.config import reader
 from troth.engine.local_training import Plan, spread
-from troth.networks import task
+from troth.engine.vmap import Lifted
+from troth.networks import kernels, task
 
 SIZES = [5, 9, 16, 26, 2, 14, 33]  # examples of each client
 COHORT = 5
@@ -401,3 +402,57 @@ def test_one_core_each_and_given_back_after_a_failure():
     assert torch.get_num_threads() == 2
     with torch.no_grad():  # which every thread has to be told
         assert spread(lambda w, k: torch.is_grad_enabled(), 3, 2) == [False] * 3
+
+
+def test_what_is_drawn_ahead_is_used_once_and_by_the_same_clients(tree, monkeypatch):
+    tree["train"] |= {"cohort": 4, "epochs": 1}
+    f = build.build(reader.from_dict(tree), plan=Plan("vmap", 4)).federation
+    engine, ids = f.engine, np.array([1, 4, 5, 6])
+    rows, calls, plain = f.population.read(ids), [], engine.feed.drawn
+
+    def drawn(*given):
+        calls.append(given[2])
+        return plain(*given)
+
+    def run(round_, ids):
+        return engine.run("local", f.broadcast, rows, ids, round_)[0].update
+
+    back = ids[::-1].copy()
+    expected = [run(r, who).clone() for r, who in ((1, ids), (1, back), (2, ids))]
+    monkeypatch.setattr(engine.feed, "drawn", drawn)
+    engine.draw_ahead("local", np.arange(7), 1, None)
+    assert calls == []  # in two chunks
+    for round_, who, want, new in (
+        (1, ids, expected[0], [1]),
+        (1, back, expected[1], [1, 1]),  # drawn for others
+        (2, ids, expected[2], [1, 2]),  # drawn for another round
+    ):
+        calls.clear()
+        engine.draw_ahead("local", ids, 1, None)
+        assert torch.equal(run(round_, who), want) and calls == new
+        calls.clear()
+        assert torch.equal(run(round_, who), want) and calls == [round_]
+
+
+def test_kernels_are_tried_before_anything_is_traced(tree, monkeypatch):
+    """Within a trace the trial fails, and the plain code would run from then on."""
+    order, ready, trace = [], kernels.ready, Lifted._graph
+
+    def traced(self, *given):
+        order.append("traced")
+        return trace(self, *given)
+
+    def tried(tensor):
+        order.append("tried")
+        return ready(tensor)
+
+    monkeypatch.setattr(kernels, "ready", tried)
+    monkeypatch.setattr(Lifted, "_graph", traced)
+    f = build.build(reader.from_dict(tree), plan=Plan("vmap", 7)).federation
+    order.clear()
+    engine = f.engine
+    made = engine.objective, engine._make, engine.feed, f.broadcast.w, "float64"
+    type(engine)(*made, Plan("vmap", 7))
+    assert order == ["tried"]
+    f.step()
+    assert order.index("tried") < order.index("traced")

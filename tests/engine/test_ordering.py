@@ -7,7 +7,7 @@ from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from troth.engine import trace
-from troth.networks import convolution
+from troth.networks import convolution, fused
 
 ATEN = torch.ops.aten
 
@@ -143,6 +143,86 @@ def test_products_that_are_laid_down(step, shapes):
     trace.update_in_place(graph, in_pieces=True)
     assert convolution.ADD_PRODUCT not in targets(graph)
     torch.testing.assert_close(list(graph(v.clone(), *more)), step(v, *more))
+
+
+class Dense(nn.Sequential):
+    """Two dense layers, whose parameters are converted one by one."""
+
+    def __init__(self):
+        super().__init__(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4))
+        self.sizes = [p.numel() for p in self.parameters()]
+
+    def step(self, v, x, y):
+        def loss(v):
+            pairs = zip(
+                self.named_parameters(), torch.split(v, self.sizes), strict=True
+            )
+            given = {n: t.view(p.shape).to(torch.bfloat16) for (n, p), t in pairs}
+            out = functional_call(self, given, (x.to(torch.bfloat16),)).float()
+            return nn.functional.cross_entropy(out, y)
+
+        return torch.addcmul(v, grad(loss)(v), torch.tensor(-0.1))
+
+
+def _casts(graph):
+    return targets(graph).count(ATEN._to_copy.default)
+
+
+def test_bfloat16_needs_no_copy_of_weights_and_gradients():
+    net, n = Dense(), 3
+    given = torch.randn(n, sum(net.sizes)), torch.randn(n, 7, 6)
+    given = *given, torch.randint(4, (n, 7))
+    step = vmap(net.step)
+    graph = traced(lambda *given: [step(*given)], *given)
+    before = _casts(graph)
+    trace.by_kernels(graph)
+    trace.read_in_place(graph)
+    assert _casts(graph) == before - 2  # two weights
+    trace.update_in_place(graph, in_pieces=True)
+    assert _casts(graph) == before - 4  # and their gradients
+    assert targets(graph).count(convolution.ADD_PRODUCT) == 2
+    v, *rest = given
+    (out,) = graph(v.clone(), *rest)
+    torch.testing.assert_close(out, step(*given), rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("pulled", [False, True])
+def test_a_first_step_reads_the_model_that_all_share(pulled):
+    """What all clients begin with is not copied, and not written over."""
+    net, n = Net(), 4
+
+    def one(v, w, x, y):
+        slope = grad(net.loss)(v, x, y)
+        slope = torch.add(slope, v - w, alpha=0.5) if pulled else slope
+        return torch.addcmul(v, slope, torch.tensor(-0.1))
+
+    def step(*given):
+        with convolution.Together():
+            return vmap(one)(*given)
+
+    d = sum(net.sizes)
+    given = torch.randn(n, d), torch.randn(n, d), torch.randn(n, 6, 1, 6, 6)
+    given = *given, torch.randint(4, (n, 6))
+    graph = traced(lambda *given: [step(*given)], *given)
+    trace.by_kernels(graph)
+    assert trace.update_in_place(graph, in_pieces=True, apart=True) == [0]
+    shared, out = torch.randn(d), torch.full((n, d), torch.nan)
+    kept = shared.clone()
+    (found,) = graph(shared.expand(n, d), *given[1:], out)
+    assert found is out and torch.equal(shared, kept)
+    torch.testing.assert_close(out, step(kept.repeat(n, 1), *given[1:]))
+
+
+def test_a_vector_is_taken_from_all_rows_by_a_kernel():
+    def step(v, w, x):
+        return [v - w, v - x, w - w, torch.sub(v, w, alpha=2)]
+
+    v, w = torch.randn(3, 5), torch.randn(5)
+    graph = traced(step, v, w, x := torch.randn(3, 5))
+    trace.subtract_at_once(graph)
+    assert targets(graph).count(fused.MINUS) == 1
+    for ours, plain in zip(graph(v, w, x), step(v, w, x), strict=True):
+        assert torch.equal(ours, plain)
 
 
 # What is computed once

@@ -233,9 +233,9 @@ def test_dry_run_says_where_and_how_much(capsys):
     assert (cost.disk, inside.disk) == (MOST, 0)
     assert inside.memory == cost.memory + 12 * D * 4
     tables.costs([inside], "a", as_json=False)
-    assert "on disk" not in capsys.readouterr().err
+    assert "on disk" not in capsys.readouterr().out
     tables.costs([inside, cost], "a", as_json=False)
-    assert "106.5 kB" in (said := capsys.readouterr().err)
+    assert "106.5 kB" in (said := capsys.readouterr().out)
     assert "Client state is stored on disk in the folder of the run." in said
 
 

@@ -96,6 +96,20 @@ def test_on_a_gpu_they_follow_each_other(monkeypatch, clock, made):
     assert made.fastest([FAST, EQUAL]).plan == FAST and EQUAL not in asked
 
 
+@pytest.mark.parametrize(("step", "asked_of"), [(1e-4, 1), (2e-3, 2)])
+def test_where_a_step_takes_long_one_client_is_measured_too(
+    monkeypatch, clock, made, step, asked_of
+):
+    """It may fill a GPU. Others are left out when it is late."""
+    made._on_cpu = False
+    few, one = Plan("vmap", 3), Plan("vmap", 1)
+    times = {FAST: (9.0, step), few: (1.0, step), one: (1.0, step / 2)}
+    asked = measured(monkeypatch, clock, times)
+    found = made.fastest([FAST, few, one]).plan
+    assert len({*asked}) == asked_of and few not in asked
+    assert found == (one if asked_of == 2 else FAST)
+
+
 def test_what_goes_on_is_reported(monkeypatch, clock, made):
     measured(monkeypatch, clock, {p: (0.1, 0.1) for p in (FAST, SLOW)})
     heard = []

@@ -17,6 +17,7 @@ from troth.engine.local_training import Plan
 from troth.engine.trace import update_in_place
 from troth.engine.vmap import Lifted, _captured
 from troth.networks import flat as trees
+from troth.types import Batch
 
 F64 = torch.float64
 ATEN = torch.ops.aten
@@ -458,3 +459,92 @@ def test_a_compiler_draws_the_same_numbers():
     for k in range(4):
         for one, expected in zip(found, drawn(key[k]), strict=True):
             assert torch.equal(one[k], expected)
+
+
+# All steps of a phase together
+
+
+@pytest.mark.parametrize("model", [{"name": "mlp", "widths": [3]}, "cnn"])
+@pytest.mark.parametrize(
+    ("personalizer", "optimizer"),
+    [
+        ("none", "sgd"),
+        ("ditto", "sgd"),
+        ("none", "adam"),
+        pytest.param({"name": "ditto", "lam": "auto"}, "sgd", marks=SLOW),
+        pytest.param("pfedme", "sgd", marks=SLOW),
+        pytest.param("mapper", "momentum", marks=SLOW),
+        pytest.param("apfl", "sgd", marks=SLOW),
+    ],
+)
+def test_all_steps_together_are_the_loop(
+    personalizer, optimizer, model, tree, monkeypatch, record, tmp_path
+):
+    """What runs on a GPU, but for the GPU: two chunks, several rounds."""
+    tree["train"] |= {"cohort": 4, "steps": 3, "lr": 0.1, "optimizer": optimizer}
+    if model == "cnn":
+        owner = np.arange(63) % 7
+        x = np.random.default_rng(0).random((63, 1, 8, 9))
+        y = np.arange(63) % 2
+        np.savez(tmp_path / "data.npz", x=x, y=y, owner=owner)
+        model = {"name": "cnn", "channels": [2, 3], "widths": [4]}
+    tree |= {"model": model, "personalizer": personalizer}
+    experiment = reader.from_dict(tree)
+    expected = _trained(experiment, Plan("loop", 1))
+    monkeypatch.setattr(lifted, "captures", lambda tensor: True)
+    monkeypatch.setattr(lifted, "_cuda_graph", record)
+    plain, calls = lifted.Whole.__call__, []
+
+    def counted(self, *given):
+        calls.append(len(given[3].t))
+        return plain(self, *given)
+
+    monkeypatch.setattr(lifted.Whole, "__call__", counted)
+    assert equal(_trained(experiment, Plan("vmap", 3)), expected)
+    assert calls == [3] * 6
+
+
+def test_an_operation_that_needs_a_copy_for_each_client_gets_it(record, monkeypatch):
+    monkeypatch.setattr(lifted, "captures", lambda tensor: True)
+    w = draw(6)
+
+    def begin(i, w, state):
+        return (w,)
+
+    def step(w, carry, batch, valid):
+        flat = carry[0].view(2, 3)
+        return (torch.addcmul(carry[0], flat.flatten() * batch.x.sum(), -RATE),)
+
+    parts = (
+        Lifted(begin, (0, None, 0), "vmap"),
+        Lifted(
+            step, (None, 0, Batch(0, 0, 0, None, 0, 0, 0), None), "vmap", in_place=True
+        ),
+    )
+    whole = lifted.Whole(*parts, record)
+    first = parts[1].graphs
+    failed = []
+
+    def graphs(*given):
+        found = first(*given)
+
+        def strict(*tensors):
+            if tensors[1].stride(0) == 0:
+                failed.append(True)
+                raise RuntimeError("view size is not compatible")
+            return found.first(*tensors)
+
+        return found._replace(first=strict)
+
+    none, each = torch.zeros(2, 3, 0), torch.ones(3)
+    batches = Batch(draw(2, 3, 4), none, none, torch.arange(2), each, each, none)
+    index = torch.arange(3)
+    plain = whole(index, w, (), batches, ())[0].clone()
+    monkeypatch.setattr(parts[1], "graphs", graphs)
+    again = lifted.Whole(*parts, record)(index, w, (), batches, ())[0]
+    assert failed and torch.equal(again, plain)
+    expected = w.expand(3, -1)
+    for k in range(2):
+        moved = expected * batches.x[k].sum(1, keepdim=True)
+        expected = expected - RATE * moved
+    assert equal([plain], [expected])

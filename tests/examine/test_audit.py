@@ -13,7 +13,7 @@ import torch
 from scipy.stats import binom, binomtest, multinomial
 
 import troth
-from troth import api, files
+from troth import api, devices, files
 from troth.data import load
 from troth.examine import audit
 from troth.examine.audit import ALPHA, _apart, _interval
@@ -299,3 +299,17 @@ def test_runs_that_cannot_be_audited(run, tmp_path):
     (run / files.SUMMARY).unlink()
     (run / files.CLIENTS).unlink()
     refused("is not finished .* troth resume", run)
+
+
+def test_threads_are_chosen_as_in_training(run, monkeypatch):
+    seen = set()
+    row = audit.row
+
+    def watched(*given):
+        seen.add(torch.get_num_threads())
+        return row(*given)
+
+    monkeypatch.setattr(audit, "row", watched)
+    monkeypatch.setattr(devices, "threads", lambda device: 2)
+    audit.audit(run, eps=EPS, clients="1")
+    assert seen == {2} and torch.get_num_threads() == 1

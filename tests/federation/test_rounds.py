@@ -4,6 +4,7 @@ import importlib
 import math
 import sys
 from itertools import islice
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -273,3 +274,18 @@ def test_finish_works_on_every_client_once(built, plan, chunk, sizes):
     expected = torch.stack([finetuned(ready, k, 3, 2) for k in range(N)])
     found = federation.engine.models(w, federation.population.read(np.arange(N)))
     assert torch.allclose(found, expected, 0, 1e-12)
+
+
+@pytest.mark.parametrize(("device", "drawn"), [("cuda", [1, 2, 3]), ("cpu", [])])
+def test_on_a_gpu_the_next_round_is_drawn_while_one_is_computed(made, device, drawn):
+    f, asked = made(), []
+
+    def draw_ahead(name, ids, round_, limit):
+        assert (name, limit) == ("local", None)
+        assert ids.tolist() == f.sample(round_).tolist()
+        asked.append(round_)
+
+    f.engine = SimpleNamespace(device=torch.device(device), draw_ahead=draw_ahead)
+    for f.round in range(4):
+        f._draw_ahead()
+    assert asked == drawn

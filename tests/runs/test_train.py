@@ -1,5 +1,6 @@
 """A run as a folder: its files, its bytes, and what survives a kill."""
 
+import json
 import logging
 import random
 import signal
@@ -108,6 +109,24 @@ def test_same_experiment_same_bytes(run, tmp_path, contents):
     )
     assert not torch.equal(first.federation.broadcast.w, other.federation.broadcast.w)
     assert (first.federation.sample(0) != other.federation.sample(0)).any()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("no"), {"state": "failed", "why": "ValueError: no"}),
+        (KeyboardInterrupt(), {"state": "interrupted", "why": ""}),
+    ],
+)
+def test_a_run_that_ends_early_says_why_until_it_is_resumed(tmp_path, error, said):
+    def stop(progress):
+        raise error
+
+    with pytest.raises(type(error)):
+        troth.run(changed(), out=tmp_path / "run", watch=stop)
+    assert json.loads((tmp_path / "run" / files.ENDED).read_text()) == said
+    troth.resume(tmp_path / "run")
+    assert not (tmp_path / "run" / files.ENDED).exists()
 
 
 @pytest.mark.parametrize("stop", [3, *(pytest.param(k, marks=MORE) for k in (1, 5))])

@@ -37,8 +37,9 @@ def test_values_read_back_are_ours(grid, expected, tmp_path):
     from wandb.proto import wandb_internal_pb2
 
     part = Part("wandb", {"mode": "offline", "folder": str(tmp_path)})
-    track.track([grid[0].path], part)
+    (place,) = track.track([grid[0].path], part).places
     (file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
+    assert place == str(file.parent / "files")
     found, settings = {}, {}
     for data in records(file.read_bytes()):
         record = wandb_internal_pb2.Record()

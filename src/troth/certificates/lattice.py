@@ -30,7 +30,7 @@ def step(sigma: float) -> float:
 
 
 def largest(sigma: float) -> float:
-    """Return the largest absolute value to which noise is added without rounding."""
+    """Return the largest absolute input for which its sum with noise is exact."""
     return _WIDEST * step(sigma)
 
 

@@ -75,7 +75,7 @@ class Tiles:
         there = torch.full((), int(key), device=self.device)
         samples = torch.arange(tile * size, (tile + 1) * size, device=self.device)
         with torch.no_grad(), precision.products("float32", self.device):
-            if purpose == CHOOSING:  # another shape, with too few samples to compile
+            if purpose == CHOOSING:  # these tiles are too few to be worth compiling
                 return self._plain(x, there, samples)
             return self._voted(x, there, samples)
 

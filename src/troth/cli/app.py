@@ -41,7 +41,11 @@ def _explain(error: Exception) -> int:
     """
     if hasattr(error, "format_message"):  # a usage error found by typer
         path = getattr(getattr(error, "ctx", None), "command_path", "troth")
-        return complain(f"{error.format_message().rstrip('.')}; see: {path} --help")
+        text = error.format_message().rstrip(".")
+        word = str(getattr(error, "option_name", "")).lstrip("-")
+        if path.endswith((" run", " poison")) and (where := _setting(word)):
+            text = f"{text.partition('.')[0]}. Set it by --set {where}=VALUE"
+        return complain(f"{text}; see: {path} --help")
     from troth.types import Refusal
 
     if isinstance(error, Refusal):
@@ -52,6 +56,22 @@ def _explain(error: Exception) -> int:
         raise error
     print(f"troth: {own}", file=sys.stderr)
     return OWN
+
+
+def _setting(word: str) -> str:
+    """Return the setting with this name, such as train.rounds; "" if there is none."""
+    from dataclasses import fields, is_dataclass
+
+    from troth.config.schema import Experiment
+
+    if word in {f.name for f in fields(Experiment)} - {"resolved"}:
+        return word
+    whole, key = Experiment(), word.replace("-", "_")
+    for section in fields(Experiment):
+        value = getattr(whole, section.name)
+        if is_dataclass(value) and key in {f.name for f in fields(value)} - {"name"}:
+            return f"{section.name}.{key}"
+    return ""
 
 
 app = typer.Typer(

@@ -13,6 +13,7 @@ from rich.table import Column
 from rich.text import Text
 
 from troth.cli.tables import console
+from troth.cli.tables import duration as duration
 from troth.progress import watching
 from troth.runs import train
 from troth.runs.compare import heading, number, short
@@ -21,14 +22,6 @@ _EVERY, _EVALUATED = 5.0, 1.0  # seconds between lines without and with an evalu
 _MARKS, _APART = 20, 0.5  # number of time stamps for the rate; seconds between them
 _REPLACED = 0.2  # seconds between two updates of an output in a notebook
 _KEPT = 8  # largest number of bars on the screen
-
-
-def duration(seconds: float) -> str:
-    """Return a duration as text, such as `5 s`, `3 min 20 s` or `2 h 10 min`."""
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def amount(done: int, total: int) -> str:
@@ -63,7 +56,7 @@ class _Shown:
         shown = console()
         bars = not quiet and (shown.is_terminal or shown.is_jupyter)
         self._bars = _bars() if bars else None
-        self._tasks: list[TaskID] = []
+        self._tasks: dict[str, TaskID] = {}  # label → its latest bar
         self._pulse: TaskID | None = None
         self._hears = watching(self.heard)
 
@@ -124,10 +117,11 @@ class _Shown:
         facts |= {"pace": pace, "note": note}
         if fresh:
             self._wait("")
-            self._tasks.append(self._bars.add_task(label, total=p.total, **facts))
-            for old in self._tasks[:-_KEPT]:
+            self._tasks.pop(label, None)
+            self._tasks[label] = self._bars.add_task(label, total=p.total, **facts)
+            for old in list(self._tasks.values())[:-_KEPT]:
                 self._bars.update(old, visible=False)
-        self._bars.update(self._tasks[-1], completed=p.done, **facts)
+        self._bars.update(self._tasks[label], completed=p.done, **facts)
         if p.done == p.total:
             self._wait("working")
 
@@ -139,6 +133,14 @@ class _Shown:
         facts: dict[str, Any] = {"count": "", "pace": "", "note": ""}
         add = self._bars.add_task
         self._pulse = add(word, total=None, **facts) if word else None
+
+
+class _Lap:
+    """What is shown of one run."""
+
+    def __init__(self, began: float) -> None:
+        self.began, self.done, self.share, self.note = began, 0, 0.0, ""
+        self.marks = deque[tuple[float, int]](maxlen=_MARKS)  # time, rounds done
 
 
 class Watcher(_Shown):
@@ -155,11 +157,8 @@ class Watcher(_Shown):
     def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
         super().__init__(intro, quiet)
         self.last: train.Progress | None = None
-        self._name, self._note = name, ""
-        self._marks: deque[tuple[float, int]] = deque()  # time, rounds done
-        self._first: tuple[float, float] | None = (
-            None  # time and runs done at the start
-        )
+        self._name = name
+        self._laps: dict[str, _Lap] = {}  # label → its run
 
     def __call__(self, p: train.Progress) -> None:
         """Show a round; before the first round, show the disk space of client state."""
@@ -167,34 +166,35 @@ class Watcher(_Shown):
             most, file = filesize.decimal(p.state.bytes), p.state.file
             self._print(f"Client state is stored on disk: up to {most} in {file}")
             return
-        last, self.last, self._what = self.last, p, ""
-        if last is None:
+        if self.last is None:
             self._print(self._intro)
-        fresh = last is None or last.label != p.label or last.done >= p.done
-        now = time.monotonic()
-        if fresh:
-            self._began, self._note, self._marks = now, "", deque(maxlen=_MARKS)
-        if not self._marks or now - self._marks[-1][0] >= _APART:
-            self._marks.append((now, p.done))
+        self.last, now, lap = p, time.monotonic(), self._laps.get(p.label)
+        self._what = ""
+        fresh = lap is None or lap.done >= p.done
+        if lap is None or fresh:
+            lap = self._laps[p.label] = _Lap(now)
+        lap.done, lap.share = p.done, p.done / p.total
+        if not lap.marks or now - lap.marks[-1][0] >= _APART:
+            lap.marks.append((now, p.done))
         if p.evaluation is not None:
             head = heading(p.evaluation)
             means = {k: p.evaluation[k][f"{head}_mean"] for k in ("personal", "shared")}
-            self._note = " ".join(f"{k} {number(v, head)}" for k, v in means.items())
+            lap.note = " ".join(f"{k} {number(v, head)}" for k, v in means.items())
         label = short(p.label) if p.label else self._name
         if p.runs > 1:
             label = f"run {p.run} of {p.runs}, {label}"
         if self._bars:
-            self._bar(p, label, self._pace(p), self._note, fresh)
+            self._bar(p, label, self._pace(p, lap), lap.note, fresh)
             return
         wait = _EVERY if p.evaluation is None else _EVALUATED
         if now - self._printed >= wait or p.done == p.total:
-            parts = f"{label}: round {p.done}/{p.total}", self._pace(p), self._note
+            parts = f"{label}: round {p.done}/{p.total}", self._pace(p, lap), lap.note
             self._print(", ".join(part for part in parts if part))
             self._printed = now
 
-    def _pace(self, p: train.Progress) -> str:
-        """Return the speed of the run, its time left, and that of the whole grid."""
-        parts = self._speed(p), self._left(p)
+    def _pace(self, p: train.Progress, lap: _Lap) -> str:
+        """Write the speed of the run and the time left, and that of the whole grid."""
+        parts = self._speed(p, lap), self._left(p)
         return ", ".join(part for part in parts if part)
 
     def _left(self, p: train.Progress) -> str:
@@ -202,23 +202,19 @@ class Watcher(_Shown):
 
         The remaining runs are assumed to take as long, on average, as those before.
         """
-        now, done = time.monotonic(), p.run - 1 + p.done / p.total
-        began, before = self._first = self._first or (self._started, p.run - 1)
-        if p.runs == 1 or done == p.runs:
+        now, done = time.monotonic(), sum(lap.share for lap in self._laps.values())
+        if p.runs == 1 or p.over + done >= p.runs:
             return ""
-        rest = (now - began) / (done - before) * (p.runs - done)
+        rest = (now - self._started) / done * (p.runs - p.over - done)
         return f"{duration(rest)} left in all"
 
-    def _speed(self, p: train.Progress) -> str:
-        """Return a text such as `31 rounds/s, 5 s left`, from the latest rounds.
-
-        After the first round it is "", and after the last round the duration.
-        """
-        now, (when, before) = time.monotonic(), self._marks[0]
+    def _speed(self, p: train.Progress, lap: _Lap) -> str:
+        """Write `31 rounds/s, 5 s left` from the latest rounds; "" for a single one."""
+        now, (when, before) = time.monotonic(), lap.marks[0]
         if p.done == before or now <= when:
             return ""
         if p.done == p.total:
-            return duration(now - self._began)
+            return duration(now - lap.began)
         rate = (p.done - before) / (now - when)
         whole = 0 if rate > 9 or rate < 0.1 else 1
         speed = f"{rate:.{whole}f} rounds/s"

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 import os
 import re
 import shlex
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from troth.api import Cost
 
 _MOST = 20  # largest number of runs, and of pairs of methods, to print
+_WIDE = 6  # columns of further scores
 _WRAPPED = 100  # characters in a line of a wrapped table in a pipe or a file
 _COLUMNS = {
     "mean": ("personal", "mean"),
@@ -34,6 +36,14 @@ _COLUMNS = {
     "weighted": ("personal", "weighted"),
     "shared mean": ("shared", "mean"),
 }
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as text, such as `5 s`, `3 min 20 s` or `2 h 10 min`."""
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def console(stderr: bool = True, wrap: bool = False) -> Console:
@@ -101,10 +111,40 @@ def table(
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for i, name in enumerate(columns):
         side: Literal["left", "right"] = "left" if i < texts else "right"
-        made.add_column(name, justify=side, overflow="fold", no_wrap=i < whole)
+        least = max(map(len, name.split()), default=0) if i >= texts else None
+        made.add_column(
+            name, justify=side, overflow="fold", no_wrap=i < whole, min_width=least
+        )
     for row in rows:
         made.add_row(*row)
     return Group(f"\n{title}", made, "")
+
+
+def _of_runs(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Group:
+    """Return a table with names of runs; on a narrow screen, numbers replace them.
+
+    The names are then listed below the table.
+    """
+    longest = max(len(row[0]) for row in rows)
+    for k, column in enumerate(columns[1:], 1):
+        cells = (column, *(row[k] for row in rows))
+        longest += 3 + max(len(word) for cell in cells for word in cell.split())
+    if longest <= console(stderr=False).width:
+        return table(title, columns, rows, whole=1)
+    numbered = [[str(k), *row[1:]] for k, row in enumerate(rows, 1)]
+    names = [Text(f"  {k}: {row[0]}") for k, row in enumerate(rows, 1)]
+    head, grid, _ = table(title, columns, numbered).renderables
+    return Group(head, grid, *names, "")
+
+
+def _apart(labels: Sequence[str]) -> list[str]:
+    """Return labels without the parts that all of several labels have in common."""
+    parts = [label.split(",") for label in labels]
+    both = [part for part in parts[0] if all(part in other for other in parts)]
+    left = [",".join(p for p in own if p not in both) for own in parts]
+    return left if len(labels) > 1 and all(left) else [*labels]
 
 
 def width(shown: Group) -> int:
@@ -143,7 +183,7 @@ def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
     success = {"attack success": "personal", "on shared": "shared"} if aimed else {}
     tests = _tests([run.summary.get("tests", {}) for run in runs])
     valid = ["valid mean"] if any("valid" in run.summary for run in runs) else []
-    rows = []
+    scores, rows = _scores(runs), []
     for run, label in zip(runs, labels, strict=True):
         s, head = run.summary, heading(run.summary)
         cells = [number(s[k][f"{head}_{m}"], head) for k, m in _COLUMNS.values()]
@@ -151,15 +191,29 @@ def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
         cells[1:1] = [number(chosen_by, head) for _ in valid]
         more = [s.get("tests", {}).get(t, {}).get(k, {}) for t, k in tests.values()]
         cells += [number(each.get(f"{head}_mean"), head) for each in more]
+        cells += [number(s["personal"].get(f"{name}_mean")) for name in scores]
         cells += [number(s[k].get("attack_success_mean")) for k in success.values()]
         rows.append([short(label), *cells, f"{s['seconds']:.1f}"])
     who = _judged(runs[0]) if len(counts) == 1 else "benign clients"
     what = f"{head.capitalize()} of the clients' own models"
     title = f"{what}, each on its own test data, over {who}"
     mean, *others = _COLUMNS
-    return table(
-        title, ["run", mean, *valid, *others, *tests, *success, "seconds"], rows
-    )
+    names = [f"{name} mean" for name in scores]
+    heads = ["run", mean, *valid, *others, *tests, *names, *success, "seconds"]
+    return _of_runs(title, heads, rows)
+
+
+def _scores(runs: Sequence[Run]) -> list[str]:
+    """Return the first columns of the scores that the experiments name."""
+    found: dict[str, None] = {}
+    for run in runs:
+        names = [p.name.rpartition(":")[2] for p in run.experiment.evaluate.scores]
+        keys = [k.removesuffix("_mean") for k in run.summary["personal"]]
+        parts = (k for k in keys for n in names if k == n or k.startswith(f"{n}_"))
+        found |= dict.fromkeys(
+            k for k in parts if f"{k}_mean" in run.summary["personal"]
+        )
+    return [*found][:_WIDE]
 
 
 def _tests(several: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
@@ -192,7 +246,7 @@ def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
             cells.append(" ± ".join(both))
         rows.append([short(group["label"]), str(len(group["seeds"])), *cells])
     title = "Over seeds: mean ± half width of its 95 % interval"
-    return table(title, ["runs", "seeds", *keys], rows)
+    return _of_runs(title, ["runs", "seeds", *keys], rows)
 
 
 def paired(pair: Mapping[str, Any]) -> str:
@@ -271,7 +325,8 @@ def _means(runs: Sequence[Run], labels: Sequence[str], stderr: bool) -> None:
     pooled = grid.methods(runs, labels)
     cells = grid.pivot(pooled)
     if len(runs) <= _MOST or cells is None:
-        full = [compare.full(*pair) for pair in zip(runs, labels, strict=True)]
+        both = zip(runs, labels, strict=True)
+        full = _apart([compare.full(*pair) for pair in both])
         console(stderr).print(results(runs, full))
     if cells is not None:
         head = f"Mean {pooled[0].metric} over benign clients, on test data"
@@ -346,6 +401,7 @@ def costs(runs: "Sequence[Cost]", name: str, as_json: bool) -> None:
             "client_steps": cost.client_steps,
             "memory_bytes": cost.memory,
             "disk_bytes": cost.disk,
+            "seconds": cost.seconds,
             "experiment": reader.to_dict(cost.experiment),
         }
         for cost in runs
@@ -360,12 +416,20 @@ def costs(runs: "Sequence[Cost]", name: str, as_json: bool) -> None:
             f"{cost['client_steps']:,}",
             filesize.decimal(cost["memory_bytes"]),
             filesize.decimal(cost["disk_bytes"]) if cost["disk_bytes"] else "–",
+            "–" if cost["seconds"] is None else duration(cost["seconds"]),
         ]
         for cost in made
     ]
     title = "Cost (nothing was trained or written)"
-    columns = ["run", "rounds", "client-steps", "memory", "disk"]
+    columns = ["run", "rounds", "client-steps", "memory", "disk", "training time"]
     console(stderr=False).print(table(title, columns, rows))
+    known = [cost["seconds"] for cost in made if cost["seconds"] is not None]
+    if known:
+        say(
+            f"Training takes about {duration(sum(known))} in all, by a measurement of "
+            "single steps on this machine. Set-up and evaluation are not counted.",
+            stderr=False,
+        )
     for where in sorted({c.experiment.engine.state_dir for c in runs if c.disk}):
         say(
             f"Client state is stored on disk in {where or 'the folder of the run'}.",
@@ -417,25 +481,3 @@ def speeds(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         facts = [row["model"], str(row["clients"]), row["device"]]
         made.append([*facts, *times, f"{row['ratio']:.1f}×", plan])
     console(stderr=False).print(table("Microseconds per client-step", columns, made))
-
-
-def layers(found: Mapping[str, Any], as_json: bool) -> None:
-    """Print to stdout which path each layer of a network takes, and its speed."""
-    if as_json:
-        print_json(found)
-        return
-    columns = ["layer", "kind", "parameters", "path", "reason"]
-    rows = [
-        [r["layer"], r["kind"], f"{r['parameters']:,}", r["path"], r["why"]]
-        for r in found["layers"]
-    ]
-    shown = console(stderr=False)
-    shown.print(table(f"{found['model']}: how its layers are computed", columns, rows))
-    times = found["milliseconds"]
-    words = {"loop": "one client at a time", "vmap": "clients together"}
-    parts = [f"{value:.3g} ms ({words[how]})" for how, value in times.items()]
-    text = f"A step of one client on {found['device']} takes {', '.join(parts)}."
-    shown.print(text, soft_wrap=True)
-    if found["note"]:
-        note = found["note"][0].upper() + found["note"][1:]
-        shown.print(f"{note}.", soft_wrap=True, markup=False)

@@ -21,7 +21,7 @@ MOST = 10_000
 """Largest number of runs in one grid."""
 
 _LONGEST = 100  # largest number of characters in a label
-_EITHER = {"steps": "epochs", "epochs": "steps"}  # exclude each other; 0 means not set
+_EITHER = {"steps": "epochs", "epochs": "steps"}  # keys that exclude each other
 
 
 def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ RENAMED = {
 """(section, earlier name of a key) → its present name."""
 ADDED: dict[tuple[str, str], dict[str, Any]] = {
     ("data", "classes"): {"classes": 0},
+    ("evaluate", "scores"): {"scores": []},
     ("model", "mean"): {"mean": []},
     ("model", "std"): {"std": []},
     ("partition", "assign"): {"name": "classes", "assign": "number"},
@@ -107,7 +108,7 @@ def _values(
         kinds = part_types(hint)
         if list[Part] in (hint, *typing.get_args(hint)):
             if f.name in table or hint == list[Part]:
-                given = table.get(f.name, [])  # one table or name is a list of one
+                given = table.get(f.name, [])  # one table or name means a list of one
                 values[f.name] = [
                     _part(kind_of(f), f"{f.name}[{i}]", item, Part, {})
                     for i, item in enumerate(
@@ -277,7 +278,7 @@ def fingerprint(experiment: Experiment, data: str = "") -> str:
     tree = {k: v for k, v in to_dict(experiment).items() if k not in _ASIDE}
     for (section, key), same in ADDED.items():
         table = tree[section]
-        if ":" not in table["name"] and same.items() <= table.items():
+        if ":" not in table.get("name", "") and same.items() <= table.items():
             table.pop(key, None)
     for (section, old), new in RENAMED.items():
         if new in tree.get(section, {}):

@@ -236,14 +236,15 @@ class Evaluate:
     Attributes:
         every: Rounds between evaluations; 0: about twenty evaluations in the run.
         clients: Number of clients to evaluate, a fixed random sample; 0: all.
+        scores: Further scores of each client, such as "f1".
         newcomers: Share of the clients, rounded up, that join after the last round.
-        newcomer_rounds: Number of rounds that a newcomer trains; 0: the mean number of
-            rounds in which a client was sampled.
+        newcomer_rounds: Rounds that a newcomer trains; 0: those of an average client.
         newcomer_examples: Number of training examples that a newcomer uses; 0: all.
     """
 
     every: int = 0
     clients: int = 0
+    scores: list[Part] = field(default_factory=list, metadata={"kind": "score"})
     newcomers: float = 0.0
     newcomer_rounds: int = 0
     newcomer_examples: int = 0

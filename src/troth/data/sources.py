@@ -197,7 +197,7 @@ def array(key: str, values: Any) -> np.ndarray:
         )
     try:
         found = np.asarray(values)
-    except ValueError:  # of numpy
+    except ValueError:  # raised by numpy
         raise Refusal(
             f"data= has {key} with rows of different lengths; give all the same "
             "length, such as by padding"

@@ -59,7 +59,7 @@ def deal(
     first, code = pairs(client, label)
     code -= np.searchsorted(client[first], np.arange(len(number)))[client]
     slot = shuffle + start[client]
-    turns = turn[code[slot] + start[client]]  # of the slot's label
+    turns = turn[code[slot] + start[client]]  # random rank of the slot's label
     slot = slot[np.argsort(client * size.max(initial=1) + turns, kind="stable")]
     part = np.full(len(client), TRAIN, np.int8)
     for mark in (TEST, VALID):
@@ -273,11 +273,14 @@ def _check_labels(arrays: Arrays) -> None:
         )
     low, high, below = y.min(), y.max(), 2 if several else classes
     if classes and not (y.dtype.kind in "iu" and low >= 0 and high < below):
-        why = f"there are {classes} classes"
+        why = (
+            "an example has a label or not"
+            if several
+            else f"there are {classes} classes"
+        )
         raise Refusal(
             f"the labels are {y.dtype} from {low} to {high}: they must be whole "
-            f"numbers 0 to {below - 1}, for "
-            f"{'each is there or not' if several else why}"
+            f"numbers 0 to {below - 1}, because {why}"
         )
 
 

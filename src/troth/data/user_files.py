@@ -19,7 +19,8 @@ from troth.data.datasets._table import MISSING, TRUTH, Column, listed, number, s
 from troth.types import Arrays, Refusal
 
 Examples = str | Path | Mapping[str, Any]
-"""An .npz file, or a dictionary with its arrays: x, y, optionally split and group."""
+"""An .npz file, or a dictionary with its arrays: x, y, optionally split and group. Or,
+for a run on a table, a .csv file with the same columns."""
 
 
 def read(e: Experiment, data: Examples) -> Arrays:
@@ -38,6 +39,8 @@ def read(e: Experiment, data: Examples) -> Arrays:
         for key in ("x", "y"):
             if key not in content:
                 raise Refusal(f'data lack {key}; give {{"x": inputs, "y": labels}}')
+    elif str(data).lower().endswith(ENDINGS):
+        where, content = str(data), _rows(e, Path(data))
     else:
         where, content = str(data), _arrays.read(str(data), "the data")
     x = _arrays.inputs(where, content["x"])
@@ -116,18 +119,39 @@ def examples(e: Experiment, path: str) -> dict[str, np.ndarray]:
     return {"x": x, "y": _labels(path, own.label, own.labels)}
 
 
-def _labels(path: str, label: str, names: list[str]) -> np.ndarray:
+def _rows(e: Experiment, path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays x and y of a table with the columns of a run's own table."""
+    features, label = e.resolved.get("features"), e.data.options.get("label")
+    if not features or not isinstance(label, str) or not label:
+        raise Refusal(
+            f"{path} is a table, but this run on '{e.data.name}' data has no names of "
+            "columns to read it by; give an .npz file written by np.savez(path, x=…, "
+            "y=…)"
+        )
+    x = encode(path, features, e.data.options, gaps=preprocess.active(e.features))
+    names = list(e.resolved.get("labels", []))
+    comma = e.data.options.get("delimiter", ",")
+    return {"x": x, "y": _labels(str(path), label, names, "data", comma)}
+
+
+def _labels(
+    path: str,
+    label: str,
+    names: list[str],
+    section: str = "deployment",
+    delimiter: str = ",",
+) -> np.ndarray:
     """Return the column to predict: names of classes, or numbers."""
 
     def plan(header: list[str]) -> dict[str, list[str]]:
         if label not in header:
             raise Refusal(
-                f"{path} has no column '{shown(label)}', which deployment.label names; "
+                f"{path} has no column '{shown(label)}', which {section}.label names; "
                 f"there are: {listed(header)}"
             )
         return {label: MISSING}
 
-    column = _table.read(path, ",", [], plan)[label]
+    column = _table.read(path, delimiter, [], plan)[label]
     column.check_whole("")
     if names:
         return np.take(np.array(column.texts), column.codes)

@@ -30,7 +30,7 @@ def child(
         **how: Further arguments of `subprocess.Popen`.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: forks with threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks with threads
         made = subprocess.Popen(
             command,
             env={**os.environ, **environment},

@@ -64,7 +64,7 @@ class Hub:
         return self.round >= self.rounds
 
     def outgoing(self) -> Broadcast:
-        """Return the message to the sites for this round, or after the last round."""
+        """Return the message to the sites: that of this round, or the final one."""
         scale = 1.0 if self.over else self.scale(self.round)
         return outgoing(self.engine, self.broadcast, scale, self.round)
 

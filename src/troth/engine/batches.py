@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +23,16 @@ class _Piles(NamedTuple):
     first: np.ndarray  # [n] index of each client's first pile
     start: np.ndarray  # [piles] index in `slot` at which each pile begins
     size: np.ndarray  # [piles] number of slots
+
+
+class _Order(NamedTuple):
+    """The places of examples in the steps of a cohort, before they are shuffled."""
+
+    order: np.ndarray  # [batch, steps, clients] place among the client's examples
+    weight: np.ndarray  # [batch, steps, clients]
+    epoch: np.ndarray  # [steps, clients]
+    size: np.ndarray  # [steps, clients] number of examples, at least 1
+    shuffled: np.ndarray  # [steps, clients] whether a client has more than a batch
 
 
 class Drawn(NamedTuple):
@@ -63,6 +73,8 @@ class Feed:
         short = self.sizes < self.batch if drop_last else self.sizes % self.batch > 0
         self.padded = bool((short | (self.sizes == 0)).any())
         self._code, self.groups = self._grouped()
+        self._last_order: tuple[Any, _Order] | None = None
+        self._nothing: dict[int, Batch] = {}  # empty batches by number of clients
 
     def _grouped(self) -> tuple[np.ndarray, Groups]:
         """Return each slot's group (from 0) and each client's number of groups."""
@@ -118,20 +130,14 @@ class Feed:
         The code is numpy on one thread, because the arrays are small, and starting
         threads for each operation would take longer.
         """
-        each = (steps, len(ids))
-        size = np.broadcast_to(self._sizes[ids], each).copy()
-        per_epoch = np.broadcast_to(self._per_epoch[ids], each).copy()
-        epoch, within = np.divmod(np.arange(steps)[:, None], per_epoch)
-        position = within * self.batch + np.arange(self.batch)[:, None, None]
-        inside = position < size  # [batch, steps, clients]: long inner loops in numpy
-        order = position % np.maximum(size, 1)
-        if (size > self.batch).any():
+        plan = self._order(ids, steps)
+        order = plan.order
+        if plan.shuffled.any():
             key = seeding.keys(self.seed, "batch", round_, torch.from_numpy(ids))
-            key = seeding.fold(key, torch.from_numpy(epoch))
-            shuffled = seeding.permute(key.numpy(), order, np.maximum(size, 1))
-            order = np.where(size > self.batch, shuffled, order)
-        weight = inside / np.maximum(inside.sum(0), 1)
-        slots = np.minimum(order + self._starts[ids], self._last)
+            key = seeding.fold(key, torch.from_numpy(plan.epoch))
+            moved = seeding.permute(key.numpy(), order, plan.size)
+            order = np.where(plan.shuffled, moved, order)
+        slots, weight = np.minimum(order + self._starts[ids], self._last), plan.weight
         if by_group and (mixed := self.groups.held[ids] > 1).any():
             key = seeding.keys(self.seed, "group", round_, torch.from_numpy(ids))
             slots = np.where(mixed, self._balanced(key, ids, steps), slots)
@@ -141,6 +147,22 @@ class Feed:
             torch.from_numpy(np.ascontiguousarray(slots.transpose(1, 2, 0))),
             torch.from_numpy(weight.transpose(1, 2, 0).astype(kind, order="C")),
         )
+
+    def _order(self, ids: np.ndarray, steps: int) -> _Order:
+        """Return what is the same in all rounds of this cohort; keep the last one."""
+        key, last = (ids.tobytes(), steps), self._last_order
+        if last is None or last[0] != key:
+            each = (steps, len(ids))
+            size = np.broadcast_to(self._sizes[ids], each).copy()
+            per_epoch = np.broadcast_to(self._per_epoch[ids], each).copy()
+            epoch, within = np.divmod(np.arange(steps)[:, None], per_epoch)
+            position = within * self.batch + np.arange(self.batch)[:, None, None]
+            inside = position < size  # long inner loops in numpy
+            weight = inside / np.maximum(inside.sum(0), 1)
+            least = np.maximum(size, 1)
+            found = _Order(position % least, weight, epoch, least, size > self.batch)
+            self._last_order = last = key, found
+        return last[1]
 
     def drawn(
         self, ids: np.ndarray, steps: int, round_: int, by_group: bool, alone: bool
@@ -169,14 +191,26 @@ class Feed:
 
         Several steps are gathered at once.
         """
+        for first, block in self.blocks(drawn):
+            for k in range(len(block.t)):
+                yield first + k, block.at(k)
+
+    def blocks(self, drawn: Drawn, most: int = 0) -> Iterator[tuple[int, Batch]]:
+        """Yield the batches of several steps, with the number of the first step.
+
+        They are [steps, clients, batch, …] (see `Batch.at`). A block has `most` steps,
+        or as many as `block` allows.
+        """
         steps, clients = drawn.slots.shape[:2]
-        some = self.block(clients)
+        some = most or self.block(clients)
         for first in range(0, steps, some):
-            x, y = self.gather(drawn.slots[first : first + some], self.data.train)
-            for t in range(first, min(steps, first + some)):
-                k, known = t - first, (drawn.weight[t], drawn.step[t])
-                shared = drawn.per_epoch, drawn.key, drawn.group[t]
-                yield t, Batch(x[k], y[k], *known, *shared)
+            part = slice(first, first + some)
+            x, y = self.gather(drawn.slots[part], self.data.train)
+            known = drawn.weight[part], drawn.step[part]
+            yield (
+                first,
+                Batch(x, y, *known, drawn.per_epoch, drawn.key, drawn.group[part]),
+            )
 
     def _balanced(self, key: Tensor, ids: np.ndarray, steps: int) -> np.ndarray:
         """Draw slots [batch, steps, clients]; a client's groups are equally likely."""
@@ -261,11 +295,14 @@ class Feed:
 
     def nothing(self, clients: int) -> Batch:
         """Return an empty batch per client, for phases without validation data."""
-        x, y = (
-            t.new_zeros(clients, 0, *t.shape[1:])
-            for t in (self.data.x, self.data.train.y)
-        )
-        return _of_all_steps(x, y, x.new_zeros(clients, 0, dtype=self.dtype))
+        if clients not in self._nothing:
+            x, y = (
+                t.new_zeros(clients, 0, *t.shape[1:])
+                for t in (self.data.x, self.data.train.y)
+            )
+            weight = x.new_zeros(clients, 0, dtype=self.dtype)
+            self._nothing[clients] = _of_all_steps(x, y, weight)
+        return self._nothing[clients]
 
 
 def _of_all_steps(x: Tensor, y: Tensor, weight: Tensor) -> Batch:

@@ -9,7 +9,7 @@ views of the client's model. The plan `loop` is the plain implementation, with w
 tests compare all others.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -21,8 +21,9 @@ from torch import Tensor
 from troth import devices
 from troth.engine import vmap
 from troth.engine.batches import Drawn, Feed
-from troth.engine.vmap import Lifted
+from troth.engine.vmap import Lifted, Whole
 from troth.networks import flat as trees
+from troth.networks import kernels
 from troth.networks import task as tasks
 from troth.networks.kernels import precision as digits
 from troth.networks.validate import remaining
@@ -69,6 +70,15 @@ def _part(phase: Phase, part: str) -> Liftable:
     return parts[part]
 
 
+_MOST = 32  # steps that are captured as one graph; more of them take long to capture
+
+
+def whole(lift: Callable[[str], Any], name: str) -> Whole:
+    """Return the beginning and all steps of a phase together, named `PHASE.whole`."""
+    phase = name.partition(".")[0]
+    return Whole(lift(f"{phase}.begin"), lift(f"{phase}.step"))
+
+
 def through(
     lift: Callable[[str], Any],
     name: str,
@@ -78,12 +88,13 @@ def through(
     rows: Tensor,
     valid: Batch,
     counts: Tensor,
-    batches: Iterable[tuple[int, Batch]],
+    blocks: Iterable[tuple[int, Batch]],
 ) -> tuple[Reply, Tensor]:
     """Run a phase for a chunk of clients at once; return replies and new states.
 
     Args:
-        lift: Function that lifts a client function, given its name.
+        lift: Function that lifts a client function, given its name. For the name
+            `PHASE.whole`, it returns the result of `whole`.
         name: Name of the phase.
         phase: Functions of the phase.
         packing: Layout of a client's state as a row.
@@ -91,7 +102,7 @@ def through(
         rows: [c, width] states of the clients.
         valid: Validation data of the clients.
         counts: [c] number of steps of each client.
-        batches: Number and batch of every step.
+        blocks: Batches of several steps, with the number of the first step.
     """
     n, device = len(rows), broadcast.w.device
     index = torch.arange(n, device=device)
@@ -99,19 +110,39 @@ def through(
     if phase.prepare is not None:
         x, y, weight = lift(f"{name}.prepare").once(broadcast, valid)
         valid = valid._replace(x=x, y=y, weight=weight)
-    carry = lift(f"{name}.begin")(index, broadcast, state)
-    if not vmap.captures(broadcast.w):  # a captured step writes to copies
-        carry = trees.mapped(Tensor.clone, carry)
-    ahead = int(counts.min())
-    for t, batch in batches:
-        if t < ahead:
-            carry = lift(f"{name}.step")(broadcast, carry, batch, valid)
-        else:
-            active = (counts > t).to(device)
-            carry = lift(f"{name}.last")(broadcast, carry, batch, valid, active)
+
+    carry = _carry(lift, name, (index, broadcast, state), valid, counts, blocks)
     reply, state = lift(f"{name}.end")(index, broadcast, carry, state, valid)
     reply, state = trees.kept(reply), trees.kept(state)
     return reply, packing.pack(state, n)
+
+
+def _carry(
+    lift: Callable[[str], Any],
+    name: str,
+    given: tuple[Tensor, Broadcast, Any],
+    valid: Batch,
+    counts: Tensor,
+    blocks: Iterable[tuple[int, Batch]],
+) -> Any:
+    """Return the carry of all clients after their steps (see `through`)."""
+    begin, step, broadcast = lift(f"{name}.begin"), lift(f"{name}.step"), given[1]
+    ahead, most, carry = int(counts.min()), int(counts.max()), None
+    for first, block in blocks:
+        steps = len(block.t)
+        if steps == ahead == most <= _MOST and step.captures(broadcast.w):
+            return lift(f"{name}.whole")(*given, block, valid)
+        carry = begin(*given) if carry is None else carry
+        if first == 0 and not vmap.captures(broadcast.w):
+            carry = trees.mapped(Tensor.clone, carry)  # captured steps use copies
+        for t in range(first, first + steps):
+            batch = block.at(t - first)
+            if t < ahead:
+                carry = step(broadcast, carry, batch, valid)
+            else:
+                active = (counts > t).to(broadcast.w.device)
+                carry = lift(f"{name}.last")(broadcast, carry, batch, valid, active)
+    return begin(*given) if carry is None else carry
 
 
 def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
@@ -166,6 +197,9 @@ class _Work(NamedTuple):
 class Engine:
     """Computes phases for any number of clients, according to a plan."""
 
+    scores: Sequence[Any] = ()  # further scores of every evaluation
+    step_seconds: float | None = None  # of one client; `None`: not measured
+
     def __init__(
         self,
         objective: tasks.Objective,
@@ -176,6 +210,7 @@ class Engine:
         plan: Plan,
     ) -> None:
         devices.keep()
+        kernels.ready(w0)  # tries a kernel, which would fail within a trace
         self.ways = remaining(objective.obstacles)  # plans that the network allows
         self.objective, self._make, self.precision = objective, make_client, precision
         self.feed, self.device = feed, w0.device
@@ -185,7 +220,8 @@ class Engine:
         self._together_task = tasks.functional(objective, precision, together)
         self._together_client = make_client(self._together_task)
         self.packing = trees.Packing(self.client.init(w0))
-        self._lifted: dict[tuple[str, str, bool], Lifted] = {}
+        self._lifted: dict[tuple[str, str, bool], Lifted | Whole] = {}
+        self._ahead: tuple[Any, Drawn] | None = None  # what was drawn ahead
         self._own: list[tuple[Client, Task]] = []  # a client and a task of each thread
         self.use(plan)
 
@@ -298,8 +334,7 @@ class Engine:
         phase: Phase = getattr(self.client, work.name)
         valid = self.valid(phase, work.ids, few_shapes=True)
         drawn = self.drawn(phase, work.ids, work.round_, int(work.counts.max()))
-        batches = self.feed.gathered(drawn)
-        given = work.broadcast, work.rows, valid, work.counts, batches
+        given = work.broadcast, work.rows, valid, work.counts, self.feed.blocks(drawn)
         return through(self._lift, work.name, phase, self.packing, *given)
 
     def _alone(self, work: _Work, worker: int) -> tuple[Reply, Tensor]:
@@ -319,7 +354,26 @@ class Engine:
     def drawn(self, phase: Phase, ids: np.ndarray, round_: int, steps: int) -> Drawn:
         """Draw the batches that these clients train on in a phase."""
         alone = self.plan.apart and not phase.by_group  # one client needs no padding
-        return self.feed.drawn(ids, steps, round_, phase.by_group, alone)
+        what = ids.tobytes(), steps, round_, phase.by_group, alone
+        before, self._ahead = self._ahead, None
+        if before is not None and before[0] == what:
+            return before[1]
+        return self.feed.drawn(ids, *what[1:])
+
+    def draw_ahead(
+        self, name: str, ids: np.ndarray, round_: int, limit: int | np.ndarray | None
+    ) -> None:
+        """Draw the batches of the next run of a phase, while a GPU is still busy.
+
+        The arguments are those of `run`. If the clients are run in several chunks,
+        nothing is drawn.
+        """
+        if self.plan.chunk < max(2, len(ids)):
+            return
+        phase, counts = self.steps(name, ids, limit)
+        steps = int(counts.max())
+        what = ids.tobytes(), steps, round_, phase.by_group, False
+        self._ahead = what, self.drawn(phase, ids, round_, steps)
 
     def valid(self, phase: Phase, ids: np.ndarray, few_shapes: bool = False) -> Batch:
         """Return validation data if the phase uses them, else empty batches."""
@@ -335,11 +389,13 @@ class Engine:
         client = self.client if alone else self._together_client
         return function(client, self._together_task, name)
 
-    def _lift(self, name: str) -> Lifted:
-        """Lift a client function once and keep the result."""
+    def _lift(self, name: str) -> Any:
+        """Lift a client function once and keep the result (see `through`)."""
         alone = "." in name and self.plan.chunk == 1
         key = name, self.plan.how, alone
-        if key not in self._lifted:
+        if key not in self._lifted and name.endswith(".whole"):
+            self._lifted[key] = whole(self._lift, name)
+        elif key not in self._lifted:
             own = name.endswith(".step")  # a step may overwrite its carry, a copy
             function, dims = self.function(name, alone)
             self._lifted[key] = Lifted(function, dims, self.plan.how, own, alone)

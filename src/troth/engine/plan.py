@@ -69,6 +69,7 @@ def choose(
     with devices.using(threads):
         if how == "auto":
             best = _measured(trial, client_steps, wish, about)
+            engine.step_seconds = best.seconds
             progress.report("", 0, 0)
             _notify(engine, best.seconds, client_steps)
             return best.plan._replace(threads=threads)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from troth.networks import convolution, kernels
+from troth.networks import convolution, fused, kernels
 
 _ATEN = torch.ops.aten
 
@@ -46,16 +46,30 @@ def _writes(node: Any) -> bool:
     return mutable or torch.Tag.nondeterministic_seeded in tags
 
 
-def update_in_place(graph: Any, in_pieces: bool) -> None:
+def update_in_place(graph: Any, in_pieces: bool, apart: bool = False) -> list[int]:
     """Compute updates v ← v − lr·g in the memory of v, without a copy of v.
 
-    Several such updates in a row are changed too. An update is changed only if it is
-    the last use of its v. With `in_pieces`, v is updated parameter by parameter, so
-    that the pieces of g need not be gathered into one tensor. If the trace is compiled,
-    the compiler fuses the gathering and is faster without `in_pieces`.
+    Several such updates in a row are rewritten too. An update is rewritten only if no
+    later operation reads its old v. With `in_pieces`, v is updated parameter by
+    parameter, so that the pieces of g need not be gathered into one tensor. If the
+    trace is compiled, the compiler fuses the gathering and is faster without it.
+
+    With `apart`, v is only read, and the result is written to a further input of the
+    trace. So v may be one row that all clients share.
+
+    Returns:
+        The number of the input v of each further input; [] without `apart`.
     """
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    results: dict[Any, Any] = {}
     for node in _updates(graph):
         v, g, rate = node.args
+        out = v
+        if apart and v in inputs:
+            last = [*results.values()][-1] if results else inputs[-1]
+            with graph.graph.inserting_after(last):
+                out = results[v] = graph.graph.placeholder(f"out_{len(results)}")
+            out.meta["val"] = v.meta["val"]
         pull = _pull(graph, v, g) if in_pieces else None
         rest, w, lam = pull or (g, None, 0.0)
         share = _share(graph, v, rest) if in_pieces else None
@@ -66,11 +80,16 @@ def update_in_place(graph: Any, in_pieces: bool) -> None:
             own = call(_ATEN.mul.Tensor, (rate, factor)) if share else rate
             if pull:  # v ← v + rate·λ(v − w), in one pass
                 weight = call(_ATEN.mul.Tensor, (rate, -lam))
-                call(_ATEN.lerp_.Tensor, (v, w, weight))
-            _add(graph.graph, v, pieces, own)
-        node.replace_all_uses_with(v)
+                if out is v:
+                    call(_ATEN.lerp_.Tensor, (v, w, weight))
+                else:
+                    call(_ATEN.lerp.Tensor_out, (v, w, weight), {"out": out})
+                    v = out
+            _add(graph.graph, out, v, pieces, own)
+        node.replace_all_uses_with(out)
         graph.graph.eliminate_dead_code()  # the gathered gradient, if no longer used
     graph.recompile()
+    return [inputs.index(v) for v in results]
 
 
 def _updates(graph: Any) -> list[Any]:
@@ -107,24 +126,29 @@ def _pieces(graph: Any, v: Any, g: Any, apart: bool) -> list[Any]:
     return [g]
 
 
-def _add(graph: Any, v: Any, pieces: list[Any], rate: Any) -> None:
-    """Add a gradient times the rate to v in the memory of v, piece by piece."""
-    first = 0
+def _add(graph: Any, out: Any, v: Any, pieces: list[Any], rate: Any) -> None:
+    """Write v plus a gradient times the rate to `out`, which may be v, by pieces."""
+    first, call = 0, graph.call_function
     for piece in pieces:
         last = first + piece.meta["val"].shape[1]
-        part = graph.call_function(_ATEN.slice.Tensor, (v, 1, first, last))
+        part = call(_ATEN.slice.Tensor, (out, 1, first, last))
+        base = part if out is v else call(_ATEN.slice.Tensor, (v, 1, first, last))
         product = _product(piece)
-        if product is None:
-            graph.call_function(_ATEN.addcmul_.default, (part, piece, rate))
-        else:  # without storing the product first
+        if product is not None:  # without storing the product first
             shape = list(product.meta["val"].shape)
-            part = graph.call_function(_ATEN.view.default, (part, shape))
+            part = call(_ATEN.view.default, (part, shape))
             given = (part, *product.args[:2], rate)
-            graph.call_function(convolution.ADD_PRODUCT, given)
+            if out is not v:
+                given = (*given, call(_ATEN.view.default, (base, shape)))
+            call(convolution.ADD_PRODUCT, given)
+        elif out is v:
+            call(_ATEN.addcmul_.default, (part, piece, rate))
+        else:
+            call(_ATEN.addcmul.out, (base, piece, rate), {"out": part})
         first = last
 
 
-_SAME = (
+SAME = (
     _ATEN.view.default,
     _ATEN._unsafe_view.default,
     _ATEN.transpose.int,
@@ -142,7 +166,7 @@ def _product(piece: Any) -> Any:
     examples that its sum is computed in parallel pieces.
     """
     node = piece
-    while node.target in _SAME and len(node.users) == 1:
+    while (node.target in SAME or _widens(node)) and len(node.users) == 1:
         node = node.args[0]
     if node.target is not convolution.PRODUCT or len(node.users) != 1:
         return None
@@ -157,6 +181,16 @@ def _product(piece: Any) -> Any:
 
 
 _EXAMPLES = 512
+
+
+def _widens(node: Any) -> bool:
+    """Return whether a node converts to float32, in which products are summed."""
+    given = node.kwargs
+    wide = node.target is _CAST and given.get("dtype") is torch.float32
+    return wide and given.get("memory_format") in (None, torch.preserve_format)
+
+
+_CAST = _ATEN._to_copy.default
 
 
 def _pull(graph: Any, v: Any, g: Any) -> tuple[Any, Any, float] | None:
@@ -247,6 +281,46 @@ def _aliases(node: Any) -> set[Any]:
     return found
 
 
+def read_in_place(graph: Any) -> None:
+    """Let products read parameters in float32, without a copy in another dtype.
+
+    The kernels round parameters themselves. Other operations keep the copy.
+    """
+    for node in list(graph.graph.nodes):
+        if node.target is convolution.PRODUCT:
+            views: list[Any] = []
+            cast = node.args[1]
+            while _keeps_clients(cast):
+                views, cast = [*views, cast], cast.args[0]
+            if cast.target is not _CAST or not _of_rows(cast.args[0]):
+                continue
+            source = cast.args[0]
+            with graph.graph.inserting_before(node):
+                for view in reversed(views):
+                    given = (source, *view.args[1:])
+                    source = graph.graph.call_function(view.target, given)
+            node.update_arg(1, source)
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+
+
+def _of_rows(source: Any) -> bool:
+    """Return whether a node is a part of the clients' parameters [n, d], in float32."""
+    rows = _root(source)
+    value = rows.meta.get("val") if rows.op == "placeholder" else None
+    return value is not None and value.dim() == 2 and value.dtype is torch.float32
+
+
+def _keeps_clients(view: Any) -> bool:
+    """Return whether a view of [n, i, j] only transposes, or changes nothing."""
+    if view.target in (_ATEN.transpose.int, _ATEN.permute.default):
+        return True
+    if view.target not in (*SAME, _ATEN.expand.default):
+        return False
+    before, after = (one.meta.get("val") for one in (view.args[0], view))
+    return before is not None and after is not None and before.shape == after.shape
+
+
 _UNPOOL = _ATEN.max_pool2d_with_indices_backward.default
 
 
@@ -267,6 +341,24 @@ def by_kernels(graph: Any) -> None:
                 node.replace_all_uses_with(node.args[0])
     graph.graph.eliminate_dead_code()
     graph.recompile()
+
+
+def subtract_at_once(graph: Any) -> None:
+    """Subtract a vector from all rows by a kernel, which reads memory faster."""
+    for node in graph.graph.nodes:
+        if node.target is _ATEN.sub.Tensor and _minus(node):
+            node.target = fused.MINUS
+    graph.recompile()
+
+
+def _minus(node: Any) -> bool:
+    """Return whether a node subtracts the same vector from all rows, in float32."""
+    values = [part.meta["val"] for part in node.args if hasattr(part, "meta")]
+    if len(values) != 2 or node.kwargs:
+        return False
+    rows, w = values
+    same = rows.dim() == 2 and w.shape == rows.shape[1:]
+    return same and rows.dtype is w.dtype is torch.float32
 
 
 def _sum(graph: Any, node: Any) -> None:

@@ -29,6 +29,7 @@ _BETTER = 0.95  # a later plan is chosen only if it takes less than this × the 
 _CLEARLY = 1.5  # a candidate so many times slower than the best is not measured again
 _ENOUGH = {"cpu": 1.5}  # seconds after which no measurement begins
 _ENOUGH_ON_GPU = 4.0
+_HEAVY = 1e-3  # seconds of a client step from which on one client may fill a GPU
 
 
 class Choice(NamedTuple):
@@ -93,7 +94,9 @@ class Trial:
 
         On a CPU, plans take turns, so that a busy moment affects all of them, and the
         shortest of their times counts. Elsewhere, they follow each other, because the
-        graphs of several plans would take memory at the same time.
+        graphs of several plans would take memory at the same time. There, clients one
+        by one are measured even if it is late, if a client step takes long: a single
+        client may fill the GPU.
 
         Args:
             plans: Candidates, at least one.
@@ -102,8 +105,10 @@ class Trial:
         times = dict.fromkeys(plans, float("inf"))
         groups = [plans] if self._on_cpu else [[plan] for plan in plans]
         for group in groups:
-            if self._late() and min(times.values()) < float("inf"):
-                break
+            best_time = min(times.values())
+            heavy = group[0].chunk == 1 and _HEAVY <= best_time < float("inf")
+            if self._late() and best_time < float("inf") and not heavy:
+                continue
             for plan in group:
                 if plan not in plans[:ready]:
                     self.begin(plan, len(plans))

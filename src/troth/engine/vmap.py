@@ -1,4 +1,4 @@
-"""Lift functions of one client over many; the only use of vmap and torch.compile.
+"""Vectorize functions of one client over many clients, by vmap and torch.compile.
 
 `torch.func.vmap` lifts a function of one client over the clients of a chunk. The result
 is traced once per shape into plain tensor operations. These are replayed without the
@@ -6,20 +6,24 @@ overhead of vmap and autograd. The trace can be compiled. On CUDA it is captured
 CUDA graph, except if it has only a few operations.
 """
 
+import copy
+import functools
 import threading
 import types
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 
 from troth import compat
-from troth.engine import trace
+from troth.engine import images, trace
 from troth.networks import flat as trees
+from troth.types import Batch
 
+_ROWS = torch.contiguous_format
 _TRACING = threading.Lock()  # only one thread traces at a time
 _FEW = 8  # up to this number of operations, a CUDA graph is no faster
 
@@ -52,7 +56,7 @@ class Lifted:
     def __call__(self, *arguments: Any) -> Any:
         """Call the vectorized function; for new shapes, trace it first."""
         flat = [t.contiguous() for t in trees.leaves(arguments)]
-        key = tuple([(t.shape, t.dtype) for t in flat])
+        key = _shapes(flat)
         if key not in self._traces:
             with _TRACING:
                 if key not in self._traces:
@@ -65,9 +69,28 @@ class Lifted:
         with compat.quiet_fallback():
             return self._function(*arguments)
 
+    def captures(self, tensor: Tensor) -> bool:
+        """Return whether calls with this tensor's device are captured, uncompiled."""
+        return captures(tensor) and self._how != "compiled"
+
     def _trace(
         self, arguments: Any, flat: list[Tensor]
     ) -> tuple[Callable[..., Any], Any]:
+        graph, example = self._graph(arguments, flat)
+        compiled = self._how == "compiled"
+        if self._in_place:
+            trace.update_in_place(graph, in_pieces=not compiled)
+        elif self.captures(flat[0]):
+            trace.subtract_at_once(graph)
+        worth_it = self._in_place or len(graph.graph.nodes) > _FEW + len(flat)
+        if compiled:
+            graph = compat.compile_graph(graph, flat)
+        if captures(flat[0]):
+            graph = _captured(graph, flat) if worth_it else _marked(graph)
+        return graph, example
+
+    def _graph(self, arguments: Any, flat: list[Tensor]) -> tuple[Any, Any]:
+        """Trace the function; return the graph and the structure of its result."""
         made: list[Any] = []
 
         def plain(*tensors: Tensor) -> list[Tensor]:
@@ -82,18 +105,120 @@ class Lifted:
             graph: Any = compat.traced(plain)(*apart)
         empty = torch.empty(0)
         example = trees.like(made[0], [empty] * len(trees.leaves(made[0])))
-        compiled = self._how == "compiled"
         trace.compute_once(graph)
-        if captures(flat[0]) and not compiled:
+        if self.captures(flat[0]):
             trace.by_kernels(graph)
-        if self._in_place:
-            trace.update_in_place(graph, in_pieces=not compiled)
-        worth_it = self._in_place or len(graph.graph.nodes) > _FEW + len(flat)
-        if compiled:
-            graph = compat.compile_graph(graph, flat)
-        if captures(flat[0]):
-            graph = _captured(graph, flat) if worth_it else _marked(graph)
+            images.pool_at_once(graph)
+            trace.read_in_place(graph)
         return graph, example
+
+    def graphs(self, *arguments: Any) -> "Graphs":
+        """Trace the function for these arguments, and do not capture the trace."""
+        flat = [t.contiguous() for t in trees.leaves(arguments)]
+        with _TRACING:
+            graph, example = self._graph(arguments, flat)
+        first = copy.deepcopy(graph)
+        results = trace.update_in_place(first, in_pieces=True, apart=True)
+        if self._in_place:
+            trace.update_in_place(graph, in_pieces=True)
+        return Graphs(graph, first, results, example)
+
+
+class Graphs(NamedTuple):
+    """The trace of a function, in two forms."""
+
+    again: Callable[..., list[Tensor]]  # may overwrite its inputs
+    first: Callable[..., list[Tensor]]  # writes to further inputs instead
+    results: list[int]  # numbers of the inputs that these have the shape of
+    example: Any  # structure of the result
+
+
+class Whole:
+    """The beginning and all steps of a phase, captured together as one CUDA graph.
+
+    A step of few clients, or with a small network, takes the device less time than the
+    host needs to start it. In the first step, the model that all clients begin with is
+    read where it is; no client gets a copy of it.
+    """
+
+    def __init__(self, begin: Lifted, step: Lifted, record: Any = None) -> None:
+        """Set up the phase; tracing is done in the first call.
+
+        Args:
+            begin: Lifted function of the phase that makes the carry.
+            step: Lifted function of a step.
+            record: See `_captured`.
+        """
+        self._begin, self._step, self._record = begin, step, record
+        self._known: dict[Any, tuple[Callable[..., Any], Any]] = {}
+
+    def __call__(
+        self, index: Tensor, broadcast: Any, state: Any, batches: Batch, valid: Batch
+    ) -> Any:
+        """Return the carry after the steps.
+
+        Args:
+            index: [c] numbers of the rows.
+            broadcast: What the server sends.
+            state: States of the clients.
+            batches: The batches of all steps, [steps, clients, batch, …].
+            valid: Validation data of the clients.
+        """
+        given = index, broadcast, state, batches, valid
+        flat = [t.contiguous() for t in trees.leaves(given)]
+        key = _shapes(flat)
+        if key not in self._known:
+            self._known[key] = self._capture(given, flat)
+        replay, example = self._known[key]
+        return trees.like(example, replay(*flat))
+
+    def _capture(self, given: Any, flat: list[Tensor]) -> tuple[Any, Any]:
+        index, broadcast, state, batches, valid = given
+        begin = self._begin.graphs(index, broadcast, state)
+        carry = trees.like(begin.example, begin.again(*trees.leaves(given[:3])))
+        step = self._step.graphs(broadcast, carry, batches.at(0), valid)
+
+        def run(lean: bool, *tensors: Tensor) -> list[Tensor]:
+            index, broadcast, state, batches, valid = trees.like(given, tensors)
+            carry = begin.again(*trees.leaves((index, broadcast, state)))
+            if not lean:
+                carry = [t.contiguous() for t in carry]
+            for k in range(len(batches.t)):
+                seen = [*carry, *trees.leaves((batches.at(k), valid))]
+                seen = [*trees.leaves(broadcast), *seen]
+                if k == 0:
+                    outs = [
+                        torch.empty_like(seen[i], memory_format=_ROWS)
+                        for i in step.results
+                    ]
+                    carry = step.first(*seen, *outs)
+                    carry = _owned(carry, tensors)
+                else:
+                    carry = step.again(*seen)
+            return carry
+
+        try:
+            replay = _captured(functools.partial(run, True), flat, self._record)
+        except RuntimeError as error:  # an operation needs a copy for each client
+            if "view size" not in str(error):
+                raise
+            replay = _captured(functools.partial(run, False), flat, self._record)
+        return replay, step.example
+
+
+def _owned(tensors: list[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
+    """Copy the tensors that share memory with given ones, or with themselves."""
+    places = {t.untyped_storage().data_ptr() for t in given}
+    found = []
+    for tensor in tensors:
+        shared = tensor.untyped_storage().data_ptr() in places
+        found.append(tensor.clone() if shared else tensor)
+        places.add(found[-1].untyped_storage().data_ptr())
+    return [tensor.contiguous() for tensor in found]
+
+
+def _shapes(flat: list[Tensor]) -> tuple[Any, ...]:
+    return tuple([(t.shape, t.dtype) for t in flat])
 
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

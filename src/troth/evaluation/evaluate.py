@@ -18,11 +18,18 @@ from troth import devices, lookup, numerics
 from troth.data import labels
 from troth.engine.local_training import Engine
 from troth.engine.population import Population
+from troth.evaluation import chosen
 from troth.networks.task import expect_outputs
 from troth.types import Aim, Refusal, Split
 
 LOWER_IS_BETTER = frozenset({"loss", "error", "attack_success"})
 """Names of the scores for which lower values are better."""
+
+
+def lower_is_better(score: str) -> bool:
+    """Return whether lower values of a score are better, as for the loss."""
+    return score in LOWER_IS_BETTER or score.endswith(("_loss", "_error"))
+
 
 Table = dict[str, np.ndarray]
 
@@ -249,7 +256,7 @@ def summarise(
             lookup.check("metric", name, {}),
             values=columns[column][who],
             size=size[who],
-            higher_is_better=column not in LOWER_IS_BETTER,
+            higher_is_better=not lower_is_better(column),
         )
         return number
 
@@ -379,6 +386,7 @@ def _table(
     loss = engine.objective.per_example(plain, y)
     classes, y = engine.task.classes, labels.likely(y)
     table = score(plain.cpu(), y.cpu(), loss.cpu(), size, classes)
+    table |= chosen.columns(engine.scores, plain, y, size, classes)
     if aim is not None:
         parts = torch.split(slots, _EXAMPLES)
         each = [aim(*engine.feed.gather(slot, split))[1].cpu() for slot in parts]

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from troth import files, lookup, numerics
+from troth import devices, files, lookup, numerics
 from troth.build import Built, build
 from troth.certificates.bounds import lower, upper
 from troth.client.adversarial._worst import Adversarial
@@ -268,9 +268,11 @@ def audit(
     a = _ready(run, build(e, data_dir=place, plan=Plan("loop", 1)), part, on)
     _check_data(a, chosen, on)
     found: list[Row] = []
+    threads = devices.threads(a.w.device)
     for done, k in enumerate(chosen, 1):
         v = files.load_model(run.path / files.PERSONAL, k).to(a.w)
-        found.append({"client": k} | row(a, k, v))
+        with devices.using(threads):
+            found.append({"client": k} | row(a, k, v))
         if watch is not None:
             used = int(sum(each["examples"] for each in found))
             watch(Progress(done, len(chosen), done, used, f"client {k}"))

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import build, seeding
+from troth import build, devices, seeding
 from troth import files as folder
 from troth.certificates import certify as certifier
 from troth.certificates import curves
@@ -301,7 +301,8 @@ def certify(
     ]
     ledger = Ledger(out or run.path, smoothing.record())
     try:
-        made = _work(ledger, tasks, sources, arrays, smoothing, where, watch)
+        with devices.using(devices.threads(where)):
+            made = _work(ledger, tasks, sources, arrays, smoothing, where, watch)
         known = {row[:3]: row for row in ledger.rows}
         rows = [known[name, k, r] for name, k, some in tasks for r in some]
     finally:

@@ -55,6 +55,7 @@ class Federation:
         self.turnout = turnout
         # Function (round, ids) that draws the poisoned data of these clients again.
         self.redraw: Callable[[int, np.ndarray], None] | None = None
+        self._coming: tuple[int, np.ndarray, Turnout] | None = None  # a known round
         self.hostile, self.round = hostile, 0
         self.broadcast = first(engine, w0)
         nobody = np.zeros(0, dtype=np.int64)
@@ -79,14 +80,30 @@ class Federation:
                 "local", asked.broadcast, asked.rows, ids, asked.round, steps
             )
         received = self.receive(asked, self.with_losses(asked, messages), rows)
+        self._draw_ahead()
         return self.take(asked, served([(self.serving, received)])[0])
+
+    def _asked(self, r: int) -> tuple[np.ndarray, Turnout]:
+        """Return the cohort of a round, and which of its clients answer."""
+        if self._coming is None or self._coming[0] != r:
+            cohort = self.sample(r)
+            self._coming = r, cohort, self.turnout(r, cohort)
+        return self._coming[1:]
+
+    def _draw_ahead(self) -> None:
+        """Draw the batches of the next round while a GPU still computes this one."""
+        r = self.round + 1
+        if self.engine.device.type == "cpu" or r >= self.rounds:
+            return
+        _, turnout = self._asked(r)
+        if len(turnout.ids):
+            self.engine.draw_ahead("local", turnout.ids, r, turnout.steps)
 
     @torch.no_grad()
     def ask(self) -> Asked:
         """Begin a round: choose its cohort, and read the states of its clients."""
         r = self.round
-        cohort = self.sample(r)
-        turnout = self.turnout(r, cohort)
+        cohort, turnout = self._asked(r)
         before = outgoing(self.engine, self.broadcast, self.scale(r), r)
         if len(turnout.ids) == 0:
             return Asked(r, cohort, turnout, before, before.w.new_zeros(0, 0))
@@ -94,7 +111,7 @@ class Federation:
             self.redraw(r, turnout.ids)
         rows = self.population.read(turnout.ids)
         if self.population.on_disk and r + 1 < self.rounds:
-            self.population.prefetch(self.turnout(r + 1, self.sample(r + 1)).ids)
+            self.population.prefetch(self._asked(r + 1)[1].ids)
         return Asked(r, cohort, turnout, before, rows)
 
     def with_losses(self, asked: Asked, messages: Messages) -> Messages:

@@ -17,7 +17,7 @@ from torch import Tensor
 from troth.engine import local_training as liftable
 from troth.engine.batches import Drawn, Feed
 from troth.engine.local_training import Engine
-from troth.engine.vmap import Lifted
+from troth.engine.vmap import Lifted, Whole
 from troth.federation.rounds import Asked, Federation
 from troth.server.server import served
 from troth.types import Batch, Broadcast, Messages, Phase, Record
@@ -32,9 +32,8 @@ class Stack:
         """Stack federations with equal numbers of clients and equal networks."""
         self.federations = list(federations)
         self._first: Engine = self.federations[0].engine
-        self._lifted: dict[str, Lifted] = {}
+        self._lifted: dict[str, Lifted | Whole] = {}
         self._sent: dict[Any, Tensor] = {}
-        self._nothing: dict[int, Batch] = {}
         self._feeds: dict[Feed, Feed] = {}  # feed → first feed with the same batches
         for feed in (f.engine.feed for f in self.federations):
             same = (known for known in self._feeds.values() if known.alike(feed))
@@ -121,7 +120,7 @@ class Stack:
                 torch.cat([a.rows for _, a in some]),
                 self._valid(phase, some),
                 counts,
-                self._batches(phase, some, int(counts.max())),
+                self._blocks(phase, some, int(counts.max())),
             )
         results, end = [], 0
         for engine, a in some:
@@ -136,9 +135,7 @@ class Stack:
             ids = [(engine, a.turnout.ids) for engine, a in some]
             return _joined([e.valid(phase, own, few_shapes=True) for e, own in ids])
         rows = sum(len(a.turnout.ids) for _, a in some)
-        if rows not in self._nothing:
-            self._nothing[rows] = self._first.feed.nothing(rows)
-        return self._nothing[rows]
+        return self._first.feed.nothing(rows)
 
     def _each(self, sent: Sequence[tuple[Broadcast, int]]) -> Broadcast:
         """Repeat each broadcast for each of its clients, in buffers for CUDA graphs."""
@@ -155,10 +152,12 @@ class Stack:
         each = {name: repeated(name) for name in ("w", "extra", "key")}
         return sent[0][0]._replace(**each)
 
-    def _batches(
+    def _blocks(
         self, phase: Phase, some: Sequence[tuple[Engine, Asked]], steps: int
     ) -> Iterator[tuple[int, Batch]]:
-        """Yield the batch of every step, concatenated over all federations."""
+        """Yield the batches of several steps, concatenated over all federations."""
+        rows = sum(len(asked.turnout.ids) for _, asked in some)
+        most = self._first.feed.block(rows)
         drawn: dict[Any, Drawn] = {}  # one for all federations with the same batches
         every = []
         for engine, asked in some:
@@ -166,13 +165,15 @@ class Stack:
             same = id(self._feeds[engine.feed]), asked.round, ids.tobytes()
             if same not in drawn:
                 drawn[same] = engine.drawn(phase, ids, asked.round, steps)
-            every.append(engine.feed.gathered(drawn[same]))
+            every.append(engine.feed.blocks(drawn[same], most))
         for each in zip(*every, strict=True):
-            yield each[0][0], _joined([batch for _, batch in each])
+            yield each[0][0], _joined([block for _, block in each], 1)
 
-    def _lift(self, name: str) -> Lifted:
+    def _lift(self, name: str) -> Any:
         """Vectorize a function of one client over rows with different broadcasts."""
-        if name not in self._lifted:
+        if name not in self._lifted and name.endswith(".whole"):
+            self._lifted[name] = liftable.whole(self._lift, name)
+        elif name not in self._lifted:
             function, dims = self._first.function(name)
             own = tuple(_SENT if dim is None else dim for dim in dims)
             how, in_place = self._first.plan.how, name.endswith(".step")
@@ -180,20 +181,27 @@ class Stack:
         return self._lifted[name]
 
 
-def _joined(batches: Sequence[Batch]) -> Batch:
-    """Concatenate the batches of several federations for the same step."""
+def _joined(batches: Sequence[Batch], axis: int = 0) -> Batch:
+    """Concatenate the batches of several federations along the axis of clients.
+
+    The axis is 1 if the batches are those of several steps (see `Batch.at`).
+    """
     joined: Any = {
-        name: torch.cat(_as_wide([getattr(batch, name) for batch in batches]))
-        for name in Batch._fields
+        name: torch.cat(_as_wide([getattr(batch, name) for batch in batches], axis), k)
+        for name, k in zip(
+            Batch._fields, (axis, axis, axis, 0, 0, 0, axis), strict=True
+        )
         if name != "t"
     }
     return batches[0]._replace(**joined)
 
 
-def _as_wide(tensors: list[Tensor]) -> list[Tensor]:
-    """Pad tensors [c, examples, …] with zeros to the largest number of examples."""
-    if tensors[0].dim() < 2 or len({t.shape[1] for t in tensors}) == 1:
+def _as_wide(tensors: list[Tensor], axis: int) -> list[Tensor]:
+    """Pad the examples, which follow the axis of clients, to the largest number."""
+    at = axis + 1
+    if tensors[0].dim() <= at or len({t.shape[at] for t in tensors}) == 1:
         return tensors
-    most = max(t.shape[1] for t in tensors)
-    rest = [[0, 0] * (t.dim() - 2) + [0, most - t.shape[1]] for t in tensors]
+    most = max(t.shape[at] for t in tensors)
+    after = tensors[0].dim() - at - 1
+    rest = [[0, 0] * after + [0, most - t.shape[at]] for t in tensors]
     return [F.pad(t, pad) for t, pad in zip(tensors, rest, strict=True)]

@@ -51,13 +51,16 @@ def laid_out(x: Tensor, kernel: Any, how: _How) -> tuple[Tensor, tuple[int, int,
 
 
 def _multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
-    """Multiply [n, i, k] × [n, k, j]."""
-    return torch.bmm(a, b)
+    """Multiply [n, i, k] × [n, k, j]; b is rounded to the dtype of a."""
+    return torch.bmm(a, b.to(a.dtype))
 
 
 _LIBRARY: Any = library.Library("troth", "DEF")  # type: ignore[no-untyped-call]
 _LIBRARY.define("product(Tensor a, Tensor b, bool exact=False) -> Tensor")
-_LIBRARY.define("add_product(Tensor(a!) out, Tensor a, Tensor b, Tensor rate) -> ()")
+_LIBRARY.define(
+    "add_product(Tensor(a!) out, Tensor a, Tensor b, Tensor rate, Tensor? base=None)"
+    " -> ()"
+)
 _LIBRARY.define("convolve(Tensor x, Tensor w, int above, int left) -> Tensor")
 _LIBRARY.define(
     "weigh(Tensor x, Tensor g, int p, int q, int above, int left) -> Tensor"
@@ -92,8 +95,12 @@ def weigh_plainly(
     return by_window.reshape(len(x), p, q, x.shape[4], g.shape[4])
 
 
-def _add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
-    out.addcmul_(_multiply(a, b), rate.reshape(-1, 1, 1))
+def _add_product(
+    out: Tensor, a: Tensor, b: Tensor, rate: Tensor, base: Tensor | None = None
+) -> None:
+    product = _multiply(a, b).to(out.dtype)
+    before = out if base is None else base
+    torch.addcmul(before, product, rate.reshape(-1, 1, 1), out=out)
 
 
 def _products(a: Tensor, b: Tensor) -> Any:
@@ -111,9 +118,11 @@ def _multiply_fast(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
     return found
 
 
-def _add_product_fast(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
+def _add_product_fast(
+    out: Tensor, a: Tensor, b: Tensor, rate: Tensor, base: Tensor | None = None
+) -> None:
     fast = _products(a, b)
-    (fast.add_product if fast else _add_product)(out, a, b, rate)
+    (fast.add_product if fast else _add_product)(out, a, b, rate, base)
 
 
 def _convolve_fast(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:

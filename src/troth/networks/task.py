@@ -130,7 +130,7 @@ class Objective(nn.Module):
         return key
 
     def take_statistics(self) -> list[Tensor | None]:
-        """Return the new running statistics in the order of the tail; forget the batch.
+        """Return new running statistics in the order of the tail; clear the batch.
 
         The entries of a layer that was not used are None.
         """

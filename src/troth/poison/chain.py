@@ -169,8 +169,13 @@ def read(out: Path) -> list[Reached]:
     if not file.exists():
         raise Refusal(f"no stage of the attack chain {out} has finished")
     stages = json.loads(file.read_text("utf-8"))["stages"]
-    known = [{k: math.inf if v is None else v for k, v in s.items()} for s in stages]
-    return [Reached(**stage) for stage in known]
+    found = []
+    for stage in stages:
+        known: dict[str, Any] = {
+            k: math.inf if v is None else v for k, v in stage.items()
+        }
+        found.append(Reached(**known))
+    return found
 
 
 def told(out: Path, found: list[Reached]) -> dict[str, Any]:

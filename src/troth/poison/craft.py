@@ -101,9 +101,9 @@ def teach(
 
 
 def _pull(built: Built, far: float) -> float:
-    """Return the λ with which `l2sq` pulls as strongly from the distance `far`.
+    """Return the λ with which `l2sq` pulls as strongly as the federation's regularizer.
 
-    The comparison is with the regularizer of the federation.
+    Both are compared at the distance `far`.
     """
     e = built.experiment
     lam = float(e.personalizer.options["lam"])

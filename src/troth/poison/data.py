@@ -208,7 +208,7 @@ def weight_needed(
     p = probabilities(crafted, rows[:, :-1])
     curved = (p * (1 - p)).sum(axis=1) / max(1, len(crafted.bias) - 1)
     if len(crafted.bias) == 1:
-        curved /= 2  # one margin: p(1 − p) is counted twice
+        curved /= 2  # for a single margin, the sum has p(1 − p) twice
     size, turn = np.linalg.eigh((rows * curved[:, None]).T @ rows)
     size[size <= 1e-13 * size[-1] * len(size)] = 0
     apart = np.column_stack([c - t for c, t in zip(crafted, wanted, strict=True)])

@@ -1,129 +1,190 @@
 "use strict";
-/* Request the progress of runs from the server every second. All content is inserted as
-   text, never as HTML. */
-(() => {
+/* Pictures of runs that change while the page is open: troth.live. All content is inserted
+   as text, never as HTML. On the page of a report, show the progress of its runs. */
+troth.live = (() => {
   const PAUSE = 1000;
-  const { find, command } = troth;
+  const NAMED = 24; /* names of a legend, at most */
+  const DASHES = ["none", "7 4", "7 3 1 3", "2 3", "9 3 1 3 1 3", "1 2", "12 4", "4 2 1 2"];
+  const { find, make, command } = troth;
   const SVG = "http://www.w3.org/2000/svg";
-  const drawn = (tag, props, text = "") => {
+  const mark = (tag, props) => {
     const node = document.createElementNS(SVG, tag);
     for (const [key, value] of Object.entries(props)) node.setAttribute(key, value);
-    node.textContent = text;
     return node;
   };
-  const every = (work) => {
+  const look = (i) => ({
+    stroke: i < 64 ? `var(--s${i % 8})` : "var(--soft)",
+    "stroke-dasharray": DASHES[(i + Math.floor(i / 8)) % 8],
+  });
+  const digits = (value) => String(+value.toPrecision(3)).replace("-", "−");
+
+  /* Repeat some work every second while the page is visible. */
+  const every = (work, news) => {
     const again = async () => {
       try {
-        await work();
+        if (!document.hidden) await work();
       } catch (error) {
-        const place = find("#states") || find("#news");
-        place.textContent = "The server does not answer. To start it again: troth ui";
+        find(news).textContent = error instanceof TypeError
+          ? "The server does not answer. To start it again: troth ui" : error.message;
       }
       setTimeout(again, PAUSE);
     };
-    again();
+    return again();
   };
-  const asked = async (address) => {
-    const answer = await fetch(address, { cache: "no-store" });
+  const asked = async (address, ids = []) => {
+    const answer = await fetch(`${address}?${new URLSearchParams(ids.map((id) => ["run", id]))}`, { cache: "no-store" });
     if (!answer.ok) throw new Error(await answer.text());
     return answer.json();
   };
 
-  /* Draw one picture for all runs: personal models solid, shared models dashed. */
-  const picture = (runs) => {
-    const [wide, high, left, under] = [640, 300, 44, 34];
-    const known = runs.flatMap((run) => run.points.flatMap((p) => p.slice(1))).filter((v) => v !== null);
-    const most = runs.some((run) => run.metric === "error") ? Math.max(1e-9, ...known) : 1;
-    const last = Math.max(1, ...runs.map((run) => run.total));
-    const x = (round) => left + (round / last) * (wide - left - 130);
-    const y = (value) => high - under - (value / most) * (high - under - 14);
-    const svg = drawn("svg", { viewBox: `0 0 ${wide} ${high}`, width: wide, role: "img", "aria-label": "Means over rounds; the numbers are above" });
-    const line = { stroke: "var(--line)", "stroke-width": 1 };
-    for (const part of [0, 0.25, 0.5, 0.75, 1]) {
-      svg.append(drawn("line", { ...line, x1: left, x2: wide - 130, y1: y(part * most), y2: y(part * most) }));
-      svg.append(drawn("text", { x: left - 6, y: y(part * most) + 4, "text-anchor": "end", "font-size": 11, fill: "var(--ink)" }, String(+(part * most).toPrecision(3))));
-    }
-    for (const round of [0, last]) svg.append(drawn("text", { x: x(round), y: high - 16, "text-anchor": "middle", "font-size": 11, fill: "var(--ink)" }, `${round}`));
-    svg.append(drawn("text", { x: x(last / 2), y: high - 4, "text-anchor": "middle", "font-size": 11, fill: "var(--soft)" }, "round"));
-    runs.forEach((run, i) => {
-      const colour = run.place < 8 ? `var(--s${run.place})` : "var(--soft)";
-      for (const [at, dash] of [[2, "5 4"], [1, ""]]) {
-        const points = run.points.filter((p) => p[at] !== null);
-        if (!points.length) continue;
-        const path = points.map((p) => `${x(p[0]).toFixed(1)},${y(p[at]).toFixed(1)}`).join(" ");
-        svg.append(drawn("polyline", { points: path, fill: "none", stroke: colour, "stroke-width": at === 1 ? 2.2 : 1.4, "stroke-dasharray": dash, "data-run": run.id, "data-count": points.length }));
-        const end = points[points.length - 1];
-        svg.append(drawn("circle", { cx: x(end[0]), cy: y(end[at]), r: 2.5, fill: colour }));
-      }
-      svg.append(drawn("text", { x: wide - 122, y: 20 + 16 * i, "font-size": 11, fill: colour }, i < 16 ? run.label.slice(0, 22) : ""));
+  /* A range with round ends that contains all values, up to `most`. */
+  const scale = (values, most = Infinity) => {
+    const known = values.filter((v) => v !== null && Number.isFinite(v));
+    let [low, high] = known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
+    const wide = high - low || Math.abs(high) || 1;
+    const power = 10 ** Math.floor(Math.log10(wide / 5));
+    const step = [1, 2, 5, 10].map((k) => k * power).find((s) => s * 5 >= wide * 0.999);
+    [low, high] = [Math.floor(low / step + 1e-9) * step, Math.min(most, Math.ceil(high / step - 1e-9) * step)];
+    if (high <= low) [low, high] = high === most ? [low - step, high] : [low, low + step];
+    const count = Math.floor((high - low) / step + 1e-9) + 1;
+    const ticks = [...Array(count).keys()].map((i) => low + i * step).map((v) => [(v - low) / (high - low), digits(v)]);
+    return { to: (v) => (v - low) / (high - low), ticks };
+  };
+
+  /* A picture in the design of the report. x, y: {ticks: [[share, text]]}; marks: SVG nodes
+     in units of 1000 × 1000; items: what a pointer or the arrow keys show, as
+     {name, points: [[x, y]], line, open}. */
+  const chart = ({ says, head, xhead = "", x, y, high, marks, items, tall = true }) => {
+    const grid = x.ticks.map(([at]) => `M${1000 * at} 0V1000`).concat(y.ticks.map(([at]) => `M0 ${1000 * (1 - at)}H1000`));
+    const over = mark("path", { class: "over", d: "" });
+    const svg = mark("svg", { viewBox: "0 0 1000 1000", preserveAspectRatio: "none", role: "img", "aria-label": says });
+    svg.append(mark("path", { class: "grid", d: grid.join("") }), ...marks, over);
+    const plot = make("div", { class: "plot", style: `height:${high}rem` }, svg);
+    for (const [at, text] of x.ticks) plot.append(make("i", { class: "x", style: `left:${100 * at}%` }, text));
+    for (const [at, text] of y.ticks) plot.append(make("i", { class: "y", style: `bottom:${100 * at}%` }, text));
+    if (xhead) plot.append(make("i", { class: "xhead" }, xhead));
+    const readout = make("output", { class: "readout" });
+    pick(plot, items, (item) => {
+      const d = item ? item.points.map(([a, b], i) => `${i && item.line ? "L" : "M"}${(1000 * a).toFixed(1)} ${(1000 * (1 - b)).toFixed(1)}${item.line ? "" : "h0"}`) : [];
+      over.setAttribute("d", d.join(""));
+      over.setAttribute("class", item && !item.line ? "ring" : "over");
+      readout.textContent = item ? item.name : "";
     });
-    return svg;
+    return make("figure", {}, make("div", { class: tall ? "chart tall" : "chart" }, make("b", { class: "yhead" }, head), plot), readout);
+  };
+
+  /* Choose the item nearest to the pointer, or the next one by the arrow keys. */
+  const pick = (plot, items, show) => {
+    let at = -1;
+    const set = (i) => {
+      at = i;
+      show(items[i]);
+      plot.setAttribute("aria-valuenow", String(Math.max(0, i)));
+      plot.setAttribute("aria-valuetext", i < 0 ? "none" : items[i].name);
+    };
+    const far = (item, x, y, box) => {
+      let best = Infinity;
+      const spots = item.points.map(([a, b]) => [(a - x) * box.width, (1 - b - y) * box.height]);
+      spots.forEach(([a, b], i) => {
+        best = Math.min(best, a * a + b * b);
+        if (!item.line || !i) return;
+        const [c, d] = [spots[i - 1][0] - a, spots[i - 1][1] - b];
+        const t = Math.max(0, Math.min(1, -(a * c + b * d) / (c * c + d * d || 1)));
+        best = Math.min(best, (a + t * c) ** 2 + (b + t * d) ** 2);
+      });
+      return best;
+    };
+    if (!items.length) return;
+    for (const [key, value] of Object.entries({ role: "slider", tabindex: "0", "aria-label": "Marked in the picture", "aria-valuemin": "0", "aria-valuemax": String(items.length - 1) })) plot.setAttribute(key, value);
+    set(-1);
+    plot.addEventListener("pointermove", (event) => {
+      const box = plot.getBoundingClientRect();
+      const [x, y] = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+      let [nearest, least] = [-1, 30 * 30];
+      items.forEach((item, i) => {
+        const d = far(item, x, y, box);
+        if (d < least) [nearest, least] = [i, d];
+      });
+      if (nearest !== at) set(nearest);
+    });
+    plot.addEventListener("pointerleave", () => set(-1));
+    plot.addEventListener("click", () => { if (at >= 0 && items[at].open) items[at].open(); });
+    plot.addEventListener("keydown", (event) => {
+      const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+      if (by) {
+        event.preventDefault();
+        set((at + by + items.length + (at < 0 && by < 0)) % items.length);
+      } else if (event.key === "Enter" && at >= 0 && items[at].open) items[at].open();
+    });
+  };
+
+  const legend = (names) => {
+    const line = ([name, i]) => {
+      const svg = mark("svg", { viewBox: "0 0 28 8", "aria-hidden": "true" });
+      svg.append(mark("path", { class: "line", d: "M1 4H27", style: Object.entries(look(i)).map((one) => one.join(":")).join(";") }));
+      return make("li", {}, svg, name);
+    };
+    const more = names.length > NAMED ? [make("li", {}, `and ${names.length - NAMED} more`)] : [];
+    return make("ul", { class: "legend" }, ...names.slice(0, NAMED).map(line), ...more);
+  };
+
+  const known = (run, at) => run.points.filter((p) => p[at] !== null);
+  const path = (points) => points.map(([a, b], i) => `${i ? "L" : "M"}${(1000 * a).toFixed(1)} ${(1000 * (1 - b)).toFixed(1)}`).join("");
+
+  /* Means over rounds: clients' own models, and the shared model. */
+  const curves = (runs) => {
+    const metric = (runs.find((run) => run.metric) || { metric: "" }).metric;
+    const mine = runs.filter((run) => run.metric === metric && run.points.length);
+    if (!mine.length) return [make("p", {}, "No run has an evaluation yet.")];
+    const most = metric === "accuracy" ? 1 : Infinity;
+    const y = scale(mine.flatMap((run) => run.points.flatMap((p) => p.slice(1))), most);
+    const x = scale([0, ...mine.map((run) => run.total)]);
+    const panel = (at, whose) => {
+      const lines = mine.filter((run) => known(run, at).length);
+      const items = lines.map((run) => {
+        const points = known(run, at);
+        const end = points[points.length - 1];
+        return { name: `${run.label}: ${digits(end[at])} after round ${end[0]}`, line: true, points: points.map((p) => [x.to(p[0]), y.to(p[at])]) };
+      });
+      const marks = items.flatMap((item, i) => {
+        const style = Object.entries(look(lines[i].place)).map((one) => one.join(":")).join(";");
+        const made = [mark("path", { class: "line", d: path(item.points), style, "data-run": lines[i].id, "data-count": item.points.length })];
+        if (item.points.length === 1) made.push(mark("path", { class: "dots", d: `${path(item.points)}h0`, style: `stroke:${look(lines[i].place).stroke};stroke-width:6` }));
+        return made;
+      });
+      return chart({ says: `mean ${metric} over rounds, ${whose}, ${lines.length} runs`, head: `mean ${metric}, ${whose}`, xhead: "round", x, y, high: 13, marks, items });
+    };
+    const left = runs.length - mine.length;
+    return [
+      make("div", { class: "pair" }, panel(1, "clients' own models"), panel(2, "shared model")),
+      legend(mine.map((run) => [run.label, run.place])),
+      left ? make("p", { class: "soft" }, `${left} of the runs have no evaluation, or another metric.`) : "",
+    ];
+  };
+
+  const state = (run) => {
+    const line = make("p", { "data-state": run.state }, run.words);
+    if (run.command) line.append(" ", ...command(run.command).flatMap((node) => [node, " "]));
+    return line;
   };
 
   const growing = (ids) => {
-    const address = `/api/live?${new URLSearchParams(ids.map((id) => ["run", id]))}`;
     let before = "";
+    const finished = (runs) => runs.filter((run) => run.state === "finished").length;
     every(async () => {
-      const runs = await asked(address);
-      const done = runs.filter((run) => run.state === "finished").length;
+      const runs = await asked("/api/live", ids);
       const now = JSON.stringify(runs);
       if (now === before) return;
-      const known = before;
-      before = now;
-      find("#states").replaceChildren(...runs.map((run) => {
-        const line = document.createElement("p");
-        line.dataset.state = run.state;
-        line.textContent = run.words;
-        if (run.command) line.append(" ", ...command(run.command).flatMap((node) => [node, " "]));
-        return line;
-      }));
-      find("#growing").replaceChildren(picture(runs));
       /* Before the first answer, the page assumes that one run is not finished: all runs
          may have ended after the page was made. */
-      const was = known ? JSON.parse(known).filter((run) => run.state === "finished").length : runs.length - 1;
-      if (done > was) location.reload();
-    });
+      const was = before ? finished(JSON.parse(before)) : runs.length - 1;
+      before = now;
+      find("#states").replaceChildren(...runs.map(state));
+      find("#growing").replaceChildren(...curves(runs));
+      if (finished(runs) > was) location.reload();
+    }, "#states");
   };
-
-  const list = () => {
-    const rows = [...document.querySelectorAll("tr[data-run]")];
-    const named = new Map(rows.map((row) => [row.dataset.run, row]));
-    const box = (row) => find("input", row);
-    const count = () => {
-      const chosen = rows.filter((row) => box(row).checked);
-      find("#chosen").textContent = `selected: ${chosen.length}`;
-      find("#show").disabled = chosen.length === 0;
-      return chosen;
-    };
-    const set = (some, on) => { for (const row of some) box(row).checked = on; count(); };
-    for (const row of rows) box(row).addEventListener("change", count);
-    find("#all").addEventListener("click", () => set(rows.filter((row) => row.isConnected), true));
-    find("#none").addEventListener("click", () => set(rows, false));
-    find("#show").addEventListener("click", () => {
-      location.assign(`/report?${new URLSearchParams(count().map((row) => ["run", row.dataset.run]))}`);
-    });
-    count();
-    every(async () => {
-      const runs = await asked("/api/runs");
-      let fresh = 0;
-      for (const run of runs) {
-        const row = named.get(run.id);
-        if (!row) { fresh += 1; continue; }
-        for (const cell of row.cells) {
-          const text = run[cell.dataset.field];
-          if (cell.dataset.field !== "label" && cell.textContent !== text) cell.textContent = text;
-        }
-      }
-      const gone = rows.length - (runs.length - fresh);
-      const news = fresh || gone ? `New runs: ${fresh}. Removed runs: ${gone}. Reload the page to update the list.` : "";
-      if (find("#news").textContent !== news) find("#news").textContent = news;
-    });
-  };
-
   const asks = find("#asks");
   if (asks) growing(JSON.parse(asks.textContent));
-  else {
-    list();
-    troth.start(); /* after list(), which needs all rows in the page */
-  }
+  return { mark, look, digits, every, asked, scale, chart, curves, state };
 })();

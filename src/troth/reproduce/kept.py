@@ -75,7 +75,7 @@ class Result(NamedTuple):
 
     @property
     def valid(self) -> float:
-        """The validation accuracy of benign clients, by which a cell's choice is made.
+        """The validation accuracy of benign clients, by which experiments are chosen.
 
         If there are no validation data, it is the test accuracy. The authors of Ditto
         also chose by test accuracy on Fashion-MNIST: each best λ of their Table 4 has

@@ -125,7 +125,7 @@ def seconds(entry: Entry, root: Path) -> float:
 def lines(entry: Entry, root: Path) -> Lines:
     """Return the numbers of an entry, one line per label or, for some, per panel.
 
-    Numbers are means over the seeds of a label.
+    Results with the same label differ in their seeds. Numbers are means over them.
     """
     found: dict[str, list[dict[str, float]]] = {}
     number = entry.name.rpartition("figure")[2]

@@ -113,7 +113,7 @@ class Run:
 
     @cached_property
     def rounds(self) -> list[dict[str, Any]]:
-        """Every round as a dictionary: its cohort, missing clients, evaluation, …."""
+        """Every round as a dictionary: cohort, missing clients, evaluation and more."""
         return rounds(self.path / files.ROUNDS)
 
     def shared(self, client: int | None = None) -> nn.Module:

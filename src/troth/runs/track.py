@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -84,9 +85,10 @@ def track(
         raise
     except Exception as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())
+        again = ["troth", "track", *map(str, paths), "--to", tracker.name]
         raise Refusal(
             f"the tracker '{tracker.name}' failed ({text}); the runs are not affected, "
-            "and the same command tracks them again"
+            f"and can be sent again: {shlex.join(again)}"
         ) from error
     finally:
         with contextlib.suppress(Exception):

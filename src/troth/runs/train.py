@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import json
 import logging
 import platform
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from types import FrameType
@@ -57,16 +58,17 @@ class Progress(NamedTuple):
     state: State | None = None  # only in the call before the first round
     run: int = 1  # number of this run in its grid, from 1
     runs: int = 1  # number of runs in the grid
+    over: int = 0  # runs of the grid that had finished before this command
 
 
 Watch = Callable[[Progress], None]
 
 
-def numbered(watch: Watch | None, run: int, runs: int) -> Watch | None:
+def numbered(watch: Watch | None, run: int, runs: int, over: int = 0) -> Watch | None:
     """Return a watch function that adds the number of the run in its grid."""
     if watch is None:
         return None
-    return lambda p: watch(p._replace(run=run, runs=runs))
+    return lambda p: watch(p._replace(run=run, runs=runs, over=over))
 
 
 UNMEASURED = Plan("loop", 1)
@@ -197,6 +199,7 @@ def go_on(
     """
     began, watch = time.monotonic(), watch or (lambda p: None)
     with ExitStack() as open_:
+        open_.enter_context(_ending([run.path for run in runs]))
         threads = runs[0].built.federation.engine.plan.threads
         open_.enter_context(devices.using(threads))
         for built, _, state in runs:
@@ -227,6 +230,23 @@ def go_on(
         forget(run.path, run.state)
         _log.info("finished %s after %.1f s", run.path, took)
     return found
+
+
+@contextmanager
+def _ending(paths: Sequence[Path]) -> Iterator[None]:
+    """Record in the folders of runs why they end early, until they are resumed."""
+    for path in paths:
+        (path / files.ENDED).unlink(missing_ok=True)
+    try:
+        yield
+    except BaseException as error:
+        asked = isinstance(error, Interrupted | KeyboardInterrupt)
+        how = {"state": "interrupted" if asked else "failed"}
+        how["why"] = "" if asked else f"{type(error).__name__}: {error}"
+        for path in paths:
+            with suppress(OSError):  # the folder may be gone, or the disk full
+                files.put(path / files.ENDED, f"{json.dumps(how)}\n".encode())
+        raise
 
 
 def _started(run: Begun) -> None:

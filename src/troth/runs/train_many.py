@@ -132,6 +132,21 @@ def joint(experiment: Experiment, apart: bool | None = None) -> bool:
     return apart is False or cuda or experiment.engine.how in ("vmap", "compiled")
 
 
+def groups(
+    experiments: Sequence[Experiment], apart: bool | None = None
+) -> list[list[int]]:
+    """Return the positions of runs that are computed together; most are alone.
+
+    `apart` is as in `joint`, but None trains runs together on a GPU only.
+    """
+    kinds: dict[str, list[int]] = {}
+    for k, e in enumerate(experiments):
+        cpu = device(e.engine.device).type != "cuda"
+        together = joint(e, cpu if apart is None else apart)
+        kinds.setdefault(kind(e) if together else str(k), []).append(k)
+    return list(kinds.values())
+
+
 def grid(
     planned: Sequence[tuple[Experiment, Path]],
     apart: bool | None = None,
@@ -142,18 +157,12 @@ def grid(
     """Train those runs of a grid that can be trained together; skip the others.
 
     Runs that do not fit in memory are also skipped, and can be resumed. `apart` is as
-    in `joint`, but with None, runs are trained together on a GPU only.
+    in `groups`.
     """
-    kinds: dict[str, list[tuple[Experiment, Path]]] = {}
-    for e, path in planned:
-        cpu = device(e.engine.device).type != "cuda"
-        if joint(e, cpu if apart is None else apart):
-            kinds.setdefault(kind(e), []).append((e, path))
-    for same in kinds.values():
-        if len(same) == 1:
-            continue
-        experiments, paths = zip(*same, strict=True)
-        held(experiments, paths, watch=watch, data_dir=data_dir)
+    for same in groups([e for e, _ in planned], apart):
+        if len(same) > 1:
+            experiments, paths = zip(*(planned[k] for k in same), strict=True)
+            held(experiments, paths, watch=watch, data_dir=data_dir)
 
 
 def held(experiments: Sequence[Experiment], paths: Sequence[Path], **how: Any) -> bool:

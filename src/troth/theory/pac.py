@@ -22,7 +22,7 @@ Kind = Literal["linear", "logistic"]
 Distance = Literal["l2sq", "l2", "smooth_l2"]
 
 _STEPS = 200  # largest number of Newton steps
-_SHARPER = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # δ of smooth_l2 → l2
+_SHARPER = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # δ, to approach l2
 
 
 class User(NamedTuple):

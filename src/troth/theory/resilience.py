@@ -31,9 +31,10 @@ def resilience_limit(F: int, N: int) -> float:
     Let θ†_h be the model that honest participant h prefers, and ρ the global model of
     an algorithm. (F, N, C)-Byzantine learning means that
     ‖ρ − mean of θ†_h‖² ≤ C² max ‖θ†_h − θ†_h'‖² + ε (Eq. 4) in all federations of N
-    participants with F malicious ones. No algorithm has this property if F ≥ N/2
-    (Corollary 1) or if C < F/(N − F) (Corollary 2). This includes all defenses against
-    poisoned data.
+    participants with F malicious ones. It must hold for any ε > 0 with high
+    probability, if honest participants have enough examples. No algorithm, with any
+    defense, has this property if F ≥ N/2 (Corollary 1) or if C < F/(N − F) (Corollary
+    2).
 
     Guarantee: the result is a lower bound of C. The paper does not state that some
     algorithm attains it.

@@ -57,7 +57,7 @@ class _Logged:
 
     def __init__(self, package: Any, run: Any, id_: str) -> None:
         self._package, self._run, self._id = package, run, id_
-        self.where = str(run.url or run.dir)  # offline, a run has no address
+        self.where = str(run.dir if run.offline else run.url or run.dir)
 
     def log(self, rounds: Mapping[int, Mapping[str, float]]) -> None:
         for step, values in rounds.items():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from troth import api, files
+from troth import api, devices, files
 from troth.certificates.bounds import lower
 from troth.certificates.record import fingerprint
 from troth.certificates.smoothing import Smoothing
@@ -209,7 +209,7 @@ def test_refusals(refused, runs, run, tmp_path):
         (tuned, ("--clients", "-1"), "clients = '-1'"),
         (tuned, ("--models", "best"), "models = 'best' must name some of personal"),
         (tuned, ("--radii", "a"), "--radii a must be numbers separated"),
-        (tuned, ("--radii", "0,1"), "questions for adaptive samples"),
+        (tuned, ("--radii", "0,1"), "no effect with fixed samples"),
         (tuned, ("--transform", "zoom"), "transform = 'zoom' is not one of"),
         (tuned, ("--models", "local"), "local models come from another run.*--local"),
         (tuned, ("--models", "local", "--local", tuned), "personalizer 'finetune'"),
@@ -239,3 +239,20 @@ def test_inputs_that_are_no_images(troth, refused, tmp_path):
     path = trained(tmp_path, "numbers", train=train, **numbers)
     words = "predict numbers, but a certificate is about a single class"
     assert words in refused("certify", path)
+
+
+def test_threads_are_chosen_as_in_training(troth, runs, tmp_path, monkeypatch):
+    """On a busy machine, torch's default of all cores is several times slower."""
+    seen = set()
+    work = certify._work
+
+    def watched(*given):
+        seen.add(torch.get_num_threads())
+        return work(*given)
+
+    monkeypatch.setattr(certify, "_work", watched)
+    monkeypatch.setattr(devices, "threads", lambda device: 2)
+    given = ("--sigma", 0.2, "--clients", 1, "--out", tmp_path, "--models", "shared")
+    result = troth("certify", runs["tuned"], *given, *FEW)
+    assert result.exit_code == 0, result.output
+    assert seen == {2} and torch.get_num_threads() == 1

@@ -28,3 +28,18 @@ def test_list(troth, monkeypatch):
     }
     assert methods["classes"]["options"]["per_client"]["default"] == 5
     assert methods["classes"]["summary"] and methods["classes"]["citations"]
+
+
+def test_one_method(troth, refused):
+    """Its docstring explains the options, which the table only names."""
+    result = troth("list", "personalizer", "ditto")
+    assert result.exit_code == 0 and result.stderr == ""
+    first, _, summary, *_, last = result.stdout.splitlines()
+    assert first == "personalizer ditto" and summary.startswith("Train personal models")
+    assert (
+        "moving" in result.stdout and "personalizer.lam: default 1.0" in result.stdout
+    )
+    assert last.startswith("personalizer.few: default ")
+    found = json.loads(troth("list", "personalizer", "ditto", "--json").stdout)
+    assert [m["name"] for m in found["kinds"]["personalizer"]] == ["ditto"]
+    assert "there is no personalizer 'dito'" in refused("list", "personalizer", "dito")

@@ -123,8 +123,9 @@ def test_dry_run(troth, written, tiny, many, tmp_path, monkeypatch):
     assert "client-steps" in result.stdout and "ditto,lam=0.5,seed=1" in result.stdout
     result = troth("run", file, "--dry-run", "--json")
     found = json.loads(result.stdout)["runs"]
-    names = ["label", "client_steps", "memory_bytes", "disk_bytes", "experiment"]
-    assert list(found[0]) == names and result.stderr == ""
+    names = ["label", "client_steps", "memory_bytes", "disk_bytes", "seconds"]
+    assert list(found[0]) == [*names, "experiment"] and result.stderr == ""
+    assert found[0]["seconds"] is None  # engine.how is set, so nothing is measured
     assert [f["client_steps"] for f in found] == [18] * 6
     assert found[0]["label"] == "personalizer=none,seed=0"
     assert found[0]["memory_bytes"] > 1797 * 64

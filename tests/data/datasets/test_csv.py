@@ -127,7 +127,7 @@ def test_features(save):
 
 
 def test_refuses_other_names_and_gaps(save):
-    refused(save("y,a\n1,2\n"), "line 1 is the names that", columns=["y", "a"])
+    refused(save("y,a\n1,2\n"), "line 1 has the names that", columns=["y", "a"])
     words = "line 1 holds 2 values and there are 3 col"
     refused(save("1,2\n3,4\n"), words, columns=["y", "a", "b"])
     words = "holds 'nan' in line 3, which is"
@@ -147,7 +147,7 @@ def test_a_column_of_many_gaps_or_categories(save):
     refused(path, "holds 1001 different texts, .*at most 1000.: add it to data.drop")
     refused(path, "holds 1001 different texts", categorical=["a"])
     path = save("a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(40)))
-    refused(path, "holds 40 different texts in 40 rows, as a column of names does")
+    refused(path, "holds 40 different texts in 40 rows, like a column of names")
     assert csv(path=path, label="y", categorical=["a"]).x.shape == (40, 40)
 
 

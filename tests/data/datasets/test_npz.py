@@ -142,7 +142,7 @@ LOST[[2, 4, 4], [1, 0, 1]] = np.inf
 def test_refuses(save, refuses):
     for arrays, words in (
         *(
-            ({"y": y}, rf"y has shape \(6, 2\) and type {kind}.*0 and 1, a column a")
+            ({"y": y}, rf"y has shape \(6, 2\) and type {kind}.*0 and 1, one column")
             for y, kind in (
                 ([[0, 2]] * 6, ""),
                 ([[0, -1]] * 6, ""),

@@ -98,3 +98,29 @@ def test_which_products_the_kernel_takes():
     assert products.fits(a, b) and not products.fits(a, b.double())
     assert not products.fits(a.double(), b.double())
     assert not products.fits(a[:0], b[:0]) and not products.fits(a[:, :, :0], b[:, :0])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_product_is_added_to_what_all_share(shape, dtype):
+    n, i, k, j = shape
+    a = drawn(n, i, k, turned=True, dtype=dtype)
+    b = drawn(n, k, j, turned=False, dtype=dtype)
+    w, rate = torch.randn(i * j, device="cuda"), torch.tensor(-0.1).cuda()
+    base, out = w.expand(n, -1).view(n, i, j), torch.full((n, i, j), torch.nan).cuda()
+    plain = base.clone()
+    with digits.products("float32", CUDA):
+        products.add_product(out, a, b, rate, base)
+        products.add_product(plain, a, b, rate)
+    assert torch.equal(out, plain)
+    assert far(out, base - 0.1 * torch.bmm(a.double(), b.double())) < 2e-6
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_parameters_are_rounded_in_the_product(shape):
+    n, i, k, j = shape
+    a = drawn(n, i, k, turned=False, dtype=torch.bfloat16)
+    b = drawn(n, k, j, turned=True)
+    assert products.fits(a, b)
+    rounded = products.multiply(a, b.to(torch.bfloat16))
+    assert torch.equal(products.multiply(a, b), rounded)

@@ -37,3 +37,16 @@ def test_spreads_are_those_of_a_cpu():
     x[0] = torch.inf  # another's
     ours = random_update._spreads(x.cuda(), rows[1:].cuda()).cpu()
     torch.testing.assert_close(ours, random_update._spreads(x, rows[1:]))
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 2048), (3, 16_384), (10, 100_001), (0, 4096)])
+def test_a_row_is_taken_from_all_rows(n, d):
+    x, w = torch.randn(n, d, device="cuda"), torch.randn(d).cuda()
+    assert rows.spans(x, w)
+    assert torch.equal(rows.minus(x, w), x - w)
+
+
+def test_what_is_left_to_torch():
+    wide = torch.zeros(3, 5000, device="cuda")
+    assert not rows.spans(wide[:, :7].contiguous(), wide[0, :7])
+    assert not rows.spans(wide[:, :4000], wide[0, :4000])  # with gaps between rows

@@ -68,19 +68,21 @@ def training(root, *more):
         process.wait()
 
 
-POINTS = "Number(document.querySelector('#growing polyline')?.dataset.count || 0)"
+POINTS = (
+    "Number(document.querySelector('#growing path[data-count]')?.dataset.count || 0)"
+)
 
 
-def test_a_curve_grows_and_a_killed_run_is_said_to_be_stopped(browser, root, server):
+def test_a_curve_grows_and_a_killed_run_is_shown_as_killed(browser, root, server):
     with training(root) as process:
         browser.see(f"{server.url}report?run=long")
         browser.until(f"{POINTS} > 0")
         first = browser.js(f"return {POINTS}")
-        assert browser.text("#states").startswith("long: in progress, ")
+        assert browser.text("#states").startswith("long: running, ")
         browser.until(f"{POINTS} > {first}")
         process.kill()
         process.wait()
-        browser.until("document.querySelector('[data-state=stopped]')")
+        browser.until("document.querySelector('[data-state=killed]')")
         assert "To continue: troth resume " in browser.text("#states")
         browser.focus("#states button.copy")
         browser.press("\ue007")
@@ -98,33 +100,137 @@ def test_a_finished_run_shows_its_cards(browser, root, server):
         browser.until("document.querySelector('#card h3')")
 
 
-def test_the_list_is_searched_and_runs_are_compared(browser, root, server):
+ROWS = "[...document.querySelectorAll('#list tr[data-run]')]"
+NAMES = f"return {ROWS}.map((r) => r.dataset.run)"
+
+
+def test_runs_are_found_by_keys_and_compared(browser, root, server):
+    """Everything that is chosen is in the address, and is there after a reload."""
     browser.see(server.url)
-    rows = "[...document.querySelectorAll('#list tbody tr')]"
-    names = f"return {rows}.map((r) => r.dataset.run)"
-    assert browser.js(names) == ["<img src=x onerror=alert(1)>", "clean"]
-    assert browser.count("img") == 0
-    for box in (1, 2):
-        at = f"#list tbody tr:nth-child({box}) input"
-        browser.js(f"document.querySelector('{at}').focus()")
+    names = ["<img src=x onerror=alert(1)>", "clean"]
+    assert sorted(browser.js(NAMES)) == names and browser.count("img") == 0
+    browser.press("/")
+    browser.press(*"local")
+    assert browser.js(NAMES) == names[:1]
+    browser.js("document.querySelector('#search').select()")
+    browser.press("\ue017")  # delete
+    browser.focus("#list .scroll")
+    for _ in range(2):
+        browser.press("\ue015")  # arrow down
         browser.press(" ")
+    browser.until("document.querySelector('#scatter .plot')")
+    assert "2 selected" in browser.text("#chosen")
+    browser.press("/")
+    browser.press(*"state=finished")
+    browser.js("document.querySelector('th[data-field=mean] button').click()")
+    browser.js("document.querySelector('#choose input[value=std]').click()")
+    address = browser.js("return location.href")
+    browser.open(address)
+    assert browser.js("return location.href") == address
+    assert browser.count("#list tr[data-run] input:checked") == 2
+    assert browser.count("#list td[data-field=std]") == 2
+    assert browser.js("return document.querySelector('#search').value")
+    values = "document.querySelectorAll('#list td[data-field=mean]')"
+    means = browser.js(f"return [...{values}].map((v) => Number(v.textContent))")
+    assert means == sorted(means, reverse=True) and len({*means}) == 2
     browser.focus("#show")
     browser.press("\ue007")
     browser.until("document.querySelector('#card h3')")
     assert browser.text("h1") == "Report of 2 runs"
-    browser.open(f"{server.url}report?run=clean#client=3")
-    browser.until("document.querySelector('#card h3').textContent === 'Client 3'")
     assert browser.log("browser") == []
 
 
+def test_the_comparison_shows_what_the_files_say(browser, root, server):
+    shutil.copytree(root / "clean", root / "grid" / "a")
+    other = shutil.copytree(root / "clean", root / "grid" / "b")
+    text = (other / "experiment.toml").read_text()
+    (other / "experiment.toml").write_text(text.replace("seed = 0", "seed = 7"))
+    table = (other / "clients.csv").read_text().splitlines()
+    column = table[0].split(",").index("accuracy")
+    cells = [line.split(",") for line in table]
+    for row in cells[1:]:
+        row[column] = "1.0" if row[0] in ("0", "1") else row[column]
+    (other / "clients.csv").write_text("\n".join(map(",".join, cells)) + "\n")
+    browser.see(f"{server.url}?run=grid/a&run=grid/b")
+    browser.until("document.querySelector('#scatter .plot')")
+    before = [row[column] for row in [r.split(",") for r in table][1:3]]
+    assert all(float(value) < 1 for value in before)
+    heads = "[...document.querySelectorAll('#settings th')].map((h) => h.textContent)"
+    wanted = ["run", "seed", "mean", "worst 10 %", "shared mean"]
+    assert browser.js(f"return {heads}") == wanted
+    malicious = [row[1] for row in cells[1:]].count("True")
+    better = 2 - [row[1] for row in cells[1:3]].count("True")
+    words = f"“b” is better than “a” for {better} benign clients, worse for 0 and "
+    words += f"equal for {12 - malicious - better}."
+    assert words in browser.text("#scatter")
+    assert "The two runs differ in seed" in browser.text("#scatter")
+    assert browser.count("#curves path[data-run]") == 4
+    assert browser.count("#parallel path.line") == 2
+    browser.focus("#scatter .plot")
+    browser.press("\ue014")  # arrow right
+    assert browser.text("#scatter .readout").startswith("Client 0")
+    browser.press("\ue007")
+    browser.until("document.querySelector('#card h3')?.textContent === 'Client 0'")
+    urls = {url.split("/")[2] for url in browser.requests()}
+    assert urls == {server.url.split("/")[2]}
+
+
+def test_groups_fold_and_running_runs_are_on_top(browser, root, server):
+    for name in ("a", "b"):
+        shutil.copytree(root / "clean", root / "grid" / name)
+    (root / "grid" / "a" / "summary.json").unlink()
+    ended = '{"state": "failed", "why": "ValueError: <img src=x>"}'
+    (root / "grid" / "a" / "ended.json").write_text(ended)
+    with training(root):
+        browser.see(server.url)
+        browser.until(f"({ROWS})[0].dataset.run === 'long'")
+        left = "document.querySelector('tr[data-run=long] [data-field=left]')"
+        browser.until(f"/\\d+ (s|min|h|d)/.test({left}?.textContent)", 30)
+    assert browser.text(".group span").startswith(" 2 runs, 1 failed; ")
+    row = "document.querySelector('tr[data-run=\"grid/a\"]')"
+    assert browser.js(f"return {row}.textContent").count("ValueError: <img src=x>") == 1
+    browser.focus(".group button")
+    browser.press("\ue007")
+    assert browser.js(f"return {row}") is None
+    assert "shut=grid" in browser.js("return location.search")
+    assert browser.js("return document.activeElement.textContent") == "grid"
+    browser.js("document.querySelector('.group input').click()")
+    browser.until("document.querySelector('#chosen').textContent.includes('2 sel')")
+    browser.until("document.querySelector('#states [data-state=failed]')")
+    assert browser.log("browser") == []
+
+
+def test_three_thousand_runs_answer_at_once(browser, told, tmp_path, serving):
+    first = told(tmp_path / "g00" / "r0000", [0.5, 1.0])
+    for name in ("clients.csv", "rounds.jsonl", "personal.safetensors"):
+        (first / name).unlink()
+    for i in range(1, 3000):
+        shutil.copytree(first, tmp_path / f"g{i % 100:02}" / f"r{i:04}")
+    with serving(tmp_path) as server:
+        server.pages.runs()  # measured in test_server.py
+        browser.see(server.url)
+        assert browser.count("#list tr.group") == 100
+        search = (
+            "const s = document.querySelector('#search'); s.value = 'r0017';"
+            "const began = performance.now(); s.dispatchEvent(new Event('input'));"
+            "document.body.offsetHeight; return performance.now() - began"
+        )
+        assert min(browser.js(search) for _ in range(5)) < 200
+        assert browser.js(NAMES) == ["g17/r0017"]
+
+
+COMPARED = "?run=clean&run=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"
+
+
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("path", ["", "report?run=clean"])
+@pytest.mark.parametrize("path", [COMPARED, "report?run=clean"])
 def test_axe_finds_nothing(browser, root, server, axe, path, dark):
-    (root / "clean" / "summary.json").unlink()  # so that there is a part that grows
+    if path != COMPARED:
+        (root / "clean" / "summary.json").unlink()  # so that there is a part that grows
     browser.look(1200, 900, dark)
     browser.open(server.url + path)
-    if path:
-        browser.until("document.querySelector('#growing svg')")
+    picture = "#scatter svg" if path == COMPARED else "#growing svg"
+    browser.until(f"document.querySelector('{picture}')")
     browser.js(axe)
     found = browser.later(
         "const done = arguments[0]; axe.run().then((r) => "
@@ -138,15 +244,12 @@ def test_the_list_keeps_up(browser, root, server):
     browser.open(server.url)
     (root / "clean" / "summary.json").unlink()
     cell = "document.querySelector('tr[data-run=clean] [data-field=state]').textContent"
-    browser.until(f"{cell} === 'stopped'")
+    browser.until(f"{cell} === 'killed'")
+    browser.focus("tr[data-run=clean] input")
     shutil.copytree(root / "clean", root / "new")
-    news = "document.querySelector('#news').textContent"
-    browser.until(f"{news}.startsWith('New runs: 1. Removed runs: 0.')")
+    browser.until("document.querySelector('tr[data-run=new]')")
+    focus = "return document.activeElement.closest('tr')?.dataset.run"
+    assert browser.js(focus) == "clean"  # a new row does not move the focus
+    shutil.rmtree(root / "new")
+    browser.until("!document.querySelector('tr[data-run=new]')")
     assert browser.js("return document.documentElement.scrollWidth") <= 360
-    for i in range(60):  # more than one page shows
-        shutil.copytree(root / "clean", root / f"r{i:03}")
-    browser.open(server.url)
-    rows = "document.querySelectorAll('#list tbody tr').length"
-    assert browser.js(f"return {rows}") == 50
-    browser.type("#list input[type=search]", "r059")
-    assert browser.js(f"return {rows}") == 1

@@ -10,7 +10,7 @@ import pytest
 
 from troth import files
 from troth.reports.live import listing
-from troth.reports.live.listing import Growing, Listing
+from troth.reports.live.listing import Growing, Listing, lasting, pace
 
 
 def unfinished(place, journal):
@@ -58,15 +58,17 @@ def test_a_finished_run(told, tmp_path):
     place = tmp_path / "g" / "r"
     told(place, [0.5, 1.0, 0.0], shared=[0.25, 0.5, 0], **more)
     (entry,) = Listing(tmp_path).entries()
-    assert entry[:5] == ("g/r", "r", "finished", "4", "accuracy")
-    assert entry[5:9] == ("0.500", "0.408", "0.000", "0.250")
+    assert entry[:5] == ("g/r", "g", "r", "finished", "")
+    assert entry.begun == (place / files.EXPERIMENT).stat().st_mtime
+    assert entry[6:10] == ("4", "–", "–", "accuracy")
+    assert entry[10:15] == ("0.500", "0.408", "0.000", "0.250", "1.2")
     assert entry[-3:] == ("local", "random_update", "mean")
     own = {"error_mean": 123.456, "error_std": None, "error_worst10": 1.0}
     summary = {"personal": own, "shared": {"error_mean": 2}, "rounds": 3}
     (place / files.SUMMARY).write_text(json.dumps(summary))
     (place / files.EXPERIMENT).write_bytes(b"\xff")
     (entry,) = Listing(tmp_path).entries()
-    assert entry[4:9] == ("error", "123.5", "–", "1", "2")
+    assert entry[9:15] == ("error", "123.5", "–", "1", "2", "–")
     assert entry.state == "finished" and entry[-3:] == ("–",) * 3
 
 
@@ -75,12 +77,65 @@ def test_an_unfinished_run(told, tmp_path):
     place = unfinished(told(tmp_path / "r", [0.5, 1.0]), journal)
     here = Listing(tmp_path)
     (entry,) = here.entries()
-    assert (entry.state, entry.rounds) == ("stopped", "2 of 4")
-    assert entry[4:9] == ("–",) * 5 and entry.personalizer == "ditto"
+    assert (entry.state, entry.rounds) == ("killed", "2 of 4")
+    assert entry[7:15] == ("–",) * 8 and entry.personalizer == "ditto"
     with (place / files.ROUNDS).open("ab") as held:
         assert files.hold(held)
-        assert here.entries()[0][2:4] == ("in progress", "2 of 4")
-    assert here.entries()[0][2:4] == ("stopped", "2 of 4")
+        assert here.entries()[0].state == "running"
+    assert here.entries()[0].state == "killed"
+
+
+def test_how_a_run_ended(told, tmp_path):
+    place = unfinished(told(tmp_path / "r", [0.5, 1.0]), '{"round": 0}\n')
+    here = Listing(tmp_path)
+    for said, state, why in (
+        ('{"state": "failed", "why": "ValueError: no"}', "failed", "ValueError: no"),
+        ('{"state": "interrupted", "why": ""}', "interrupted", ""),
+        ('{"state": "<b>", "why": ""}', "killed", ""),
+        ('{"state": ["failed"], "why": ""}', "killed", ""),
+        ("nonsense", "killed", ""),
+    ):
+        (place / files.ENDED).write_text(said)
+        (entry,) = here.entries()
+        assert (entry.state, entry.why) == (state, why)
+
+
+def test_results_so_far_are_those_of_the_last_evaluation(told, tmp_path):
+    journal = line(0, personal=0.5, shared=0.25) + line(1, personal=0.75, shared=0.5)
+    unfinished(told(tmp_path / "r", [0.5, 1.0]), journal.decode())
+    (entry,) = Listing(tmp_path).entries()
+    assert (entry.mean, entry.shared, entry.worst10) == ("0.750", "0.500", "–")
+
+
+def test_rate_and_time_left_are_those_of_the_rounds_seen(tmp_path, monkeypatch):
+    """Ten rounds in five seconds, and ninety that are left."""
+    growing = Growing(tmp_path)
+    assert pace(growing.rate()) == lasting(growing.left(100)) == "–"
+    for done, time in ((0, 1000), (10, 1005)):
+        add(tmp_path, b"".join(line(k) for k in range(max(0, done - 9), done + 1)))
+        os.utime(tmp_path / files.ROUNDS, (time, time))
+        growing.look()
+    monkeypatch.setattr(listing.time, "time", lambda: 1006.0)
+    assert growing.rate() == 2.0 and growing.left(101) == 44.0
+    growing.pause()  # it was killed: the pause does not count
+    assert pace(growing.rate()) == "–"
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [(2.0, "2 / s"), (0.5, "30 / min"), (0.01, "36 / h"), (0.0, "–")],
+)
+def test_rates_are_written_in_a_unit_that_fits(rate, text):
+    assert pace(rate) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "0 s"), (59.4, "59 s"), (61, "1 min 1 s"), (7260, "2 h 1 min")]
+    + [(200_000, "2 d 7 h"), (float("nan"), "–")],
+)
+def test_times_have_two_units(seconds, text):
+    assert lasting(seconds) == text
 
 
 def test_files_are_read_when_they_change(told, tmp_path, monkeypatch):
@@ -99,7 +154,7 @@ def test_files_are_read_when_they_change(told, tmp_path, monkeypatch):
 def test_a_summary_that_says_nothing_is_none(summary, told, tmp_path):
     (told(tmp_path / "r", [0.5, 1.0]) / files.SUMMARY).write_text(summary)
     (entry,) = Listing(tmp_path).entries()
-    assert (entry.state, entry.rounds, entry.mean) == ("stopped", "4 of 4", "–")
+    assert (entry.state, entry.rounds, entry.std) == ("killed", "4 of 4", "–")
 
 
 def line(number, metric="accuracy", **means):

@@ -14,6 +14,7 @@ import pytest
 
 from troth import files
 from troth.reports.live import Server
+from troth.reports.live.pages import Unknown, dumped
 from troth.types import Refusal
 
 
@@ -51,8 +52,13 @@ def test_the_list(get, root):
     code, text, headers = get("/")
     assert code == 200 and headers["Content-Type"].startswith("text/html")
     assert headers["Cache-Control"] == "no-store"
-    assert re.findall(r'data-run="([^"]*)"', text) == ["clean", "g/local"]
-    runs = json.loads(get("/api/runs")[1])
+    setup = re.search(r'id="setup">(.*)</script>', text)
+    assert setup is not None
+    answer = json.loads(get("/api/runs")[1])
+    runs = answer["runs"]
+    assert json.loads(setup[1])["list"] == answer
+    again = json.loads(get(f"/api/runs?known={answer['version']}")[1])
+    assert again == {"version": answer["version"], "runs": None}
     assert [run["id"] for run in runs] == ["clean", "g/local"]
     summary = json.loads((root / "clean" / "summary.json").read_text())
     assert runs[0]["mean"] == f"{summary['personal']['accuracy_mean']:.3f}"
@@ -73,7 +79,8 @@ OUTSIDE = """
     /../secret.txt /secret.txt /runs/../../secret.txt /%2e%2e/secret.txt
     /report?run=../secret.txt /report?run=/etc/passwd /report?run=link
     /report?run=../outside /report?run=g/../clean /report?run=clean/
-    /report /report?run= /api/live?run=../outside /api/live
+    /report /report?run= /api/live?run=../outside /api/live /api/ /live?run=clean
+    /api/settings?run=link /api/clients?run=../outside /api/clients
     /clean/summary.json /favicon.ico /report?run=%00 //etc/passwd
 """.split()  # noqa: SIM905
 
@@ -88,7 +95,8 @@ def test_nothing_else_can_be_read(get):
 
 def test_it_only_reads(get, root):
     before = sorted((p, p.stat().st_mtime_ns) for p in root.rglob("*"))
-    for path in ("/", "/report?run=clean", "/api/runs", "/api/live?run=clean"):
+    apis = [f"/api/{kind}?run=clean" for kind in ("live", "settings", "clients")]
+    for path in ("/", "/report?run=clean", "/api/runs", *apis):
         assert get(path)[0] == 200
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         assert get("/report?run=clean", method)[0] == 501
@@ -146,21 +154,23 @@ def test_malicious_names(told, tmp_path, serving):
             assert code == 200 and "<img" not in text
 
 
-def test_five_hundred_runs_in_a_second(told, tmp_path):
+def test_three_thousand_runs_in_a_second(told, tmp_path):
     """Of this thread's own time, the least of three: others may be at work here."""
-    first = told(tmp_path / "r000", [0.5, 1.0])
-    for i in range(1, 500):
-        shutil.copytree(first, tmp_path / f"r{i:03}")
+    first = told(tmp_path / "g00" / "r000", [0.5, 1.0])
+    for name in ("clients.csv", "rounds.jsonl", "personal.safetensors"):
+        (first / name).unlink()
+    for i in range(1, 3000):
+        shutil.copytree(first, tmp_path / f"g{i % 100:02}" / f"r{i:04}")
     (tmp_path / "none").mkdir()
     with Server(tmp_path / "none", port=0) as server:
-        assert "There are no runs here yet" in server.pages.index()
+        assert server.pages.runs()["runs"] == []
     took = []
     for _ in range(3):  # each with nothing read before
         with Server(tmp_path, port=0) as server:
             began = time.thread_time()
             text = server.pages.index()
             took.append(time.thread_time() - began)
-            assert text.count("data-run=") == 500
+            assert text.count('"id":') == 3001  # and a column
     assert min(took) < 1
 
 
@@ -175,22 +185,56 @@ def test_states(told, tmp_path):
         assert 'id="live"' not in server.pages.report(["r"])
         (place / "summary.json").unlink()
         (run,) = server.pages.live(["r"])
-        assert run["state"] == "stopped" and run["total"] == 4
-        assert run["words"].startswith("r: stopped, 4 of 4 rounds; mean accuracy 0.750")
+        assert run["state"] == "killed" and run["total"] == 4
+        assert run["words"].startswith("r: killed, 4 of 4 rounds; mean accuracy 0.750")
         assert run["words"].endswith(". To continue:")
         assert run["command"] == f"troth resume {place}"
         with (place / "rounds.jsonl").open("ab") as journal:
             assert files.hold(journal)
             (run,) = server.pages.live(["r"])
-            assert run["state"] == "in progress" and run["command"] == ""
+            assert run["state"] == "running" and run["command"] == ""
             journal.write(b'{"round": 4}\n{"round":')
             journal.flush()
-            assert server.pages.runs()[0]["rounds"] == "5 of 4"
-        assert server.pages.live(["r"])[0]["state"] == "stopped"
+            assert server.pages.runs()["runs"][0]["rounds"] == "5 of 4"
+        assert server.pages.live(["r"])[0]["state"] == "killed"
         (place / "rounds.jsonl").write_text('{"round": 0}\n')  # resumed from before
         (run,) = server.pages.live(["r"])
-        assert run["points"] == [] and run["words"].startswith("r: stopped, 1 of 4")
+        assert run["points"] == [] and run["words"].startswith("r: killed, 1 of 4")
         (place / "rounds.jsonl").write_text("nonsense\n" * 3)
         assert server.pages.live(["r"])[0]["points"] == []
         (place / "experiment.toml").write_bytes(b"\xff")
         assert "cannot be read" in server.pages.report(["r"])
+
+
+def test_words_say_who_took_part_and_why_a_run_ended(told, tmp_path):
+    place = told(tmp_path / "r", [0.5, 1.0])
+    (place / "summary.json").unlink()
+    record = {"round": 4, "cohort": [0, 1, 5], "absent": [], "cut": [5]}
+    record |= {"dropped": {"drop_invalid": [1], "odd": "<b>"}, "clipped": [None]}
+    with (place / "rounds.jsonl").open("a") as journal:
+        journal.write(json.dumps(record) + "\n")
+    ended = {"state": "failed", "why": "OSError: <img src=x>"}
+    (place / "ended.json").write_text(json.dumps(ended))
+    with Server(tmp_path, port=0) as server:
+        (run,) = server.pages.live(["r"])
+    assert run["words"].endswith(
+        ". Round 5: cohort: clients 0, 1, 5; dropped by drop_invalid: client 1; "
+        "cut: client 5. Error: OSError: <img src=x>. To continue:"
+    )
+
+
+def test_settings_that_differ_and_the_results_of_clients(told, tmp_path):
+    """A setting of one method alone does not differ; a missing value is null."""
+    own = {"name": "ditto", "lam": 0.5}
+    told(tmp_path / "a", [0.5, float("nan")], personalizer=own, seed=1, hostile=[0, 1])
+    told(tmp_path / "b", [0.25, 1.0], personalizer="local", seed=2)
+    with Server(tmp_path, port=0) as server:
+        found = server.pages.settings(["a", "b"])
+        answer = json.loads(dumped(server.pages.clients(["a", "b"])))
+        (tmp_path / "b" / "clients.csv").write_text("client\n0\n")
+        with pytest.raises(Unknown, match="b has no clients.csv that can be read"):
+            server.pages.clients(["b"])
+    assert found["keys"] == ["seed", "personalizer.name"]
+    assert found["runs"]["b"] == {"seed": "2", "personalizer.name": "local"}
+    assert [one["values"] for one in answer] == [[0.5, None], [0.25, 1.0]]
+    assert answer[0]["malicious"] == [False, True]

@@ -12,6 +12,7 @@ from typer import Option as Flag
 from troth.cli.commands._words import refuse
 
 if TYPE_CHECKING:
+    from troth.runs.grid import Spread
     from troth.runs.load import Run
 
 
@@ -52,14 +53,46 @@ Settings = Annotated[
         help="Change a setting of the experiment. Repeat this option for more.",
     ),
 ]
+Devices = Annotated[
+    str,
+    Flag(
+        metavar="D1,D2,…",
+        help="Train the runs of a grid on several devices at the same time, such as "
+        "cuda:0,cuda:1.",
+    ),
+]
+PerDevice = Annotated[int, Flag(min=1, help="Processes on each device.")]
+Part = Annotated[
+    str,
+    Flag(
+        metavar="K/N",
+        help="Train only part K of N of a grid. Start all N parts with the same --out.",
+    ),
+]
+Ray = Annotated[
+    str,
+    Flag(
+        metavar="ADDRESS",
+        help="Train the runs of a grid on a Ray cluster with this address. auto: the "
+        "running cluster; local: start Ray on this machine.",
+    ),
+]
 Insecure = Annotated[
     bool,
     Flag("--insecure", help="For trials: no encryption and no check of identities."),
 ]
 
 
+def spread(devices: str, per_device: int, part: str, ray: str) -> Spread:
+    """Return how the runs of a grid are divided."""
+    from troth.runs.grid import Spread
+
+    names = tuple(name.strip() for name in devices.split(",") if name.strip())
+    return Spread(names, per_device, part, ray)
+
+
 def opened(path: Path) -> Run:
-    """Open the run in a folder. If it has a grid, raise Refusal that names its runs."""
+    """Open the run in a folder. If the folder holds a grid, raise Refusal."""
     from troth import files
     from troth.runs.load import Run
 

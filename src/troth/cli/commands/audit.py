@@ -217,7 +217,7 @@ def _needed(found: Found) -> str:
         at = int((t["client"] == k).argmax())
         change, size = t["change"][at], t["examples"][at]
         end = t["change_low"][at] if change > limit else t["change_high"][at]
-        if change != limit and not math.isnan(change):  # else no number suffices
+        if change != limit and not math.isnan(change):  # else no number is enough
             many = math.ceil(size * ((end - change) / (limit - change)) ** 2)
             texts.append(f"client {k} about {many:,} instead of {size:,}")
     more = f" and {len(texts) - 3} more clients" if len(texts) > 3 else ""

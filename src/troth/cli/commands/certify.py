@@ -110,8 +110,8 @@ def certify(
     local: Annotated[
         Path | None,
         Flag(
-            help="Folder of a run with personalizer local. Its models are certified as "
-            "the local models."
+            help="Folder of another run, whose personalizer is `local`. Its models are "
+            "certified as the local models."
         ),
     ] = None,
     out: flags.Out = None,

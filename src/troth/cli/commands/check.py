@@ -1,6 +1,7 @@
 """The command `troth check`."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from typer import Argument
 from typer import Option as Flag
@@ -32,8 +33,32 @@ def check(
     sizes = shape.split(",")
     if not all(size.strip().isdecimal() and int(size) for size in sizes):
         refuse(f"--shape {shape} must be whole numbers above 0, such as 3,32,32")
-    from troth.cli import tables
     from troth.runs import check as checking
 
     found = checking.check(network, [int(s) for s in sizes], classes, device=device)
-    tables.layers(found, as_json)
+    _show(found, as_json)
+
+
+def _show(found: Mapping[str, Any], as_json: bool) -> None:
+    """Print to stdout which path each layer of a network takes, and its speed."""
+    from troth.cli import tables
+
+    if as_json:
+        tables.print_json(found)
+        return
+    columns = ["layer", "kind", "parameters", "path", "reason"]
+    rows = [
+        [r["layer"], r["kind"], f"{r['parameters']:,}", r["path"], r["why"]]
+        for r in found["layers"]
+    ]
+    shown = tables.console(stderr=False)
+    title = f"{found['model']}: how its layers are computed"
+    shown.print(tables.table(title, columns, rows))
+    times = found["milliseconds"]
+    words = {"loop": "one client at a time", "vmap": "clients together"}
+    parts = [f"{value:.3g} ms ({words[how]})" for how, value in times.items()]
+    text = f"A step of one client on {found['device']} takes {', '.join(parts)}."
+    shown.print(text, soft_wrap=True)
+    if found["note"]:
+        note = found["note"][0].upper() + found["note"][1:]
+        shown.print(f"{note}.", soft_wrap=True, markup=False)

@@ -13,9 +13,12 @@ def list(
         str | None,
         Argument(metavar="KIND", help="Kind, such as aggregator. Default: all kinds."),
     ] = None,
+    name: Annotated[
+        str | None, Argument(metavar="NAME", help="A method, to explain its options.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List methods (all, or those of one kind) with their options and papers."""
+    """List methods with their options and papers, or explain one method."""
     from troth import lookup
     from troth.cli import tables
 
@@ -23,6 +26,10 @@ def list(
     if kind is not None and kind not in kinds:
         hint = f"{lookup.nearest(kind, kinds)}; there are: {', '.join(kinds)}"
         refuse(f"there is no kind '{kind}'{hint}")
+    if kind is not None and name is not None and not as_json:
+        print(lookup.explained(kind, name))
+        return
     chosen = [kind] if kind else kinds
-    methods = {k: [lookup.about(k, name) for name in lookup.names(k)] for k in chosen}
+    names = (lambda _: [name]) if name else lookup.names
+    methods = {k: [lookup.about(k, name) for name in names(k)] for k in chosen}
     tables.methods(methods, as_json)

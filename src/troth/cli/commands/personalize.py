@@ -18,9 +18,9 @@ def personalize(
     data: Annotated[
         Path,
         Flag(
-            help=".npz file with arrays x and y in the format of the training data. An "
-            "optional array split marks examples for training (0), validation (1) and "
-            "testing (2)."
+            help=".npz file with arrays x and y in the format of the training data, or "
+            "a .csv file with the columns of the run's table. An optional array split "
+            "marks examples for training (0), validation (1) and testing (2)."
         ),
     ],
     out: Annotated[

@@ -80,7 +80,11 @@ def poison(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Attack a federation by gradients, by a model and by data, with a run for each."""
+    """Attack a federation in three stages, with one run each.
+
+    The attacker sends false gradients, then a false personal model, then the updates of
+    an honest client with poisoned data.
+    """
     from troth import api
     from troth.cli import progress
     from troth.poison import chain

@@ -44,7 +44,10 @@ def report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write one HTML page about runs, with a trust card for every client."""
+    """Write one HTML page about runs, with a trust card for every client.
+
+    A trust card says how accurate, robust and certified the client's model is.
+    """
     from troth import reports
     from troth.cli import tables
 

@@ -194,7 +194,7 @@ def _writable(out: Path) -> None:
 
     with files.refused(f"--out {out}", "give another folder"):
         out.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=out).close()  # has a fresh name
+        tempfile.TemporaryFile(dir=out).close()  # replaces no file
 
 
 def _train(

@@ -5,7 +5,16 @@ from typing import Annotated
 
 from typer import Option as Flag
 
-from troth.cli.commands._flags import Folder, Json, Quiet
+from troth.cli.commands._flags import (
+    Devices,
+    Folder,
+    Json,
+    Part,
+    PerDevice,
+    Quiet,
+    Ray,
+    spread,
+)
 from troth.cli.commands.run import show, watched
 
 
@@ -20,6 +29,10 @@ def resume(
             "must keep the earlier values.",
         ),
     ] = None,
+    devices: Devices = "",
+    per_device: PerDevice = 1,
+    part: Part = "",
+    ray: Ray = "",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -29,10 +42,7 @@ def resume(
 
     if not settings and api.finished(path) and not quiet:
         tables.say(f"{path} is finished already. Its results are:")
-    runs = watched(
-        functools.partial(api.resume, path, settings=settings or []),
-        path,
-        path.name,
-        quiet,
-    )
+    how = spread(devices, per_device, part, ray)
+    train = functools.partial(api.resume, path, settings=settings or [], spread=how)
+    runs = watched(train, path, path.name, quiet)
     show(runs, path, path.name, as_json, quiet)

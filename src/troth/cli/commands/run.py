@@ -12,7 +12,17 @@ import typer
 from typer import Argument
 from typer import Option as Flag
 
-from troth.cli.commands._flags import DataDir, Json, Quiet, Settings
+from troth.cli.commands._flags import (
+    DataDir,
+    Devices,
+    Json,
+    Part,
+    PerDevice,
+    Quiet,
+    Ray,
+    Settings,
+    spread,
+)
 from troth.cli.commands._words import STOPPED, complain
 from troth.cli.commands.report import announce
 
@@ -39,8 +49,8 @@ def run(
         bool,
         Flag(
             "--dry-run",
-            help="Print the steps, memory and disk space that the runs need, and train "
-            "nothing.",
+            help="Print the steps, memory, disk space and time that the runs need, and "
+            "train nothing.",
         ),
     ] = False,
     with_report: Annotated[
@@ -54,12 +64,16 @@ def run(
             "CPU), or at the same time (--together, default on a GPU).",
         ),
     ] = None,
+    devices: Devices = "",
+    per_device: PerDevice = 1,
+    part: Part = "",
+    ray: Ray = "",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train an experiment, or every run of its grid."""
     from troth import api, files
-    from troth.cli import tables
+    from troth.cli import progress, tables
 
     name = experiment.stem if experiment else "quickstart"
     root = out or api.fresh(experiment)
@@ -67,8 +81,11 @@ def run(
     given["data_dir"] = data_dir
     if dry_run:
         files.check_free(root)
-        tables.costs(api.cost(experiment, **given), name, as_json)
+        with progress.Watcher(name, "", quiet):
+            found = api.cost(experiment, **given, timed=True)
+        tables.costs(found, name, as_json)
         return
+    given["spread"] = spread(devices, per_device, part, ray)
     train = functools.partial(api.run, experiment, out=root, apart=apart, **given)
     runs = watched(train, root, name, quiet)
     show(runs, root, name, as_json, quiet, in_words=experiment is None)

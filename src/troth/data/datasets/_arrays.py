@@ -192,9 +192,9 @@ def _several(path: str, y: np.ndarray, classes: Classes) -> Targets:
     """Check a y with several labels per example, [m, L] of 0 and 1, and return it."""
     if y.dtype.kind not in "biu" or not np.isin(y, (0, 1)).all():
         raise Refusal(
-            f"{path}: y has shape {y.shape} and type {y.dtype}; several values an "
-            "example must be whole numbers 0 and 1, a column a label, and a regression "
-            f"has one target an example, shape ({len(y)},)"
+            f"{path}: y has shape {y.shape} and type {y.dtype}; several labels per "
+            "example must be whole numbers 0 and 1, one column per label, and a "
+            f"regression has one target per example, shape ({len(y)},)"
         )
     names = [] if isinstance(classes, int) else classes
     if classes and (len(names) or classes) != y.shape[1]:
@@ -240,7 +240,7 @@ def check_length(path: str, content: dict[str, np.ndarray], m: int) -> None:
         if shape != (m, *shape[1:2]) if several else shape != (m,):
             raise Refusal(
                 f"{path}: {key} has shape {shape} but x holds {m} examples; give {key} "
-                f"one value an example, shape ({m},)"
+                f"one value per example, shape ({m},)"
             )
 
 
@@ -257,7 +257,9 @@ def check_labels(
         several: whether an example may have several labels.
     """
     shape = (len(y), classes) if several else (len(y),)
-    kind = f"{classes} labels, several an example" if several else f"{classes} classes"
+    kind = (
+        f"{classes} labels (several per example)" if several else f"{classes} classes"
+    )
     kind = kind if classes else "targets, no classes"
     if y.shape != shape or y.dtype.kind not in ("biu" if classes else "biuf"):
         raise Refusal(

@@ -182,9 +182,9 @@ class Column(NamedTuple):
         m = len(self.lines)
         if len(self.texts) > max(_FEW, m / 2):
             raise Refusal(
-                f"{head} {len(self.texts)} different texts in {m} rows, as a column of "
-                "names does, which says nothing about other rows: add it to data.drop, "
-                "or, to use it nevertheless, to data.categorical"
+                f"{head} {len(self.texts)} different texts in {m} rows, like a column "
+                "of names, from which nothing can be learned about other rows: add it "
+                "to data.drop, or to data.categorical to use it anyway"
             )
 
 
@@ -293,8 +293,8 @@ def _header(path: str, line: int, row: list[str], names: Sequence[str]) -> list[
     header = [value.strip() for value in row]
     if header == list(names):
         raise Refusal(
-            f"{path}: line {line} is the names that data.columns gives: leave "
-            "data.columns out, for the file has them"
+            f"{path}: line {line} has the names that are in data.columns: leave "
+            "data.columns out, because the file has the names"
         )
     return list(names) or header
 
@@ -472,7 +472,7 @@ def _several(columns: list[Column], kind: str) -> Targets:
     if kind == "targets":
         raise Refusal(
             f"data.kind = 'targets' and data.label names {len(columns)} columns: a "
-            "regression has one target an example, so name one"
+            "regression has one target per example, so name one column"
         )
     y = []
     for column in columns:

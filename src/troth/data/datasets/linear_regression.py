@@ -104,8 +104,8 @@ def spreads(clients: int, tau: float, hostile: int, tau_a: float) -> np.ndarray:
         raise Refusal(f"data.tau = {tau} must be a number of at least 0")
     if not 0 <= hostile < max(clients, 1):
         raise Refusal(
-            f"data.hostile = {hostile} must be 0 to {clients - 1}, for at least one of "
-            f"data.clients = {clients} is benign"
+            f"data.hostile = {hostile} must be 0 to {clients - 1}: at least one of "
+            f"data.clients = {clients} must be benign"
         )
     if hostile and not (tau < tau_a < math.inf):
         raise Refusal(

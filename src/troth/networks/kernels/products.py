@@ -30,10 +30,12 @@ def _multiply(
     a,
     b,
     out,
+    base,
     rates,
     by_a,
     by_b,
     by_out,
+    by_base,
     by_rate,
     HIGH: tl.constexpr,
     DEEP: tl.constexpr,
@@ -43,9 +45,11 @@ def _multiply(
     BK: tl.constexpr,
     BJ: tl.constexpr,
     OI: tl.constexpr,
+    VI: tl.constexpr,
     UA: tl.constexpr,
     UB: tl.constexpr,
     UO: tl.constexpr,
+    UV: tl.constexpr,
     LENGTH: tl.constexpr,
     ADD: tl.constexpr,
     TI: tl.constexpr,
@@ -71,26 +75,31 @@ def _multiply(
         x = tl.load(left, mask=(i < HIGH)[:, None] & (k < DEEP)[None, :], other=0.0)
         right = b + k[:, None] * BK + j[None, :] * BJ
         y = tl.load(right, mask=(k < DEEP)[:, None] & (j < WIDE)[None, :], other=0.0)
-        total = tl.dot(x, y, total, input_precision=PRECISION)
+        total = tl.dot(x, y.to(x.dtype), total, input_precision=PRECISION)
     place = out + i[:, None] * OI + j[None, :]
     there = (i < HIGH)[:, None] & (j < WIDE)[None, :]
     if ADD:
         rate = tl.load(rates + n * by_rate).to(tl.float32)
-        before = tl.load(place, mask=there, other=0.0)
+        near = base + n * by_base * UV + i[:, None] * VI + j[None, :]
+        before = tl.load(near, mask=there, other=0.0)
         total = before.to(tl.float32) + rate * total
     tl.store(place, total.to(out.dtype.element_ty), mask=there)
 
 
 def fits(a: Tensor, b: Tensor) -> bool:
     """Return whether the kernel can be used for these matrices."""
-    if a.dtype != b.dtype or a.dtype not in NARROW or 0 in (*a.shape, *b.shape):
+    known = a.dtype in NARROW and b.dtype in (a.dtype, torch.float32)
+    if not known or 0 in (*a.shape, *b.shape):
         return False
     far = [m.shape[1] * m.stride(1) + m.shape[2] * m.stride(2) for m in (a, b)]
     return len(a) <= _ROWS and max(*far, a.shape[1] * b.shape[2]) < _NUMBERS
 
 
 def multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
-    """Multiply [n, i, k] × [n, k, j] → [n, i, j]; if `exact`, without TF32."""
+    """Multiply [n, i, k] × [n, k, j] → [n, i, j]; if `exact`, without TF32.
+
+    The result has the dtype of a. If b is float32, it is rounded to the dtype of a.
+    """
     (n, i, k), j = a.shape, b.shape[2]
     parts = _parts(i, k, j)
     if parts == 1:
@@ -104,12 +113,15 @@ def multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
     return out.view(n, i, j).to(a.dtype)
 
 
-def add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
-    """Add rate·(a × b) to `out`, [n, i, j], in place.
+def add_product(
+    out: Tensor, a: Tensor, b: Tensor, rate: Tensor, base: Tensor | None = None
+) -> None:
+    """Write base + rate·(a × b) to `out`, [n, i, j]; by default, `base` is `out`.
 
-    `rate` has one number, or one per client. The last axis of `out` must be contiguous.
+    `rate` has one number, or one per client. The last axes of `out` and of `base` must
+    be contiguous. A base that all clients share is expanded.
     """
-    _launch(a, b, out, rate.reshape(-1).expand(len(a)))
+    _launch(a, b, out, rate.reshape(-1).expand(len(a)), base=base)
 
 
 def _parts(i: int, k: int, j: int) -> int:
@@ -123,22 +135,28 @@ def _parts(i: int, k: int, j: int) -> int:
 
 
 def _launch(
-    a: Tensor, b: Tensor, out: Tensor, rate: Tensor | None, exact: bool = False
+    a: Tensor,
+    b: Tensor,
+    out: Tensor,
+    rate: Tensor | None,
+    exact: bool = False,
+    base: Tensor | None = None,
 ) -> None:
     (n, i, k), j = a.shape, b.shape[2]
     ti, tk, tj = _tiles(i, k, j)
     parts = out.shape[1] if out.dim() == 4 else 1
     length = triton.cdiv(triton.cdiv(k, parts), tk) * tk
-    every = [m.stride(0) if n > 1 else 0 for m in (a, b, out)]
+    base = out if base is None else base
+    every = [m.stride(0) if n > 1 else 0 for m in (a, b, out, base)]
     units = [math.gcd(16, stride) for stride in every]
     by = [stride // unit for stride, unit in zip(every, units, strict=True)]
     rates = out if rate is None else rate
     by_rate = 0 if rate is None else rate.stride(0)
-    inner = (*a.stride()[1:], *b.stride()[1:], out.stride(-2))
+    inner = (*a.stride()[1:], *b.stride()[1:], out.stride(-2), base.stride(-2))
     tiles = triton.cdiv(i, ti) * triton.cdiv(j, tj)
     launch: Any = _multiply[tiles * parts, n]
     launch(
-        *(a, b, out, rates, *by, by_rate, i, k, j, *inner, *units, length),
+        *(a, b, out, base, rates, *by, by_rate, i, k, j, *inner, *units, length),
         *(rate is not None, ti, tk, tj, "tf32x3" if exact else input_precision()),
         num_warps=4,
         num_stages=3,
@@ -148,4 +166,8 @@ def _launch(
 def _tiles(i: int, k: int, j: int) -> tuple[int, int, int]:
     """Return the rows, terms and columns of a tile, whatever the number of clients."""
     ti = tile(i, 128 if i > 2048 else 64)
-    return ti, tile(k, 64 if ti == 16 else 32), tile(j, 64)
+    if ti == 16:  # a batch of few examples: reading the weights takes all the time
+        return ti, tile(k, 128), tile(j, 32)
+    if k <= 16 and j >= 256:  # a gradient of few examples: writing takes all the time
+        return 32, 16, 256
+    return ti, tile(k, 32), tile(j, 64)

@@ -1,6 +1,8 @@
-"""The sum of every row, and of its squares, in float64 and in one pass over memory.
+"""Sums of rows and of their squares in float64, and rows minus a vector.
 
-torch would first copy the matrix to float64. The plain code is in `troth.numerics`.
+For the sums, torch would first copy the matrix to float64. For the difference, it would
+read one number at a time. The plain code is in `troth.numerics` and
+`troth.networks.fused`.
 """
 
 from __future__ import annotations
@@ -50,6 +52,17 @@ def _whole(parts, out, count, WIDE: tl.constexpr) -> None:
     tl.store(out + row * 2 + 1, tl.sum(squares, axis=0))
 
 
+@triton.jit
+def _minus(rows, w, out, d, count, BLOCK: tl.constexpr) -> None:
+    """Subtract w from a block of the numbers of all rows, BLOCK ≤ d of them."""
+    first = tl.program_id(0).to(tl.int64) * BLOCK
+    i = first + tl.arange(0, BLOCK)
+    j = (first % d).to(tl.int32) + tl.arange(0, BLOCK)
+    j = tl.where(j >= d, j - d, j)  # a block may reach into the next row
+    x = tl.load(rows + i, mask=i < count, other=0.0)
+    tl.store(out + i, x - tl.load(w + j), mask=i < count)
+
+
 def fits(rows: Tensor) -> bool:
     """Return whether the kernel can be used for this matrix."""
     return rows.dtype in NARROW
@@ -71,4 +84,19 @@ def sums(rows: Tensor, center: Tensor) -> Tensor:
     launch(rows, center.contiguous(), some, d, rows.stride(0), parts, _BLOCK, _STEPS)
     together: Any = _whole[n,]
     together(some, out, parts, triton.next_power_of_2(parts))
+    return out
+
+
+def spans(rows: Tensor, w: Tensor) -> bool:
+    """Return whether `minus` takes these rows and this vector."""
+    same = rows.dtype == w.dtype and rows.dtype in NARROW
+    return same and rows.is_contiguous() and _BLOCK <= len(w) < 2**30
+
+
+def minus(rows: Tensor, w: Tensor) -> Tensor:
+    """Subtract w [d] from each row of [n, d]."""
+    out = torch.empty_like(rows)
+    if rows.numel():
+        launch: Any = _minus[triton.cdiv(rows.numel(), _BLOCK),]
+        launch(rows, w.contiguous(), out, len(w), rows.numel(), _BLOCK)
     return out

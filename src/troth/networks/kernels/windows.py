@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from troth.networks.kernels import input_precision
 from troth.networks.kernels import tile as side
+
+_LONG = 4096  # pixels of a client; longer sums are read further ahead
 
 
 @triton.jit
@@ -39,7 +42,11 @@ def _convolve(
     BO: tl.constexpr,
     PRECISION: tl.constexpr,
 ) -> None:
-    """Compute a tile [BM pixels, BO channels] of one client's result."""
+    """Compute a tile [BM pixels, BO channels] of one client's result.
+
+    The channels that are summed lie next to each other in the weights [n, p, q, o, c].
+    Tensor cores read numbers in TF32 only in this order.
+    """
     n = tl.program_id(1).to(tl.int64)
     wide = (CO + BO - 1) // BO
     m = tl.program_id(0) // wide * BM + tl.arange(0, BM)
@@ -60,11 +67,11 @@ def _convolve(
         place = ((b * H + h) * W + v) * C
         there = inside[:, None] & (c < C)[None, :]
         seen = tl.load(x + place[:, None] + c[None, :], mask=there, other=0.0)
-        known = (c < C)[:, None] & (o < CO)[None, :]
+        known = (o < CO)[:, None] & (c < C)[None, :]
         weight = tl.load(
-            w + (tap * C + c[:, None]) * CO + o[None, :], mask=known, other=0.0
+            w + (tap * CO + o[:, None]) * C + c[None, :], mask=known, other=0.0
         )
-        total = tl.dot(seen, weight, total, input_precision=PRECISION)
+        total = tl.dot(seen, tl.trans(weight), total, input_precision=PRECISION)
     out += n * M * CO
     tl.store(
         out + m[:, None] * CO + o[None, :],
@@ -139,8 +146,9 @@ def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
     shape = h, wide, c, p, q, o, m, high, broad, above, left
     if out.numel():
         launch: Any = _convolve[grid]
-        given = x.contiguous(), w.contiguous(), out
-        launch(*given, *shape, *tile, input_precision(), num_warps=4, num_stages=3)
+        given = x.contiguous(), w.transpose(3, 4).contiguous(), out
+        warps = 8 if x.dtype == torch.float32 else 4
+        launch(*given, *shape, *tile, input_precision(), num_warps=warps, num_stages=3)
     return out
 
 
@@ -153,11 +161,16 @@ def weigh(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor
     n, b, h, wide, c = x.shape
     high, broad, o = g.shape[2:]
     out = x.new_empty(n, p, q, c, o)
-    tile = 64, side(c, 32), side(o, 64)
+    m = b * high * broad
+    rows, warps, stages = 128, 4, 3
+    if x.dtype == torch.float32:
+        rows, warps, stages = (32, 2, 5) if m > _LONG else (64, 4, 2)
+    tile = rows, side(c, 32), side(o, 64)
     grid = p * q * triton.cdiv(c, tile[1]) * triton.cdiv(o, tile[2]), n
-    shape = h, wide, c, p, q, o, b * high * broad, high, broad, above, left
+    shape = h, wide, c, p, q, o, m, high, broad, above, left
     if out.numel():
         launch: Any = _weigh[grid]
         given = x.contiguous(), g.contiguous(), out
-        launch(*given, *shape, *tile, input_precision(), num_warps=4, num_stages=2)
+        how = {"num_warps": warps, "num_stages": stages}
+        launch(*given, *shape, *tile, input_precision(), **how)
     return out

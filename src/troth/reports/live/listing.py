@@ -1,10 +1,13 @@
 """List the runs in a folder with their progress and results, fast for many runs."""
 
+import contextlib
 import json
 import math
 import os
 import re
 import threading
+import time
+from collections import deque
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,21 +25,30 @@ PARTS = ("personalizer", "attack", "aggregator")
 NUMBERS = ("mean", "std", "worst10", "shared")
 
 
+_WINDOW = 30  # changes of the file of rounds from which the rate is computed
+
+
 class Entry(NamedTuple):
-    """A row of the list; all fields are text."""
+    """A row of the list; all fields but `begun` are text."""
 
     id: str  # path below the folder
+    group: str  # folder of the run's grid, below the folder; "" if there is none
     label: str
-    state: str  # finished, in progress or stopped
-    rounds: str
-    metric: str
-    mean: str
-    std: str
-    worst10: str
-    shared: str
-    personalizer: str
-    attack: str
-    aggregator: str
+    state: str  # finished, running, interrupted (by Ctrl-C), failed or killed
+    why: str = ""  # message of the error with which a failed run ended
+    begun: float = 0.0  # time at which the run began, in seconds since 1970
+    rounds: str = "–"
+    rate: str = "–"  # rounds per time of a running run
+    left: str = "–"  # time until the last round of a running run
+    metric: str = "–"
+    mean: str = "–"
+    std: str = "–"
+    worst10: str = "–"
+    shared: str = "–"
+    seconds: str = "–"
+    personalizer: str = "–"
+    attack: str = "–"
+    aggregator: str = "–"
 
 
 class Growing:
@@ -46,16 +58,40 @@ class Growing:
         self._place, self._tail = place, Tail(place / files.ROUNDS)
         self.rounds, self.metric = 0, ""
         self.points: list[list[Any]] = []  # round, personal mean, shared mean
+        self.last: dict[str, Any] = {}  # record of the last round
+        self._seen = deque[tuple[float, int]](maxlen=_WINDOW)  # time, rounds
 
     def look(self) -> None:
         """Read new lines; if a resume shortened the file, read it from the start."""
         if self._tail.shortened:
             self.__init__(self._place)  # type: ignore[misc]
-        for record in self._tail.read():
+        new = self._tail.read()
+        for record in new:
             self._add(record)
+        if new:
+            with contextlib.suppress(OSError):  # it is gone already
+                changed = (self._place / files.ROUNDS).stat().st_mtime
+                self._seen.append((changed, self.rounds))
+
+    def rate(self) -> float:
+        """Return the rounds per second while the file grew; NaN if not yet known."""
+        if len(self._seen) < 2 or self._seen[-1][0] <= self._seen[0][0]:
+            return math.nan
+        (first, before), (last, now) = self._seen[0], self._seen[-1]
+        return (now - before) / (last - first)
+
+    def left(self, total: int) -> float:
+        """Return the seconds until round `total`; NaN if the rate is not known."""
+        since = time.time() - self._seen[-1][0] if self._seen else 0.0
+        rate = self.rate()
+        return max(0.0, (total - self.rounds) / rate - since) if rate > 0 else math.nan
+
+    def pause(self) -> None:
+        """Forget the rate, because the run does not train now."""
+        self._seen.clear()
 
     def _add(self, record: dict[str, Any]) -> None:
-        self.rounds = record["round"] + 1
+        self.rounds, self.last = record["round"] + 1, record
         try:
             own, shared = (record["evaluation"][k] for k in ("personal", "shared"))
             self.metric = next(m for m in METRICS if f"{m}_mean" in own)
@@ -94,14 +130,25 @@ class Listing:
         """Return the row of one run."""
         settings = self._read(place / files.EXPERIMENT, _parts)
         summary = self._read(place / files.SUMMARY, _summary)
-        parts = [str(settings.get(kind, "–")) for kind in PARTS]
+        parts: dict[str, Any] = {kind: settings.get(kind, "–") for kind in PARTS}
+        parts["begun"] = settings.get("begun", 0.0)
+        entry = Entry(id_, id_.rpartition("/")[0], place.name, "finished")
         if summary:
-            done = str(summary.pop("rounds"))
-            return Entry(id_, place.name, "finished", done, *summary.values(), *parts)
-        state = "in progress" if files.busy(place / files.ROUNDS) else "stopped"
-        numbers = ["–"] * (1 + len(NUMBERS))
-        rounds = f"{self.growing(place).rounds} of {settings.get('rounds', '–')}"
-        return Entry(id_, place.name, state, rounds, *numbers, *parts)
+            return entry._replace(**summary, **parts)
+        growing, total = self.growing(place), settings.get("rounds", "–")
+        parts |= {"state": "running", "rounds": f"{growing.rounds} of {total}"}
+        if files.busy(place / files.ROUNDS):
+            parts["rate"] = pace(growing.rate())
+            parts["left"] = lasting(growing.left(int(total))) if total != "–" else "–"
+        else:
+            growing.pause()
+            parts["state"] = "killed"
+            parts |= self._read(place / files.ENDED, _ended)
+        if growing.points:  # results so far
+            _, own, shared = growing.points[-1]
+            texts = [number(v, growing.metric) for v in (own, shared)]
+            parts |= {"metric": growing.metric, "mean": texts[0], "shared": texts[1]}
+        return entry._replace(**parts)
 
     def growing(self, place: Path) -> Growing:
         """Return the rounds and evaluations of a run so far."""
@@ -133,15 +180,16 @@ def _folders(place: Path) -> list[Path]:
     return [Path(e.path) for e in found if not e.name.startswith(".")]
 
 
-def _parts(file: Path) -> dict[str, str]:
-    """Find the names of methods in an experiment file, and the number of rounds.
+def _parts(file: Path) -> dict[str, Any]:
+    """Find the names of methods in an experiment file, its rounds, and its time.
 
     The TOML is not parsed, because this is slow for many runs.
     """
     text = file.read_text("utf-8")
     found = {kind: str(json.loads(name)) for kind, name in _SAYS.findall(text)}
     rounds = _ROUNDS.search(text)
-    return found | ({"rounds": rounds[1]} if rounds else {})
+    found |= {"rounds": rounds[1]} if rounds else {}
+    return found | {"begun": file.stat().st_mtime}
 
 
 def _summary(file: Path) -> dict[str, str]:
@@ -152,4 +200,37 @@ def _summary(file: Path) -> dict[str, str]:
     values.append(shared[f"{metric}_mean"])
     texts = (number(math.nan if v is None else float(v), metric) for v in values)
     found = {"rounds": str(summary["rounds"]), "metric": metric}
+    if "seconds" in summary:
+        found["seconds"] = f"{float(summary['seconds']):.1f}"
     return found | dict(zip(NUMBERS, texts, strict=True))
+
+
+def _ended(file: Path) -> dict[str, str]:
+    """Read how a run that is not finished ended, and the error of a failed one."""
+    found = json.loads(file.read_text("utf-8"))
+    state = {"interrupted": "interrupted", "failed": "failed"}[found["state"]]
+    return {"state": state, "why": str(found["why"])[:500]}
+
+
+_TIMES = (("s", 1), ("min", 60), ("h", 3600), ("d", 86400))
+
+
+def pace(rate: float) -> str:
+    """Write rounds per second, per minute or per hour; NaN is a dash."""
+    if not rate > 0:
+        return "–"
+    unit, seconds = next((t for t in _TIMES[:2] if rate * t[1] >= 1), _TIMES[2])
+    return f"{rate * seconds:.3g} / {unit}"
+
+
+def lasting(seconds: float) -> str:
+    """Write a time with its two largest units; NaN is a dash."""
+    if not seconds >= 0:
+        return "–"
+    fits = [t for t in _TIMES if round(seconds) >= t[1]] or [*_TIMES[:1]]
+    unit, size = fits[-1]
+    text = f"{round(seconds) // size} {unit}"
+    if len(fits) > 1:
+        smaller, part = fits[-2]
+        text += f" {round(seconds) % size // part} {smaller}"
+    return text

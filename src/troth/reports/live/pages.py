@@ -1,20 +1,26 @@
 """Make the pages of the server: the list of runs, and reports that show progress."""
 
+import hashlib
 import json
 import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from troth import files
+from troth.config import reader
 from troth.plot._style import places
 from troth.reports import cards, page
-from troth.reports.cards._reading import command
+from troth.reports.cards._reading import command, listed
 from troth.reports.live.listing import Entry, Growing, Listing
 from troth.runs import inspect
 from troth.runs.compare import number, short
+from troth.types import Refusal
 
 MOST = 100
 """Largest number of runs on one page."""
+_ASIDE = ("name", "engine.", "checkpoint.", "output.")  # do not change results
 _KEPT = 8  # reports kept in memory, at most
 
 
@@ -32,14 +38,46 @@ class Pages:
 
     def index(self) -> str:
         """Return the page with the list of runs."""
-        content: dict[str, Any] = {"entries": self.runs(), "root": self._root}
+        content: dict[str, Any] = {"root": self._root}
         content |= {"title": f"Runs in {self.listing.root.name}"}
-        content |= {"heads": [*COLUMNS.values()], "cells": [*COLUMNS], "label": short}
-        return page.rendered("list.html.j2", content, ("base.js", "live.js"))
+        content["setup"] = {"columns": COLUMNS, "most": MOST, "list": self.runs()}
+        scripts = ("base.js", "live.js", "list.js")
+        return page.rendered("list.html.j2", content, scripts)
 
-    def runs(self) -> list[dict[str, str]]:
-        """Return the rows of the list for the page's script."""
-        return [entry._asdict() for entry in self.listing.entries()]
+    def runs(self, known: str = "") -> dict[str, Any]:
+        """Return the rows of the list; if `known` is their version, only this."""
+        rows = [
+            {**entry._asdict(), "label": short(entry.label)}
+            for entry in self.listing.entries()
+        ]
+        version = hashlib.sha256(dumped(rows).encode()).hexdigest()[:16]
+        return {"version": version, "runs": None if version == known else rows}
+
+    def settings(self, ids: list[str]) -> dict[str, Any]:
+        """Return the settings that differ between runs, as text.
+
+        A setting that only some methods have counts if it differs between these.
+        """
+        own = {id_: _settings(place) for id_, place in self._places(ids).items()}
+        names = dict.fromkeys(key for each in own.values() for key in each)
+        keys = [k for k in names if len({o[k] for o in own.values() if k in o}) > 1]
+        rows = {id_: {k: o[k] for k in keys if k in o} for id_, o in own.items()}
+        return {"keys": keys, "runs": rows}
+
+    def clients(self, ids: list[str]) -> list[dict[str, Any]]:
+        """Return the result of every client on its test data, for finished runs."""
+        found = []
+        for id_, place in self._places(ids).items():
+            try:
+                table = inspect.clients(place / files.CLIENTS)
+            except (OSError, ValueError, KeyError):
+                raise Unknown(
+                    f"{id_} has no {files.CLIENTS} that can be read"
+                ) from None
+            metric = next(m for m in files.METRICS if m in table)
+            one = {"id": id_, "metric": metric, "values": table[metric]}
+            found.append({**one, "malicious": table["malicious"] == 1})
+        return found
 
     def report(self, ids: list[str]) -> str:
         """Return the report of some runs, with live curves if one is in progress."""
@@ -66,13 +104,13 @@ class Pages:
     def _live(self, id_: str, place: Path) -> dict[str, Any]:
         entry = self.listing.entry(id_, place)
         growing = self.listing.growing(place)
-        points = [*growing.points]
         found: dict[str, Any] = {"id": id_, "label": short(place.name)}
-        found["personalizer"] = entry.personalizer
-        found |= {"state": entry.state, "metric": growing.metric, "points": points}
+        found |= {k: getattr(entry, k) for k in ("personalizer", "state", "group")}
+        found |= {"metric": growing.metric, "points": [*growing.points]}
         total = entry.rounds.rpartition(" ")[2]
         found["total"] = int(total) if total.isdecimal() else growing.rounds
-        found["command"] = command("resume", place) if entry.state == "stopped" else ""
+        ended = entry.state not in _DONE
+        found["command"] = command("resume", place) if ended else ""
         return found | {"words": _words(entry, growing)}
 
     def _places(self, ids: list[str]) -> dict[str, Path]:
@@ -86,23 +124,69 @@ class Pages:
         return {id_: known[id_] for id_ in dict.fromkeys(ids)}
 
 
-COLUMNS = {name: name for name in ("label", *Entry._fields[2:], "id")} | {
+COLUMNS = {
     "label": "run",
+    "state": "state",
+    "begun": "begun",
+    "rounds": "rounds",
+    "rate": "rate",
+    "left": "time left",
+    "curve": "over rounds",
+    "metric": "metric",
+    "mean": "mean",
+    "std": "std",
     "worst10": "worst 10 %",
     "shared": "shared mean",
+    "seconds": "seconds",
+    "personalizer": "personalizer",
+    "attack": "attack",
+    "aggregator": "aggregator",
     "id": "folder",
 }
 """Columns of the list: field of an entry → heading."""
 
 
+def _settings(place: Path) -> dict[str, str]:
+    """Return dotted key → value of an experiment file; {} if it cannot be read."""
+    try:
+        flat = reader.differences(reader.read(place / files.EXPERIMENT), {})
+    except (OSError, ValueError, Refusal):
+        return {}
+    return {k: str(v) for k, (v, _) in flat.items() if not k.startswith(_ASIDE)}
+
+
 def _words(entry: Entry, growing: Growing) -> str:
-    """Describe the state of a run in one sentence."""
+    """Describe the state of a run in a few sentences."""
     text = f"{short(entry.label)}: {entry.state}, {entry.rounds} rounds"
+    if entry.rate != "–":
+        text += f", {entry.rate}, {entry.left} left"
     if growing.points:
         _, own, shared = growing.points[-1]
         both = [number(v, growing.metric) for v in (own, shared)]
         text += f"; mean {growing.metric} {both[0]}, shared model {both[1]}"
-    return text + (". To continue:" if entry.state == "stopped" else "")
+    text += "".join(f". {part}" for part in _round(growing.last))
+    if entry.state == "failed":
+        text += f". Error: {entry.why}"
+    if entry.state == "killed":
+        text += ". The process ended without a message, or trains on another machine"
+    return text + (". To continue:" if entry.state not in _DONE else "")
+
+
+_DONE = ("finished", "running")  # states from which a run cannot be continued
+
+
+def _round(record: dict[str, Any]) -> list[str]:
+    """Describe who took part in the last round, and whose update was not used."""
+    lists: dict[str, Any] = {"cohort": record.get("cohort")}
+    dropped = record.get("dropped")
+    if isinstance(dropped, dict):
+        lists |= {f"dropped by {rule}": ids for rule, ids in dropped.items()}
+    lists |= {key: record.get(key) for key in ("absent", "cut", "clipped")}
+    parts = []
+    for key, ids in lists.items():
+        known = [k for k in ids if isinstance(k, int)] if isinstance(ids, list) else []
+        parts += [f"{key}: {listed(np.array(known))}"] if known else []
+    return [f"Round {record['round'] + 1}: {'; '.join(parts)}"] if parts else []
 
 
 def _stamp(place: Path) -> Any:

@@ -119,9 +119,12 @@ class _Handler(BaseHTTPRequestHandler):
         if asked.path == "/report":
             return 200, _HTML, pages.report(ids), {}
         if asked.path == "/api/runs":
-            return 200, _JSON, dumped(pages.runs()), {}
-        if asked.path == "/api/live":
-            return 200, _JSON, dumped(pages.live(ids)), {}
+            return 200, _JSON, dumped(pages.runs(query.get("known", [""])[0])), {}
+        answers = {"live": pages.live, "settings": pages.settings}
+        answers["clients"] = pages.clients
+        answer = answers.get(asked.path.removeprefix("/api/"))
+        if answer and asked.path.startswith("/api/"):
+            return 200, _JSON, dumped(answer(ids)), {}
         raise Unknown("there is no such page; the runs are at /")
 
     def _may(self, given: str) -> bool:

@@ -33,7 +33,7 @@ def alie(messages: Messages, hostile: Tensor, *, z: float = 0.0) -> Messages:
             package byzfl is 1.5. A negative z reverses the shift.
 
     Returns:
-        The messages, with attacked updates.
+        The messages, with the malicious updates replaced.
 
     Example:
         >>> from troth.server.rules import messages

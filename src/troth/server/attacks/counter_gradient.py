@@ -92,7 +92,7 @@ def counter_gradient(
             clients' personal models have time to follow.
 
     Returns:
-        The messages, with attacked updates, and the new memory.
+        The messages, with the malicious updates replaced, and the new memory.
 
     Example:
         >>> import numpy, tempfile

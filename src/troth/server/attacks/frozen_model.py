@@ -50,7 +50,7 @@ def frozen_model(
             paper, if it has no δ.
 
     Returns:
-        The messages, with attacked updates.
+        The messages, with the malicious updates replaced.
 
     Example:
         >>> import numpy, tempfile

@@ -36,7 +36,7 @@ def gaussian(
         std: Standard deviation of every entry of the update; 0 sends `mean` everywhere.
 
     Returns:
-        The messages, with attacked updates.
+        The messages, with the malicious updates replaced.
 
     Example:
         >>> from troth.server.rules import messages

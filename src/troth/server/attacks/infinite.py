@@ -29,7 +29,7 @@ def infinite(
         value: Value of every entry of the update.
 
     Returns:
-        The messages, with attacked updates.
+        The messages, with the malicious updates replaced.
 
     Example:
         >>> from troth.server.rules import messages

@@ -28,7 +28,7 @@ def ipm(messages: Messages, hostile: Tensor, *, epsilon: float = EPSILON) -> Mes
         epsilon: Factor ε of the negative mean. 0 sends zeros, 1 the negative mean.
 
     Returns:
-        The messages, with attacked updates.
+        The messages, with the malicious updates replaced.
 
     Example:
         >>> from troth.server.rules import messages

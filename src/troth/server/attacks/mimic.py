@@ -43,7 +43,7 @@ def mimic(
             copied.
 
     Returns:
-        The messages, with attacked updates, and the new memory.
+        The messages, with the malicious updates replaced, and the new memory.
 
     Example:
         >>> from troth.server.rules import messages

@@ -47,7 +47,7 @@ def min_max(
             −sign(μ).
 
     Returns:
-        The messages, with attacked updates.
+        The messages, with the malicious updates replaced.
 
     Example:
         >>> from troth.server.rules import messages
@@ -59,7 +59,7 @@ def min_max(
 
 
 def _limit(products: Tensor, along: Tensor) -> Tensor:
-    """Return γ‖p‖, with D² = max (‖c_i‖² + ‖c_j‖² − 2c_i·c_j)."""
+    """Return γ‖p‖ as in `min_max`, where D² = max_ij ‖c_i − c_j‖²."""
     squares = products.diagonal()
     widest = (squares[:, None] + squares - 2 * products).max()
     room = (widest - squares).clamp(min=0)

@@ -37,7 +37,7 @@ def min_sum(
             −sign(μ).
 
     Returns:
-        The messages, with attacked updates.
+        The messages, with the malicious updates replaced.
 
     Example:
         >>> from troth.server.rules import messages

@@ -30,7 +30,7 @@ def model_replacement(
             the authors' code for StackOverflow.
 
     Returns:
-        The messages, with attacked updates.
+        The messages, with the malicious updates replaced.
 
     Example:
         >>> from troth.server.rules import messages

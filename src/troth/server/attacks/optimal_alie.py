@@ -40,7 +40,7 @@ def optimal_alie(
         evaluations: Number of values of z that are tried in a round; 1 gives `alie`.
 
     Returns:
-        The messages, with attacked updates.
+        The messages, with the malicious updates replaced.
 
     Example:
         >>> from troth.server.rules import messages

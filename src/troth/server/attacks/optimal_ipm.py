@@ -39,7 +39,7 @@ def optimal_ipm(
         evaluations: Number of values of ε that are tried in a round; 1 gives `ipm`.
 
     Returns:
-        The messages, with attacked updates.
+        The messages, with the malicious updates replaced.
 
     Example:
         >>> from troth.server.rules import messages

@@ -40,7 +40,7 @@ def random_update(
             StackOverflow has 1.
 
     Returns:
-        The messages, with attacked updates.
+        The messages, with the malicious updates replaced.
 
     Example:
         >>> from troth.server.rules import messages

@@ -38,7 +38,7 @@ def sign_flip(
             "benign" updates.
 
     Returns:
-        The messages, with attacked updates.
+        The messages, with the malicious updates replaced.
 
     Example:
         >>> from troth.server.rules import messages
