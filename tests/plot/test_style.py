@@ -11,7 +11,6 @@ from troth.plot import _style
 from troth.types import Refusal
 
 
-@pytest.mark.filterwarnings("ignore:Glyph")  # the font has no ducks
 def test_labels_of_any_sort(told, tmp_path):
     labels = [r"$\frac{1$", "$$", "x" * 500, "\x07\n", "名前 🦆", "_y"]
     names = range(len(labels))
