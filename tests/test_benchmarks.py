@@ -53,6 +53,35 @@ def test_other_systems(page):
             assert any(line.endswith(f"| {' | '.join(cells)} |") for line in lines)
 
 
+def test_systems_on_a_gpu():
+    raw = json.loads((ROOT / "results" / "peers_h200.json").read_text("utf-8"))
+    page = (ROOT / "README.md").read_text("utf-8")
+    loops = {r["workload"]: r["us_per_client_step"] for r in raw["loop"]}
+    names = {"tf32": "TF32", "bfloat16": "bfloat16"}
+    for now in raw["after"]:
+        work, precision = now["workload"], now["precision"]
+        (before,) = [
+            r
+            for r in raw["before"]
+            if (r["workload"], r["precision"]) == (work, precision)
+            and r["personalizer"] == "FedAvg"
+        ]
+        both = (r["us_per_client_step"] for r in (before, now))
+        texts = [f"{n:.1f}" if n < 100 else f"{n:,.0f}" for n in both]
+        loop = f" {loops[work]:,.0f}" if work in loops else ""
+        name = work.replace("x100", ", cohort 100")
+        head = f"| {name}, {names[precision]} |{loop} | {' | '.join(texts)} |"
+        (line,) = [line for line in page.splitlines() if line.startswith(head)]
+        busy = now["round_ms"] - now["busy_ms_per_round"]
+        assert busy > 0 and line.endswith(f" | {now['plan_s']:.1f} |")
+    resnet = raw["resnet18"]
+    assert f"a step takes {resnet['ms_client_step']:.1f} ms" in page.replace("\n", " ")
+    ditto = [r for r in raw["before"] if r["workload"] == "W2"][-1]
+    plain = [r for r in raw["before"] if r["workload"] == "W2"][0]
+    ratio = ditto["us_per_client_step"] / plain["us_per_client_step"]
+    assert f"Ditto took {ratio:.2f} times" in page.replace("\n", " ")
+
+
 def test_single_numbers_of_the_readme():
     text = (ROOT.parent / "README.md").read_text("utf-8")
     sites = json.loads((ROOT / "results" / "flower_processes_cpu.json").read_text())

@@ -243,9 +243,9 @@ def test_fashion_ditto_says_who_is_hostile_in_the_last_cohorts():
             last = [sum(k in bad for k in whose(r).tolist()) for r in range(4997, 5000)]
             said.append("{}, {} and {}".format(*last))
     page = " ".join(page.split())
-    assert f"{said[0]} are malicious under A1 50% and {said[1]} under A1 80%" in page
-    ours = " and ".join(one.replace(" and", ",") for one in said[2:])
-    assert f"of ours, {ours}" in page
+    theirs = "{} of their ten clients are malicious under A1 50%, and {} under A1 80%"
+    assert theirs.format(*said[:2]) in page
+    assert "in our own cohorts, {}, and {} are malicious".format(*said[2:]) in page
 
 
 def test_the_loop_carries_its_orders_on():
@@ -321,11 +321,11 @@ SHORTCUTS = ROOT / "shortcuts"
 @pytest.mark.parametrize(
     ("folder", "name"),
     [("shortcuts", name) for name in ("train", "tune", "run")]
-    + [("certificates", "run")],
+    + [("certificates", name) for name in ("run", "every", "authors")],
 )
 def test_every_run_parses_and_has_a_name_of_its_own(folder, name):
     made, base = script(folder, name), reader.read(ROOT / folder / "base.toml")
-    merged = made.merged if folder == "shortcuts" else made.common.merged
+    merged = made.merged if hasattr(made, "merged") else script(folder).common.merged
     cells = [*made.cells()]
     for cell in cells:
         reader.from_dict(merged(base, cell.changes))
@@ -383,8 +383,8 @@ CERTIFICATES = ROOT / "certificates"
 
 def test_whoever_begins_with_a_shared_model_comes_after_the_run_that_trains_it():
     """And it trains for what that one does: only the personalizer is another."""
-    made, trained = script("certificates"), {}
-    for cell in made.cells():
+    made, trained = [script("certificates", n) for n in ("run", "authors")], {}
+    for cell in [cell for one in made for cell in one.cells()]:
         changes = dict(cell.changes)
         name, own = changes.pop("name", None), changes.pop("personalizer")
         if changes.pop("availability", None):
@@ -392,7 +392,7 @@ def test_whoever_begins_with_a_shared_model_comes_after_the_run_that_trains_it()
         elif name:
             assert name not in trained
             trained[name] = changes
-    assert len(trained) == 17
+    assert len(trained) == 19
 
 
 def test_fine_tuning_from_what_ditto_leaves_is_the_run_itself(tmp_path, monkeypatch):
@@ -442,7 +442,8 @@ def test_fine_tuning_from_what_ditto_leaves_is_the_run_itself(tmp_path, monkeypa
 
 
 def test_the_page_of_the_certificates_is_what_the_files_hold():
-    made, cells = script("certificates", "figures"), planned(script("certificates"))
+    made = script("certificates", "figures")
+    cells = planned(*(script("certificates", n) for n in ("run", "every", "authors")))
     assert made.tables() in readme("certificates")
     assert {figure for figure, _ in cells} == {*made.FIGURES}
     for figure in made.FIGURES:
@@ -460,6 +461,48 @@ def test_a_client_s_score_and_its_noise_follow_from_its_curve():
     mean, noise = made.Line(run, "personal").scores
     assert mean == pytest.approx(held.mean(axis=1) / 5)
     assert noise == pytest.approx((held / 5).var(axis=1, ddof=1) / 40)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [(0.2, 0.01, True), (0.011, 0.01, False), (0.01, 0.2, False), (0.06, 0.05, None)],
+)
+def test_spreads_that_differ_by_little_count_as_equal(one, other, expected):
+    """If the interval excludes a large difference, and not if it is wide."""
+    made, far = script("certificates", "found"), np.linspace(-1, 1, 20)
+
+    def line(spread, order):
+        each = [{"examples": 10**6, "accuracy": [0.5 + spread * z]} for z in far[order]]
+        models = {"personal": {"clients": dict(enumerate(each))}}
+        return made.Line({"certified": {"models": models}}, "personal")
+
+    orders = np.arange(20), np.roll(np.arange(20), 7)
+    assert line(one, orders[0]).further(line(other, orders[1])) is expected
+
+
+def test_what_notes_say_of_certificates_is_what_the_findings_are():
+    made = script("certificates", "findings")
+    notes = json.loads((ROOT / "reproduce" / "notes.json").read_text("utf-8"))
+    spread = {case.label: case.holds for case in made.spread()}
+    every = {(n, change) for n in (4, 10, 20) for change in made.CHANGES[1:]}
+    every.add((10, "noise"))
+    assert not any(spread[f"MNIST, {change}, {n}"] for n, change in every)
+    assert None not in {spread[f"MNIST, {change}, {n}"] for n, change in every}
+    assert spread["CIFAR-10, rotation, 10"] is None
+    for figure in (8, 9):
+        assert "does not hold" in notes[f"certified/figure{figure}"]
+    mixtures = {case.label: case.holds for case in made.better_authors()}
+    assert sum(mixtures.values()) == 2 and len(mixtures) == 12
+    assert not any(holds for label, holds in mixtures.items() if "λ=0.1" in label)
+    assert "holds in part" in notes["certified/figure10"]
+    level = {case.label: case for case in made.level_authors()}
+    before = {case.label.removeprefix("MNIST, "): case for case in made.level()}
+    for change, case in before.items():
+        small, large = (
+            float(level[f"{change}, lr={rate}"].said) for rate in (0.001, 0.01)
+        )
+        assert small < large < -made.NONE and float(case.said) < large
+    assert "holds in part" in notes["certified/figure4"]
 
 
 def test_the_small_model_is_the_one_that_machines_counted_with():

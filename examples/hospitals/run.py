@@ -109,9 +109,14 @@ def honest(file: Path, column: str) -> float:
 
 
 if __name__ == "__main__":
-    found = json.loads((main(Path(sys.argv[1])) / "summary.json").read_text())
+    out = main(Path(sys.argv[1]))
+    found = json.loads((out / "summary.json").read_text())
     print("farthest from what was aggregated:")
     for site in found["farthest"]:
         print(f"  {site['name']:12} {site['distance']:.2f}")
-    print(f"accuracy: {found['personal']['accuracy_weighted']:.3f} of own models,")
-    print(f"          {found['shared']['accuracy_weighted']:.3f} of the shared one")
+    own, shared = (
+        honest(out / "clients.csv", f"{kind}_accuracy")
+        for kind in ("personal", "shared")
+    )
+    print(f"accuracy of the honest hospitals: {own:.3f} of own models,")
+    print(f"                                  {shared:.3f} of the shared one")

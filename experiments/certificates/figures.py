@@ -243,6 +243,7 @@ def tables() -> str:
     """Return all tables, as the page has them."""
     made = {"Findings": findings.table(), "Malicious clients": findings.poisoned()}
     made |= {"Readings of the mixture": findings.readings()}
+    made |= {"Mixtures with the authors' settings": findings.settings()}
     made |= {"Adaptive samples": adaptive.table(), "Two machines": machines.table()}
     made |= {figure: table(figure) for figure in FIGURES}
     return "\n\n".join(f"### {name}\n\n{text}" for name, text in made.items() if text)

@@ -263,16 +263,17 @@ def asked(run: Run) -> tuple[tuple[str, ...] | None, int]:
 def certified(run: Run) -> Changes:
     """Return certified accuracy of every client at every radius, for every model."""
     left(run)
-    s, (models, images) = smoothing(run), asked(run)
-    found = certify.certify(
-        run,
-        s,
-        models=models,
-        examples=images,
-        device=run.experiment.resolved["device"],
-    )
-    curves = {name: c.summary() for name, c in found.curves.items()}
-    return {"certified": {"settings": s.record(), "unit": s.unit, "models": curves}}
+    return curves(run, smoothing(run), *asked(run))
+
+
+def curves(
+    run: Run, s: Smoothing, models: tuple[str, ...] | None, images: int
+) -> Changes:
+    """Certify images of every client, and return the curves of every model."""
+    device = run.experiment.resolved["device"]
+    found = certify.certify(run, s, models=models, examples=images, device=device)
+    made = {name: c.summary() for name, c in found.curves.items()}
+    return {"certified": {"settings": s.record(), "unit": s.unit, "models": made}}
 
 
 if __name__ == "__main__":

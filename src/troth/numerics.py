@@ -89,7 +89,7 @@ def norms(rows: Tensor) -> Tensor:
     On devices without float64, the result is float32.
     """
     wide = widest(rows)
-    if rows.numel() > _SMALL and kernels.ready(rows):
+    if kernels.ready(rows) and rows.numel() > _SMALL:
         from troth.networks.kernels import rows as by_rows
 
         if by_rows.fits(rows):

@@ -15,7 +15,8 @@ from torch.nn.functional import cross_entropy
 from troth import build, lookup
 from troth.config import reader
 from troth.engine.local_training import Plan, spread
-from troth.networks import task
+from troth.engine.vmap import Lifted
+from troth.networks import kernels, task
 
 SIZES = [5, 9, 16, 26, 2, 14, 33]  # examples of each client
 COHORT = 5
@@ -431,3 +432,27 @@ def test_what_is_drawn_ahead_is_used_once_and_by_the_same_clients(tree, monkeypa
         assert torch.equal(run(round_, who), want) and calls == new
         calls.clear()
         assert torch.equal(run(round_, who), want) and calls == [round_]
+
+
+def test_kernels_are_tried_before_anything_is_traced(tree, monkeypatch):
+    """Within a trace the trial fails, and the plain code would run from then on."""
+    order, ready, trace = [], kernels.ready, Lifted._graph
+
+    def traced(self, *given):
+        order.append("traced")
+        return trace(self, *given)
+
+    def tried(tensor):
+        order.append("tried")
+        return ready(tensor)
+
+    monkeypatch.setattr(kernels, "ready", tried)
+    monkeypatch.setattr(Lifted, "_graph", traced)
+    f = build.build(reader.from_dict(tree), plan=Plan("vmap", 7)).federation
+    order.clear()
+    engine = f.engine
+    made = engine.objective, engine._make, engine.feed, f.broadcast.w, "float64"
+    type(engine)(*made, Plan("vmap", 7))
+    assert order == ["tried"]
+    f.step()
+    assert order.index("tried") < order.index("traced")

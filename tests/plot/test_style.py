@@ -19,10 +19,10 @@ def test_labels_of_any_sort(told, tmp_path):
     for run, label in zip(runs, labels, strict=True):
         run.label = label
     for draw in (plot.curves, plot.clients, plot.frontier):
-        with io.BytesIO() as out, warnings.catch_warnings():
+        with io.StringIO() as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # characters that the font lacks
-            draw(runs).savefig(out, format="svg")
-            assert b"</svg>" in out.getvalue()
+            draw(runs).savefig(file, format="svg")
+            assert "</svg>" in file.getvalue()
 
 
 def test_colours_differ_in_grey_and_come_with_marks():

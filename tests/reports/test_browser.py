@@ -1,5 +1,6 @@
 """The page in a real Chromium, as a person would use it."""
 
+import itertools
 import json
 import re
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import troth
 from troth import files, reports
 from troth.runs import compare
 
@@ -117,7 +119,7 @@ def test_every_part_leads_back_up(browser, page):
 
 
 def column(browser, place, at):
-    cells = f"document.querySelectorAll('{place} tbody tr td:nth-child({at})')"
+    cells = f'document.querySelectorAll("{place} tbody tr td:nth-child({at})")'
     return browser.js(f"return [...{cells}].map((c) => c.textContent)")
 
 
@@ -132,11 +134,12 @@ def test_tables_sort_and_filter_from_the_keyboard(browser, page):
     assert column(browser, place, 4) == sorted(before, reverse=True)
     sort = f"document.querySelector('{place} th:nth-child(4)').ariaSort"
     assert browser.js(f"return {sort}") == "descending"
-    browser.type(f"{place} input", "local")
-    assert column(browser, place, 1) == ["local"]
+    place = ".clients[data-deck='0']"
+    browser.type(f"{place} input", "malicious")
+    assert column(browser, place, 2) == ["malicious"] * 3
     assert browser.js("return document.activeElement.type") == "search"
-    status = f"document.querySelector('{place} [role=status]').textContent"
-    assert browser.js(f"return {status}") == "rows 1 to 1 of 1"
+    assert browser.text(f"{place} [role=status]") == "rows 1 to 3 of 3"
+    assert browser.count("#runs-table input") == 0  # four rows need no filter
 
 
 def test_the_card_of_a_client(browser, page, examined):
@@ -317,6 +320,50 @@ def test_a_card_is_one_screen_and_one_sheet(browser, examined, tmp_path, axe):
         assert text.count("\f") == 1 and "fairness rank" in text
 
 
+@pytest.fixture(scope="module")
+def pages(told, tmp_path_factory):
+    """Pages of the quickstart, of a grid of 24 runs, and of 1,000 clients."""
+    root = tmp_path_factory.mktemp("pages")
+    troth.run(out=root / "quickstart")
+    found = {"quickstart": [root / "quickstart"], "grid": [], "thousand": []}
+    rng, kinds = np.random.default_rng(0), ("none", "local", "ditto", "finetune")
+    for n, part, more in ((20, "grid", (0, 1, 2)), (1000, "thousand", (0,))):
+        for seed, attack in itertools.product(more, ("none", "sign_flip")):
+            shared, bad = rng.integers(0, 11, n) / 10, np.arange(n) % 5 == 4
+            for kind in kinds if part == "grid" else kinds[:3]:
+                own = shared if kind == "none" else rng.integers(3, 11, n) / 10
+                place = root / part / f"personalizer={kind},attack={attack},seed={seed}"
+                about = {"personalizer": kind, "attack": attack, "seed": seed}
+                found[part].append(
+                    told(place, own, shared=shared, hostile=bad, **about)
+                )
+    assert len(found["grid"]) == 24
+    return {
+        name: reports.report(runs, root / f"{name}.html").page.as_uri()
+        for name, runs in found.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["quickstart", "grid", "thousand"])
+def test_pages_of_every_size(browser, pages, axe, name):
+    """Light, dark, narrow and on paper: quiet, not too wide, nothing for axe."""
+    for width, height, dark in SIZES:
+        browser.see(pages[name], width, height, dark)
+        quiet(browser)
+        assert browser.js("return document.documentElement.scrollWidth") <= width
+        browser.js(axe)
+        found = browser.later(
+            "const done = arguments[0]; axe.run().then((r) => done("
+            "r.violations.map((v) => [v.id, v.nodes[0].html])))"
+        )
+        assert found == [], (width, dark)
+    assert min(painted(browser, pages[name]) for _ in range(3)) < 1000
+    browser.look(794, 1123, media="print")
+    browser.until("!document.querySelector('details:not([open])')")
+    assert browser.js("return document.documentElement.scrollWidth") <= 794
+    browser.look(1200, 900)
+
+
 def test_names_do_nothing(browser, told, tmp_path):
     names = ("<img src=x onerror=alert(1)>", "<script>alert(2)")
     more = {"hostile": [1, 0, 0]}
@@ -354,7 +401,7 @@ def test_dots_show_their_client_and_open_its_card(browser, page, examined):
     shown = browser.text(".world:not([hidden]) .readout")
     place = examined / "attacked"
     tables = {
-        "ditto,lam=auto": place / "personalizer=ditto+lam=auto",
+        "ditto, lam=auto": place / "personalizer=ditto+lam=auto",
         "local": place / "personalizer=local",
         "no personalizer": place / "personalizer=none",
     }
@@ -406,7 +453,7 @@ def test_a_federation_is_selected(browser, page):
         "d.dispatchEvent(new Event('change'))"
     )
     assert browser.text(".world:not([hidden]) h3") == "“clean”"
-    assert browser.count(".clients:not([hidden])") == 1
+    assert browser.count("#clients > [data-deck]:not([hidden])") == 1
     assert "“clean”" in browser.text(".clients:not([hidden]) caption")
 
 

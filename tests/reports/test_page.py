@@ -136,7 +136,9 @@ def test_the_answer_is_that_of_the_files(examined, whole):
     gain = paired(shared, ditto)
     assert tiles[6] == compare.signed(gain.mean_difference, "accuracy")
     ends = [compare.signed(v, "accuracy") for v in (gain.low, gain.high)]
-    assert tiles[7].startswith(f"95 % interval {ends[0]} to {ends[1]}; over training")
+    assert tiles[7].startswith(
+        f"95 % interval {ends[0]} to {ends[1]}; gain over training alone "
+    )
     clean = json.loads((examined / "clean" / "summary.json").read_text())
     without = clean["personal"]["accuracy_mean"]
     assert tiles[8] == compare.signed(mean - without, "accuracy")
@@ -400,7 +402,8 @@ def test_many_models_stand_beside_what_they_must_be_worth(told, tmp_path):
 def summary(*places):
     """The sentences of the page, as tuples of a rule and its values."""
     runs = inspect.opened(places)
-    notes = _words.notes(runs, cards.decks(runs)).values()
+    decks = cards.decks(runs)
+    notes = [*_words.notes(runs, decks).values(), *map(_words.clients, decks)]
     return [*_words.alerts(runs), *(each for part in notes for each in part)]
 
 
@@ -434,6 +437,12 @@ def test_answers(own, shared, rule, told, tmp_path):
     ((name, *_),) = _front.answer(deck)
     assert name == f"answer.{rule}"
     assert [name for name, *_ in _front.why(deck)] == ["answer.why", "answer.seed"]
+
+
+def test_errors_have_differences_and_no_gains():
+    assert _front.gain("accuracy", "B") == "gain over B"
+    assert _front.gain("error", "B") == "difference in error from B"
+    assert _front.gain("error") == "difference in error"
 
 
 def test_one_model_is_the_only_one(told, tmp_path):
@@ -575,6 +584,7 @@ def test_many_runs(told, tmp_path):
     places = [told(tmp_path / f"r{i}", [0.5, 0.9], seed=i) for i in range(14)]
     page, _, source = made(tmp_path / "x.html", *places)
     assert source.count('class="world"') == 14
-    assert "This leaves out 2 sentences like these" in page.words
+    assert page.words.count("Malicious: 0 of 2 clients.") == 14
     places = [run.kept["place"] for run in _settled(places)]
     assert len({*places}) == 1  # one personalizer, one color
+    assert _words._few([("page.trouble", "x")] * 14)[-1] == ("page.more", "2")

@@ -135,3 +135,13 @@ def test_the_attack_names_what_malicious_clients_do_to_data(told, tmp_path):
     assert compare.full(runs[0], "run") == "run"
     row = table.write(runs, labels, tmp_path / "t.csv").read_text().splitlines()[1]
     assert row.startswith("local,none,")  # values of settings, for programs
+
+
+def test_further_scores_are_columns_of_the_csv_file():
+    found = run(0.5, evaluate={"scores": ["recall"]})
+    more = {"recall_0_mean": 0.25, "recall_0_worst10": 0.5, "recall_1_mean": 0.75}
+    found.summary["personal"] |= more
+    rows = csv.DictReader(table.text([found], ["a"], "csv").splitlines())
+    [row] = rows
+    assert row["recall_0 mean"] == "0.25" and row["recall_1 mean"] == "0.75"
+    assert row["mean"] == "0.5" and "recall_0_worst10 mean" not in row

@@ -17,8 +17,8 @@ class Deployment:
 
     Attributes:
         sites: Names of the sites; the first is client 0.
-        shape: Shape of one example.
-        classes: Number of classes; 0: regression.
+        shape: Shape of one example; if not set, the number of `features`.
+        classes: Number of classes; 0: regression; if not set, that of `labels`.
         scale: Value of the inputs x that is scaled to 1.
         several: Whether an example may have several labels.
         features: Names of the features, in order: `age`, or `sex=f` for a category.
@@ -50,6 +50,10 @@ class Deployment:
         in_range(self, "deployment", "[1, inf)", "least", "most_examples")
         in_range(self, "deployment", "(0, 2592000]", "deadline")  # 30 days
         in_range(self, "deployment", "(0, inf)", "scale")
+        if self.features and not self.shape:
+            object.__setattr__(self, "shape", [len(self.features)])
+        if self.labels and self.classes is None:
+            object.__setattr__(self, "classes", len(self.labels))
         if min(self.shape, default=1) < 1:
             raise Refusal(
                 f"deployment.shape = {self.shape} is no shape of an example; give its "

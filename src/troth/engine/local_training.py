@@ -23,6 +23,7 @@ from troth.engine import vmap
 from troth.engine.batches import Drawn, Feed
 from troth.engine.vmap import Lifted, Whole
 from troth.networks import flat as trees
+from troth.networks import kernels
 from troth.networks import task as tasks
 from troth.networks.kernels import precision as digits
 from troth.networks.validate import remaining
@@ -130,7 +131,9 @@ def _carry(
     for first, block in blocks:
         steps = len(block.t)
         if steps == ahead == most <= _MOST and step.captures(broadcast.w):
-            return lift(f"{name}.whole")(*given, block, valid)
+            together = lift(f"{name}.whole")
+            if together.takes(*given, block, valid):
+                return together(*given, block, valid)
         carry = begin(*given) if carry is None else carry
         if first == 0 and not vmap.captures(broadcast.w):
             carry = trees.mapped(Tensor.clone, carry)  # captured steps use copies
@@ -209,6 +212,7 @@ class Engine:
         plan: Plan,
     ) -> None:
         devices.keep()
+        kernels.ready(w0)  # tries a kernel, which would fail within a trace
         self.ways = remaining(objective.obstacles)  # plans that the network allows
         self.objective, self._make, self.precision = objective, make_client, precision
         self.feed, self.device = feed, w0.device

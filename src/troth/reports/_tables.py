@@ -9,7 +9,7 @@ from markupsafe import Markup
 from troth.certificates.bounds import down
 from troth.files import OWNER
 from troth.reports import _charts
-from troth.reports._front import references
+from troth.reports._front import gain, references
 from troth.reports._marks import scale
 from troth.reports._words import VERDICTS
 from troth.reports.cards import Deck
@@ -222,11 +222,12 @@ def clients(deck: Deck) -> dict[str, Any]:
         column = metric if model.kind == "personal" else f"shared_{metric}"
         source = f"{model.run.path.name}/clients.csv:{column}"
         texts = [number(float(v), metric) for v in model.values]
-        table.append((f"{metric}, {model.label}", texts, source))
+        table.append((f"{metric}, {_spaced(model.label)}", texts, source))
     for best in Chooser(deck.runs).models[:1]:
         for head, other in references(best, deck).items():
             gains = [signed(float(v), metric) for v in best.values - other.values]
-            table.append((f"gain {head}, {best.label}", gains, ""))
+            about = f"{gain(metric, head)}, {_spaced(best.label)}"
+            table.append((about, gains, ""))
     for key in ("train", "test", *_COUNTS):
         values = np.nan_to_num(first.column(key)).astype(int)
         if key in ("train", "test", "asked") or values.any():
@@ -239,6 +240,11 @@ def clients(deck: Deck) -> dict[str, Any]:
     return {"heads": names, "columns": columns, "from": sources}
 
 
+def _spaced(label: str) -> str:
+    """Return a label with spaces, where a heading may break."""
+    return label.replace(",", ", ")
+
+
 def _examined(deck: Deck) -> list[tuple[str, list[str]]]:
     """Return the columns of certified radii and audit changes that are not empty."""
     found = []
@@ -247,12 +253,14 @@ def _examined(deck: Deck) -> list[tuple[str, list[str]]]:
         for transform, sigma in dict.fromkeys(keys):
             each = [_radius(card.facts, transform, float(sigma)) for card in cards]
             if any(text != "–" for text in each):
-                title = f"radius ({transform}, σ {float(sigma):g}), {name(run)}"
+                title = (
+                    f"radius ({transform}, σ {float(sigma):g}), {_spaced(name(run))}"
+                )
                 found.append((title, each))
         parts = [card.facts["shortcuts"] for card in cards]
         if any(parts):
             texts = [signed(p["change"], "accuracy") if p else "–" for p in parts]
-            found.append((f"change in the audit, {name(run)}", texts))
+            found.append((f"change in the audit, {_spaced(name(run))}", texts))
     return found
 
 

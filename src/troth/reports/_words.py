@@ -20,7 +20,7 @@ def alerts(runs: Sequence[Dossier]) -> list[Sentence]:
     """List the runs that are not finished, and the files that cannot be read."""
     lines: list[Sentence] = []
     done = sum(run.finished for run in runs)
-    if done < len(runs):
+    if done < len(runs) and len(runs) > 1:
         lines.append(("page.runs", str(len(runs)), str(done)))
     if not done:
         lines.append(("answer.unfinished",))
@@ -37,16 +37,19 @@ def notes(runs: Sequence[Dossier], decks: Sequence[Deck]) -> dict[str, list[Sent
     def each(write: Callable[[Dossier], list[Sentence]]) -> list[Sentence]:
         return _few([line for run in done for line in write(run)])
 
-    marked = [line for deck in decks for line in _marked(deck.runs)]
-    late = each(_newcomers)
     return {
         "rounds": each(_stayed),
-        "clients": [*_few([*dict.fromkeys(marked)]), *each(_loses), *late],
         "compared": _few([line for run in done for line in _attack(run, runs)]),
         "rules": _undetected(decks),
         "proven": each(_certified),
         "relied": each(_audited),
     }
+
+
+def clients(deck: Deck) -> list[Sentence]:
+    """Name the malicious clients of a federation, and count who loses by a model."""
+    lines = [line for run in deck.runs for line in (*_loses(run), *_newcomers(run))]
+    return [*_marked(deck.runs), *_few(lines)]
 
 
 def _few(lines: list[Sentence]) -> list[Sentence]:
@@ -67,7 +70,8 @@ def shared(runs: Sequence[Dossier]) -> str:
         return quoted(runs[0])
     parts = [run.label.split(",") for run in runs]
     both = [part for part in parts[0] if all(part in other for other in parts[1:])]
-    return f"{short(','.join(both))} ({len(runs)} runs)" if both else named(runs, 3)
+    words = short(",".join(both)).replace(",", ", ")
+    return f"{words} ({len(runs)} runs)" if both else named(runs, 3)
 
 
 def _marked(runs: Sequence[Dossier]) -> list[Sentence]:

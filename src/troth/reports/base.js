@@ -167,7 +167,7 @@ const troth = (() => {
     on.addEventListener("click", () => { page += 1; render(); });
     const controls = make("div", { class: "controls" },
       make("label", {}, "Filter ", input), make("label", {}, "in ", column), back, on, said);
-    if (count > 3) place.prepend(controls);
+    if (count > 10) place.prepend(controls);
     place.append(left);
     onPaper.push(whole);
     render();

@@ -198,6 +198,7 @@ def _world(deck: Deck, i: int, runs: Sequence[Dossier]) -> dict[str, Any]:
         "title": _words.shared(deck.runs),
         "answer": [_spans(sentence) for sentence in _front.answer(deck)],
         "why": [_spans(sentence) for sentence in _front.why(deck)],
+        "clients": [_spans(sentence) for sentence in _words.clients(deck)],
         "tiles": _front.tiles(deck, runs),
         "story": _charts.strips(deck) if drawn else "",
     }

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -58,11 +59,22 @@ def methods(runs: Sequence[Run], labels: Sequence[str]) -> list[Method]:
         first = group.runs[0]
         metric = compare.heading(runs[first].summary)
         keys = {column: key.format(metric) for column, key in _NUMBERS.items()}
+        for part in runs[first].experiment.evaluate.scores:
+            for key in _means_of(part.name.rpartition(":")[2], group.numbers):
+                keys[f"{key.removeprefix('personal.').removesuffix('_mean')} mean"] = (
+                    key
+                )
         numbers = {c: group.numbers[k] for c, k in keys.items() if k in group.numbers}
         axes, count = _axes(labels[first]), len(group.runs)
         done = "" if "corruption" in axes else compare.poisoned(runs[first])
         found.append(Method(axes, metric, count, numbers, done))
     return found
+
+
+def _means_of(score: str, numbers: Mapping[str, object]) -> list[str]:
+    """Return the keys of a score's means over clients, of all its columns."""
+    mean = re.compile(rf"personal\.{re.escape(score)}(_[^.]*)?_mean")
+    return [key for key in numbers if mean.fullmatch(key)]
 
 
 def _axes(label: str) -> dict[str, str]:
@@ -189,12 +201,13 @@ def text(runs: Sequence[Run], labels: Sequence[str], form: str) -> str:
 
 def _csv(found: Sequence[Method]) -> str:
     axes = [*dict.fromkeys(axis for method in found for axis in method.axes)]
-    heads = [name for column in _NUMBERS for name in (column, column + _HALF)]
+    columns = [*dict.fromkeys((*_NUMBERS, *(c for m in found for c in m.numbers)))]
+    heads = [name for column in columns for name in (column, column + _HALF)]
     file = io.StringIO()
     out = csv.writer(file, lineterminator="\n")
     out.writerow([*axes, "metric", "seeds", *heads])
     for m in found:
-        pairs = (m.numbers.get(column, ("", "")) for column in _NUMBERS)
+        pairs = (m.numbers.get(column, ("", "")) for column in columns)
         numbers = ("" if v != v else v for pair in pairs for v in pair)
         out.writerow([*(m.axes.get(a, "") for a in axes), m.metric, m.seeds, *numbers])
     return file.getvalue()

@@ -83,3 +83,14 @@ def test_a_site_that_was_killed_is_let_in_again_at_once(place, link, monkeypatch
         assert int((place / "node").read_text()) == post.node.node_id
         with transport.connected(mine) as second:  # the first never said goodbye
             assert second.node.node_id == post.node.node_id
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost", "https://x.org:8000", "x.org:", ":8000", "x:y"]
+)
+def test_an_address_without_a_port_is_refused_at_once(tmp_path, three, address):
+    """It was tried again and again."""
+    (tmp_path / "e.toml").write_text(reader.dumps(three))
+    flags = {"name": "b", "data": "experiment", "state": tmp_path / "b", "say": print}
+    with pytest.raises(Refusal, match="must be HOST:PORT, such as hub.example:8000"):
+        take_part.take_part(tmp_path / "e.toml", address, insecure=True, **flags)

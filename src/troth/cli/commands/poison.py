@@ -83,7 +83,8 @@ def poison(
     """Attack a federation in three stages, with one run each.
 
     The attacker sends false gradients, then a false personal model, then the updates of
-    an honest client with poisoned data."""
+    an honest client with poisoned data.
+    """
     from troth import api
     from troth.cli import progress
     from troth.poison import chain

@@ -60,6 +60,12 @@ def take_part(
             "without --tls CA.pem and --keys PRIVATE_KEY nothing is encrypted and "
             "the server cannot check who this site is; give both, or --insecure"
         )
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        raise Refusal(
+            f"the server's address '{address}' must be HOST:PORT, such as "
+            "hub.example:8000, without https://"
+        )
     for file in (key, ca):
         if file is not None and not file.is_file():
             raise Refusal(f"there is no file {file}; give one that exists")
