@@ -6,7 +6,7 @@
   const OPEN = 100; /* up to this number of runs, all groups are open at first */
   const CURVES = 60; /* curves that are requested at a time, at most */
   const { find, make } = troth;
-  const { mark, digits, asked, scale, chart } = troth.live;
+  const { mark, digits, asked, scale, chart, redraw } = troth.live;
   const setup = JSON.parse(find("#setup").textContent);
   const heads = setup.columns;
   const NUMBERS = ["mean", "std", "worst10", "shared", "seconds"];
@@ -257,43 +257,38 @@
       const spot = `${a.malicious[rows[i]] ? "m" : "b"}M${(1000 * x).toFixed(1)} ${(1000 * (1 - y)).toFixed(1)}h0`;
       spots.set(spot, (spots.get(spot) || 0) + 1);
     });
-    const marks = [["over", "M0 1000L1000 0", ""], ...[...spots].flatMap(([spot, n]) => {
+    const marks = [["over", "M0 1000L1000 0", ""], ...[...spots].sort().flatMap(([spot, n]) => { /* malicious clients on top */
       const [d, wide] = [spot.slice(1), Math.min(18, 3 + 2.5 * Math.sqrt(n))];
       if (spot[0] === "b") return [["dots", d, `stroke:var(--s0);stroke-width:${wide}`]];
-      return [["dots", d, `stroke:var(--s1);stroke-width:${wide + 2}`], ["dots", d, `stroke:var(--paper);stroke-width:${wide - 2}`]];
+      return [["dots", d, "stroke:var(--s1);stroke-width:7"], ["dots", d, "stroke:var(--paper);stroke-width:3.5"]];
     })];
     const benign = rows.filter((k) => !a.malicious[k]);
     const gains = benign.map((k) => (b.values[k] - a.values[k]) * (a.metric === "error" ? -1 : 1));
     const n = (test) => gains.filter(test).length;
-    const words = `“${names.get(pair[1])}” is better than “${names.get(pair[0])}” for ${n((g) => g > 0)} benign clients, worse for ${n((g) => g < 0)} and equal for ${n((g) => g === 0)}. A larger dot is several clients; rings are malicious clients.`;
+    const words = `“${names.get(pair[1])}” is better than “${names.get(pair[0])}” for ${n((g) => g > 0)} benign clients, worse for ${n((g) => g < 0)} and equal for ${n((g) => g === 0)}. A larger dot is several clients. Rings are malicious clients.`;
     const other = apart(...pair);
     const caution = other.length ? ` The two runs differ in ${other.join(", ")}: a client may hold other data in the other run.` : "";
     const picture = chart({ says: `${a.metric} of ${rows.length} clients in two runs`, head: `${a.metric} with ${names.get(pair[1])}`, xhead: `${a.metric} with ${names.get(pair[0])}`, x: both, y: both, high: 22, marks: marks.map(([kind, d, style]) => mark("path", { class: kind, d, style })), items });
     return [...head, make("p", {}, words + caution), make("div", { class: "square" }, picture)];
   };
   const scattered = async (...given) => part("#scatter", ...await scatter(...given));
-  let [drawnCurves, drawnStates, drawnSettings, turn] = ["", "", "", 0];
+  let [drawnSettings, turn] = ["", 0];
   const compare = async () => {
     const mine = ++turn; /* an answer about an earlier selection is not shown */
     const ids = [...chosen].filter((id) => runs.has(id)).slice(0, setup.most);
     find("#hint").hidden = ids.length > 0;
     if (!ids.length) {
-      for (const id of ["#states", "#curves", "#settings", "#parallel", "#scatter"]) part(id);
-      [drawnCurves, drawnStates, drawnSettings] = ["", "", ""];
+      for (const id of ["#states", "#curves"]) redraw(id, "", () => []);
+      for (const id of ["#settings", "#parallel", "#scatter"]) part(id);
+      drawnSettings = "";
       return;
     }
     const names = named(ids);
     const found = (await asked("/api/live", ids)).map((run) => ({ ...run, label: names.get(run.id) }));
     if (mine !== turn) return;
     const states = found.filter((run) => run.state !== "finished" || found.length === 1);
-    const nowStates = JSON.stringify(states.map((run) => run.words));
-    if (nowStates !== drawnStates) part("#states", ...states.map(troth.live.state));
-    drawnStates = nowStates;
-    const nowCurves = JSON.stringify(found.map((run) => [run.label, run.points]));
-    if (nowCurves !== drawnCurves && !find("#curves").contains(document.activeElement)) {
-      part("#curves", make("h3", {}, "Over rounds"), ...troth.live.curves(found));
-      drawnCurves = nowCurves;
-    }
+    redraw("#states", states.map((run) => run.words), () => states.map(troth.live.state));
+    redraw("#curves", found.map((run) => [run.label, run.points]), () => [make("h3", {}, "Over rounds"), ...troth.live.curves(found)]);
     const nowSettings = JSON.stringify(ids.map((id) => [id, runs.get(id).state, runs.get(id).mean]));
     if (nowSettings === drawnSettings) return;
     drawnSettings = nowSettings;

@@ -170,23 +170,30 @@ troth.live = (() => {
     return line;
   };
 
+  /* Draw a part again if what it shows has changed and the focus is not in it. */
+  const drawn = new Map();
+  const redraw = (id, value, nodes) => {
+    const now = JSON.stringify(value);
+    if (now === drawn.get(id) || find(id).contains(document.activeElement)) return;
+    drawn.set(id, now);
+    find(id).replaceChildren(...nodes());
+  };
+
   const growing = (ids) => {
-    let before = "";
+    let before = null;
     const finished = (runs) => runs.filter((run) => run.state === "finished").length;
     every(async () => {
       const runs = await asked("/api/live", ids);
-      const now = JSON.stringify(runs);
-      if (now === before) return;
       /* Before the first answer, the page assumes that one run is not finished: all runs
          may have ended after the page was made. */
-      const was = before ? finished(JSON.parse(before)) : runs.length - 1;
-      before = now;
-      find("#states").replaceChildren(...runs.map(state));
-      find("#growing").replaceChildren(...curves(runs));
-      if (finished(runs) > was) location.reload();
+      before = before ?? runs.length - 1;
+      redraw("#states", runs.map((run) => run.words), () => runs.map(state));
+      redraw("#growing", runs.map((run) => run.points), () => curves(runs));
+      if (finished(runs) > before) location.reload();
+      before = finished(runs);
     }, "#states");
   };
   const asks = find("#asks");
   if (asks) growing(JSON.parse(asks.textContent));
-  return { mark, look, digits, every, asked, scale, chart, curves, state };
+  return { mark, digits, every, asked, scale, chart, curves, redraw, state };
 })();
