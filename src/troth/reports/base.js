@@ -205,6 +205,8 @@ const troth = (() => {
   };
   const start = () => {
     copying();
+    const home = find('header a[href="/"]'); /* back to the list as it was left */
+    if (home) home.href = `/${sessionStorage.getItem("troth-runs") || ""}`;
     for (const place of document.querySelectorAll(".table:not(.clients)")) standing(place);
     if (!find("#data")) document.documentElement.dataset.ready = "yes";
   };
