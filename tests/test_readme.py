@@ -207,7 +207,7 @@ def test_files_of_a_run():
     text = (DOCS / "reference" / "run.md").read_text("utf-8")
     files = {row[0].strip("`") for row in rows(text)}
     constants = ("EXPERIMENT", "ROUNDS", "CLIENTS", "SUMMARY", "SHARED", "PERSONAL")
-    expected = {getattr(folder, name) for name in (*constants, "FEATURES", "ENDED")}
+    expected = {getattr(folder, k) for k in (*constants, "FEATURES", "ENDED")}
     for_a_while = {file.split("/")[0] + "/" for file in (folder.CHECKPOINT, plan.FILE)}
     assert files == expected | for_a_while
     assert folder.GRID in text

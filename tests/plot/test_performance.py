@@ -47,6 +47,31 @@ def test_the_same_shared_model_is_one_line_and_one_point(lines, told, tmp_path):
     assert len(lines(made, 1)) == 4 and title(made.axes[1]) == "the shared model"
 
 
+def test_rounds_are_numbered_by_whole_numbers(told, tmp_path):
+    made = plot.curves(told(tmp_path / "r", [0.5, 1.0]))  # four rounds
+    for axes in made.axes:
+        assert all(tick == int(tick) for tick in axes.get_xticks())
+
+
+def test_means_over_seeds_and_their_intervals(lines, told, tmp_path):
+    """The Student interval by hand: 0.6 ± 4.303 · 0.1 / √3, and no band of one seed."""
+    runs = [
+        told(tmp_path / f"s{i}", [v, v], seed=i) for i, v in enumerate((0.5, 0.6, 0.7))
+    ]
+    runs.append(told(tmp_path / "local", [0.2, 0.2], personalizer="local"))
+    made = plot.seeds(runs)
+    (x, mean), (_, other) = lines(made)
+    assert x == [1, 2, 3, 4] and mean == pytest.approx([0.6] * 4)
+    assert other == pytest.approx([0.2] * 4)
+    band, none = (each.get_paths() for each in made.axes[0].collections)
+    ends = band[0].vertices[:, 1]
+    half = 4.3026527 * 0.1 / 3**0.5
+    assert (ends.min(), ends.max()) == pytest.approx((0.6 - half, 0.6 + half))
+    assert not any(len(path.vertices) for path in none)
+    names = [text.get_text() for text in made.legends[0].get_texts()]
+    assert names == ["s0 (3 seeds)", "local (1 seed)"]
+
+
 def test_clients_are_sorted_and_beside_each_other(lines, examined):
     places = [examined / "attacked" / f"personalizer={name}" for name in GRID]
     _, local, own = map(troth.load, places)

@@ -81,19 +81,14 @@ def _given(outputs: Tensor, y: Tensor, classes: int) -> dict[str, np.ndarray | N
     if classes == 0:
         return {"y": label, "predicted": wide[:, 0].numpy(), "probability": None}
     if y.dim() == 2:
-        probability = wide.sigmoid()
-        return {
-            "y": label,
-            "predicted": (wide > 0).long().numpy(),
-            "probability": probability.numpy(),
-        }
-    if wide.shape[1] == 1:  # a margin
-        wide = torch.cat([torch.zeros_like(wide), wide], dim=1)
-    predicted = np.where(
-        wide.isfinite().all(dim=1).numpy(), wide.argmax(dim=1).numpy(), -1
-    )
-    probability = wide.softmax(dim=1)
-    return {"y": label, "predicted": predicted, "probability": probability.numpy()}
+        predicted, probability = (wide > 0).long(), wide.sigmoid()
+    else:
+        if wide.shape[1] == 1:  # a margin
+            wide = torch.cat([torch.zeros_like(wide), wide], dim=1)
+        known, probability = wide.isfinite().all(dim=1), wide.softmax(dim=1)
+        predicted = torch.where(known, wide.argmax(dim=1), -1)
+    both = predicted.numpy(), probability.numpy()
+    return {"y": label, "predicted": both[0], "probability": both[1]}
 
 
 def tried(scores: Sequence[Chosen], classes: int, several: bool) -> None:
