@@ -74,7 +74,8 @@ def make_engine(
     w0, first = task.flatten(objective.net), plan or Plan("loop", 1)
     made = Engine(objective, make, feed, w0, e.train.precision, first)
     made.scores = chosen.chosen(e.evaluate.scores)
-    chosen.tried(made.scores, arrays.classes, arrays.y.ndim == 2)
+    several, taken = arrays.y.ndim == 2, made.client.columns
+    chosen.tried(made.scores, arrays.classes, several, taken)
     if "adversarial" in lookup.asks(lookup.find("personalizer", e.personalizer.name)):
         clean = data.x[: len(arrays.x)]  # further rows are poisoned inputs
         adversarial(e.adversarial, made.task, arrays.scale).expect(clean)

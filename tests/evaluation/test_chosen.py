@@ -22,6 +22,13 @@ def share(y, predicted):
     return (predicted == 3).mean()
 
 
+def accuracy(y, predicted):
+    return 0.5
+
+
+client = lam = shared_share = accuracy
+
+
 def words(y):
     return "much"
 
@@ -67,6 +74,11 @@ def test_refusals(refuses, tmp_path):
     refuses("evaluate.scores names 'f1' twice", run(evaluate=twice))
     text = {"scores": [words]}
     refuses("score 'words' returns 'much'; it must return a number", run(evaluate=text))
+    for name in ("accuracy", "client", "lam", "shared_share"):
+        scores = {"scores": [share, f"{__name__}:{name}"]}
+        choice = {"name": "ditto", "lam": "auto"}
+        taken = f"the score '{name}' of evaluate.scores has the name of another column"
+        refuses(taken, run(evaluate=scores, personalizer=choice))
     line = {"name": "linear_regression", "clients": 4}
     refuses(
         "score 'f1' is for data with one class",
@@ -92,6 +104,9 @@ def test_margins_several_labels_and_clients_without_examples():
     several = torch.tensor([[1.0, -1.0]])
     chosen.columns(score, several, torch.tensor([[1, 0]]), np.array([1]), 2)
     assert seen[2] == ([[1, 0]], [[0.731, 0.269]])
+    lost = torch.tensor([[torch.inf, torch.nan]])
+    chosen.columns(score, lost, torch.tensor([[1, 0]]), np.array([1]), 2)
+    assert seen[3][0] == [[-1, -1]]
     assert chosen.chosen([Part("f1", {})])[0].name == "f1"
 
 

@@ -12,13 +12,13 @@ TINY = {
     "engine": {"how": "loop"},
 }
 SIX = TINY | {"grid": {"seed": [0, 1, 2], "personalizer": ["local", "ditto"]}}
-GROUPS = [["a", "b"], ["c"], ["d"], ["e"], ["f"]]
+KINDS = [[0, 2, 4], [1, 3], [5]]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
-def test_the_parts_are_a_partition_of_the_groups(n):
-    parts = [Spread(part=f"{k}/{n}").chosen(GROUPS) for k in range(1, n + 1)]
-    assert sorted(sum(parts, [])) == GROUPS
+def test_the_parts_are_a_partition_of_the_runs(n):
+    parts = [Spread(part=f"{k}/{n}").chosen(KINDS) for k in range(1, n + 1)]
+    assert sum(parts, []) == [0, 2, 4, 1, 3, 5] == Spread().chosen(KINDS)
     sizes = [len(part) for part in parts]
     assert max(sizes) - min(sizes) <= 1
 
@@ -31,6 +31,7 @@ def test_a_part_is_one_of_several(part, refuses):
 @pytest.mark.parametrize(
     ("spread", "given", "words"),
     [
+        (Spread(devices="cpu"), {}, "must be a list of names"),
         (Spread(devices=["cpu"], ray="local"), {}, "Ray chooses the devices"),
         (Spread(per_device=2), {}, "without devices"),
         (Spread(devices=["cpu"], per_device=0), {}, "at least 1"),
@@ -52,6 +53,17 @@ def test_parts_make_the_files_of_the_whole_grid_and_start_again(tmp_path, conten
     runs = troth.resume(tmp_path / "parts")
     for a, b in zip(whole, runs, strict=True):
         assert contents(a.path) == contents(b.path)
+
+
+@pytest.mark.parametrize("together", [(None, False), (False, None)])
+def test_machines_with_other_devices_agree_on_the_parts(tmp_path, together):
+    """On a GPU, runs train together; on a CPU, they do not."""
+    labels = []
+    for k, apart in enumerate(together, 1):
+        part = Spread(part=f"{k}/2")
+        found = troth.run(SIX, out=tmp_path / "grid", spread=part, apart=apart)
+        labels += [run.path.name for run in found]
+    assert sorted(labels) == sorted(one.label for one in grid.plan(SIX, None))
 
 
 def test_parts_may_begin_at_the_same_moment(tmp_path, monkeypatch, refuses):

@@ -1,5 +1,6 @@
 """Grids that several processes train: the same files, stops, kills and Ray."""
 
+import contextlib
 import io
 import json
 import os
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,51 @@ def test_the_last_line_of_a_process_says_why_it_failed():
     assert spread.reason(-9, io.BytesIO()) == "killed by signal 9"
     assert spread.reason(2, io.BytesIO(b"a\ntroth: no such data\n")) == "no such data"
     assert spread.reason(3, io.BytesIO()) == "ended with code 3"
+
+
+def test_runs_that_have_finished_start_no_process(tmp_path):
+    for label in ("a", "b", "c"):
+        (tmp_path / label).mkdir()
+        (tmp_path / label / files.SUMMARY).touch()
+    began = []
+    missing = tmp_path / "c" / files.SUMMARY
+    missing.unlink()
+
+    def start(group):
+        began.append(group)
+        missing.touch()
+        return True
+
+    places = contextlib.nullcontext((start, lambda stop: ({}, False)))
+    spread.train(tmp_path, [["a"], ["b", "c"]], ["a", "b", "c"], places)
+    assert began == [["b", "c"]]
+
+
+def test_a_worker_that_reads_no_requests_does_no_harm(tmp_path, monkeypatch):
+    code = "import os, time; os.close(0); open('deaf', 'w'); time.sleep(1)"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(spread, "command", lambda *_: [sys.executable, "-c", code])
+    with spread.here(tmp_path, ["cpu"]) as (start, poll):
+        assert start(["a"]) and not start(["b"])
+        while not (tmp_path / "deaf").exists():
+            time.sleep(0.01)
+        while poll(True)[1]:
+            time.sleep(0.01)
+
+
+def test_local_ray_is_a_new_one(tmp_path, monkeypatch):
+    """With no address, Ray would join a cluster that runs on this machine."""
+    seen = {}
+    ray = types.SimpleNamespace(
+        is_initialized=lambda: False,
+        init=lambda **given: seen.update(given),
+        cluster_resources=dict,
+        remote=lambda **given: lambda function: function,
+        shutdown=lambda: None,
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with spread.on_ray(tmp_path, "local", 1):
+        assert seen["address"] == "local"
 
 
 def test_a_worker_stops_on_request_and_ends_with_its_parent():

@@ -17,7 +17,7 @@ from troth import build, files
 from troth.config import reader
 from troth.data import load
 from troth.engine import local_training as engine
-from troth.runs import train
+from troth.runs import results, train
 from troth.types import Refusal
 
 SMALL = {
@@ -274,3 +274,31 @@ def test_records_of_the_main_events(tmp_path, caplog):
     assert [text.split(" of ")[0] for text in rounds] == ["round 2", "round 3"]
     assert f"shared.loss {loss:.4g}" in rounds[0]
     assert {record.name for record in caplog.records} == {"troth.run"}
+
+
+def test_another_process_cannot_train_the_same_run(tmp_path, refuses):
+    """It changes no file, so that the run ends as if nothing had happened."""
+    place, seen = tmp_path / "run", []
+
+    def watch(p):
+        if p.done == 3 and not seen:
+            before = {f.name: f.read_bytes() for f in place.iterdir() if f.is_file()}
+            seen.append(refuses("another process is training", train.resume, place))
+            after = {f.name: f.read_bytes() for f in place.iterdir() if f.is_file()}
+            assert before == after
+
+    [run] = troth.run(SMALL, out=place, watch=watch)
+    assert seen and len(run.rounds) == 6
+    assert not (place / files.ENDED).exists()
+
+
+def test_scores_that_some_clients_lack():
+    """Newcomers lack a column that the other clients have, and have another one."""
+    tables = {"personal": {"a": np.array([1.0]), "b": np.array([2.0])}}
+    late = {"personal": {"a": np.array([3.0]), "c": np.array([4.0])}}
+    both = [(np.array([0]), tables), (np.array([1]), late)]
+    found = results._scores(both, 2)
+    expected = {"a": [1, 3], "b": [2, np.nan], "c": [np.nan, 4]}
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found.pop(name), values)
+    assert not found

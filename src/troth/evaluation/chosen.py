@@ -1,6 +1,6 @@
 """Compute the scores that `evaluate.scores` names, client by client."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,13 @@ from troth.config.schema import Part
 from troth.types import Refusal
 
 Score = Callable[..., Any]
+_SCORES = ("accuracy", "balanced_accuracy", "exact", "auroc", "error", "loss")
+_BUILT_IN = frozenset({*_SCORES, "attack_success"})
+_FACTS = frozenset({"client", "owner", "malicious", "newcomer", "imputed", "round"})
+_COUNTS = frozenset({"train", "valid", "test", "asked", "absent", "cut", "dropped"})
+_VERDICTS = frozenset({"clipped", "chosen", "downweighted"})
+_TAKEN = _BUILT_IN | _FACTS | _COUNTS | _VERDICTS
+_PREFIXES = ("shared_", "valid_")  # columns of clients.csv start with them
 
 
 class Chosen(NamedTuple):
@@ -81,19 +88,44 @@ def _given(outputs: Tensor, y: Tensor, classes: int) -> dict[str, np.ndarray | N
     if classes == 0:
         return {"y": label, "predicted": wide[:, 0].numpy(), "probability": None}
     if y.dim() == 2:
-        predicted, probability = (wide > 0).long(), wide.sigmoid()
-    else:
-        if wide.shape[1] == 1:  # a margin
-            wide = torch.cat([torch.zeros_like(wide), wide], dim=1)
-        known, probability = wide.isfinite().all(dim=1), wide.softmax(dim=1)
-        predicted = torch.where(known, wide.argmax(dim=1), -1)
-    both = predicted.numpy(), probability.numpy()
-    return {"y": label, "predicted": both[0], "probability": both[1]}
+        probability = wide.sigmoid()
+        return {
+            "y": label,
+            "predicted": torch.where(wide.isfinite(), (wide > 0).long(), -1).numpy(),
+            "probability": probability.numpy(),
+        }
+    if wide.shape[1] == 1:  # a margin
+        wide = torch.cat([torch.zeros_like(wide), wide], dim=1)
+    predicted = np.where(
+        wide.isfinite().all(dim=1).numpy(), wide.argmax(dim=1).numpy(), -1
+    )
+    probability = wide.softmax(dim=1)
+    return {"y": label, "predicted": predicted, "probability": probability.numpy()}
 
 
-def tried(scores: Sequence[Chosen], classes: int, several: bool) -> None:
-    """Call every score once, so that it can refuse the data before training."""
+def tried(
+    scores: Sequence[Chosen], classes: int, several: bool, taken: Collection[str] = ()
+) -> None:
+    """Call every score once, so that it can refuse the data before training.
+
+    Args:
+        scores: Scores of the experiment.
+        classes: Number of classes; 0 for a regression.
+        several: Whether an example may have several labels.
+        taken: Further names that columns of `clients.csv` have.
+
+    Raises:
+        Refusal: a score has the name of another column of `clients.csv`.
+    """
     width = max(1, classes)
     y = torch.zeros((1, width) if several else 1).long()
     y = y if classes else y.double()
-    columns(scores, torch.zeros(1, width), y, np.array([1]), classes)
+    found = columns(scores, torch.zeros(1, width), y, np.array([1]), classes)
+    others = {*_TAKEN, *taken}
+    others |= {word + name for word in _PREFIXES for name in {*_BUILT_IN, *found}}
+    for name in found:
+        if name in others:
+            raise Refusal(
+                f"the score '{name}' of evaluate.scores has the name of another column "
+                "of clients.csv; give your function another name"
+            )

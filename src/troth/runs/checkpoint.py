@@ -9,14 +9,21 @@ import torch
 
 from troth import files
 from troth.federation.rounds import Federation, dumped, restored
-from troth.types import Record
+from troth.types import Record, Refusal
 
 _VERDICTS = ("clipped", "chosen", "downweighted")
 _COUNTED = ("asked", "absent", "cut", "dropped", *_VERDICTS)
 
 
 class Journal:
-    """Writer of the file of rounds and of checkpoints; it counts events per client."""
+    """Writer of the file of rounds and of checkpoints; it counts events per client.
+
+    It locks the file of rounds. The lock shows viewers that the run is active, and
+    keeps other processes from training the same run.
+
+    Raises:
+        Refusal: another process trains the run.
+    """
 
     def __init__(self, path: Path, federation: Federation) -> None:
         self.path, self._federation = path, federation
@@ -24,7 +31,11 @@ class Journal:
         self.counts = {name: np.zeros(n, np.int64) for name in _COUNTED}
         self.stayed, self.why = 0, ""  # rounds with unchanged w, and the last reason
         self._file = (path / files.ROUNDS).open("ab")
-        files.hold(self._file)  # this lock shows viewers that the run is active
+        if not files.hold(self._file):
+            self._file.close()
+            raise Refusal(
+                f"another process is training {path}; wait until it ends, or stop it"
+            )
 
     def write(self, record: Record, evaluated: dict[str, Any] | None) -> None:
         """Write one round; without times, so that equal runs write equal bytes."""

@@ -68,8 +68,8 @@ class Spread(NamedTuple):
             running Ray cluster, whose machines share the output folder. Empty: no Ray.
 
     >>> import troth
-    >>> troth.Spread(part="2/3").chosen([["a"], ["b"], ["c"], ["d"], ["e"]])
-    [['b'], ['e']]
+    >>> troth.Spread(part="2/3").chosen([[0, 2, 4], [1, 3]])
+    [2, 4]
 
     Read on: `docs/how-to/many-devices.md`.
     """
@@ -93,6 +93,11 @@ class Spread(NamedTuple):
                 "a single run is not divided among devices; only the runs of a [grid] "
                 "are"
             )
+        if isinstance(self.devices, str):
+            raise Refusal(
+                f"devices = '{self.devices}' must be a list of names, such as "
+                f"['{self.devices}']"
+            )
         if self.devices and self.ray:
             raise Refusal(
                 "devices and ray are both given; Ray chooses the devices, so leave one "
@@ -109,16 +114,26 @@ class Spread(NamedTuple):
             )
         self.chosen([])
 
-    def chosen(self, groups: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-        """Return the groups of this part: every N-th, so that parts are about equal."""
+    def chosen(self, kinds: Sequence[Sequence[int]]) -> list[int]:
+        """Return the numbers of the runs of this part.
+
+        The sizes of parts differ by one at most. The division does not depend on
+        devices, so that machines with different devices agree on it. Runs of one kind
+        can train together, so they are in the same part as far as possible.
+
+        Args:
+            kinds: numbers of the runs of every kind.
+        """
+        runs = [run for kind in kinds for run in kind]
         if not self.part:
-            return list(groups)
+            return runs
         k, _, n = self.part.partition("/")
         if not (k.isdecimal() and n.isdecimal() and 1 <= int(k) <= int(n)):
             raise Refusal(
                 f"part = '{self.part}' must be K/N with 1 ≤ K ≤ N, such as 1/4"
             )
-        return list(groups[int(k) - 1 :: int(n)])
+        first, last = (len(runs) * end // int(n) for end in (int(k) - 1, int(k)))
+        return runs[first:last]
 
 
 def begin(root: Path, sections: dict[str, Any], spread: Spread) -> None:
@@ -155,16 +170,18 @@ def run(
     Returns:
         The runs of the grid; with `spread.part`, only those of the part.
     """
-    if spread.devices:
-        planned = [moved(one, spread.devices[0]) for one in planned]
-    groups = train_many.groups([one.experiment for one in planned], apart)
-    mine = spread.chosen([[planned[k].label for k in group] for group in groups])
-    labels = {label for group in mine for label in group}
-    some = [one for one in planned if one.label in labels]
+    kinds: dict[str, list[int]] = {}
+    for k, one in enumerate(planned):
+        kinds.setdefault(train_many.kind(one.experiment), []).append(k)
+    some = [planned[k] for k in sorted(spread.chosen([*kinds.values()]))]
     if not (spread.devices or spread.ray):
         return here(some, root, apart, data_dir, watch)
     from troth.runs import spread as processes
 
+    if spread.devices:
+        some = [moved(one, spread.devices[0]) for one in some]
+    groups = train_many.groups([one.experiment for one in some], apart)
+    mine = [[some[k].label for k in group] for group in groups]
     places = (
         processes.on_ray(root, spread.ray, spread.per_device)
         if spread.ray

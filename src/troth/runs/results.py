@@ -170,13 +170,13 @@ def _valid(tables: Tables) -> Tables:
 def _scores(scored: list[tuple[np.ndarray, Tables]], n: int) -> evaluation.Table:
     """Return one column [n] per score; NaN for clients without this score."""
     columns = {}
-    for key, table in scored[0][1].items():
+    for key in scored[0][1]:
         kind, _, test = key.partition("/")
         words = [*([kind] if kind == "shared" else []), *([test] if test else [])]
-        for name in table:
+        for name in dict.fromkeys(name for _, each in scored for name in each[key]):
             whole = np.full(n, np.nan)
             for ids, tables in scored:
-                whole[ids] = tables[key][name]
+                whole[ids] = tables[key].get(name, np.nan)
             columns["_".join([*words, name])] = whole
     return columns
 

@@ -52,7 +52,8 @@ def train(
     """
     seen = _Progress(root, [label for group in groups for label in group], runs, watch)
     with stoppable() as stopped, places as (began, poll):
-        waiting, failed = deque(groups), dict[str, str]()
+        waiting = deque(g for g in groups if not all(_finished(root, one) for one in g))
+        failed = dict[str, str]()
         while True:
             while waiting and not stopped() and began(waiting[0]):
                 waiting.popleft()
@@ -123,6 +124,7 @@ def here(root: Path, devices: Sequence[str]) -> Iterator[tuple[Starter, Poll]]:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=said,
+            bufsize=0,  # so that closing stdin writes nothing
             env=environment,
             start_new_session=True,  # Ctrl-C reaches it through its stdin alone
         )
@@ -182,8 +184,7 @@ def on_ray(root: Path, address: str, per_gpu: int) -> Iterator[tuple[Starter, Po
         raise Refusal("Ray is not installed; run: pip install 'troth[ray]'") from None
     ours = not ray.is_initialized()
     if ours:
-        known = None if address == "local" else address
-        ray.init(address=known, log_to_driver=False, include_dashboard=None)
+        ray.init(address=address, log_to_driver=False, include_dashboard=None)
     found: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     gpu = found.get("GPU", 0) > 0
     need: dict[str, Any] = {"num_gpus": 1 / per_gpu} if gpu else {}
@@ -208,7 +209,7 @@ def on_ray(root: Path, address: str, per_gpu: int) -> Iterator[tuple[Starter, Po
             try:
                 ray.get(one)
             except Exception as error:
-                text = str(error).strip().splitlines()[-1]
+                text = (str(error).strip() or type(error).__name__).splitlines()[-1]
                 failed |= dict.fromkeys(group, text.partition(": ")[2] or text)
         return failed, bool(tasks)
 
@@ -234,6 +235,7 @@ def work(root: str, group: Group, gpu: bool) -> None:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=said,
+            bufsize=0,
             start_new_session=True,
         ) as process:
             try:

@@ -199,6 +199,10 @@ def go_on(
     """
     began, watch = time.monotonic(), watch or (lambda p: None)
     with ExitStack() as open_:
+        journals = [
+            open_.enter_context(closing(Journal(run.path, run.built.federation)))
+            for run in runs
+        ]
         open_.enter_context(_ending([run.path for run in runs]))
         threads = runs[0].built.federation.engine.plan.threads
         open_.enter_context(devices.using(threads))
@@ -208,10 +212,6 @@ def go_on(
             if population.on_disk:
                 said, e = State(state, built.need.disk), built.experiment
                 watch(Progress(e.name, 0, e.train.rounds, None, said))
-        journals = [
-            open_.enter_context(closing(Journal(run.path, run.built.federation)))
-            for run in runs
-        ]
         with stoppable() as stopped:
             began -= sum(journal.restore() for journal in journals)
             for run in runs:

@@ -161,3 +161,15 @@ def test_ctrl_c_before_anything_is_saved(troth, tmp_path, monkeypatch):
         assert result.exit_code == 130 and result.stdout == ""
         assert words in result.stderr
         out.mkdir(exist_ok=True)
+
+
+def test_a_part_without_runs_ends_well(troth, written, tiny, tmp_path):
+    """Such as some jobs of an array with more jobs than the grid has runs."""
+    file = written(tmp_path / "tiny.toml", f"{tiny}[grid]\nseed = [0, 1]\n")
+    command = ["run", file, "--out", tmp_path / "grid", "--part", "1/3"]
+    result = troth(*command, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {"runs": [], "comparisons": []}
+    result = troth(*command)
+    assert result.exit_code == 0 and "has no runs" in result.stderr
+    assert [place.name for place in (tmp_path / "grid").iterdir()] == [files.GRID]

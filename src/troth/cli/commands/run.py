@@ -133,6 +133,11 @@ def show(
     from troth.cli import tables
     from troth.runs import compare
 
+    if not runs:
+        tables.say(f"This part of {root} has no runs: the grid has fewer than N")
+        if as_json:
+            tables.print_json({"runs": [], "comparisons": []})
+        return
     single = runs[0].path == root
     labels = [(r.experiment.name or name) if single else r.path.name for r in runs]
     compared = compare.compare(runs, labels)

@@ -13,7 +13,7 @@ def f1(y: np.ndarray, predicted: np.ndarray, classes: int) -> float:
 
     Args:
         y: [m] labels.
-        predicted: [m] predicted labels.
+        predicted: [m] predicted labels; −1 if an output is not finite.
         classes: number of classes.
 
     Returns:
@@ -24,7 +24,7 @@ def f1(y: np.ndarray, predicted: np.ndarray, classes: int) -> float:
         0.5
     """
     expect_classes("f1", y, classes)
-    each = [1] if classes == 2 else np.union1d(y, predicted)
+    each = [1] if classes == 2 else np.union1d(y, predicted[predicted >= 0])
     hits = [2 * int(((y == c) & (predicted == c)).sum()) for c in each]
     sums = [int((y == c).sum() + (predicted == c).sum()) for c in each]
     values = [ratio(*pair) for pair in zip(hits, sums, strict=True)]

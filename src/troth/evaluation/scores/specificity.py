@@ -12,7 +12,7 @@ def specificity(
 
     Args:
         y: [m] labels.
-        predicted: [m] predicted labels.
+        predicted: [m] predicted labels; −1 if an output is not finite.
         classes: number of classes.
         positive: number of the positive class. All other classes are negative.
 
@@ -24,6 +24,5 @@ def specificity(
         0.5
     """
     expect_classes("specificity", y, classes)
-    return ratio(
-        ((y != positive) & (predicted != positive)).sum(), (y != positive).sum()
-    )
+    negative = (predicted != positive) & (predicted >= 0)
+    return ratio(((y != positive) & negative).sum(), (y != positive).sum())
