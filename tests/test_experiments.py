@@ -243,9 +243,9 @@ def test_fashion_ditto_says_who_is_hostile_in_the_last_cohorts():
             last = [sum(k in bad for k in whose(r).tolist()) for r in range(4997, 5000)]
             said.append("{}, {} and {}".format(*last))
     page = " ".join(page.split())
-    assert f"{said[0]} are malicious under A1 50% and {said[1]} under A1 80%" in page
-    ours = " and ".join(one.replace(" and", ",") for one in said[2:])
-    assert f"of ours, {ours}" in page
+    theirs = "{} of their ten clients are malicious under A1 50%, and {} under A1 80%"
+    assert theirs.format(*said[:2]) in page
+    assert "in our own cohorts, {}, and {} are malicious".format(*said[2:]) in page
 
 
 def test_the_loop_carries_its_orders_on():

@@ -6,8 +6,8 @@ import pytest
 import troth
 
 NAMES = [
-    *("ProgressBar", "Refusal", "Run", "aggregate", "audit", "certify", "cost"),
-    *("load", "personalize", "report", "resume", "run"),
+    *("ProgressBar", "Refusal", "Run", "Spread", "aggregate", "audit", "certify"),
+    *("cost", "load", "personalize", "report", "resume", "run"),
 ]
 HEAVY = "{'torch', 'numpy', 'scipy', 'sklearn'}"
 

@@ -60,8 +60,8 @@ def table() -> str:
     met = [sum(not pair[k].missed for pair in both) for k in (0, 1)]
     lines += [
         "",
-        f"Of {len(both)} cells trained with both, {met[1]} are reproduced with their "
-        f"cohorts and {met[0]} with ours.",
+        f"Of {len(both)} cells that were trained with both, {met[1]} are reproduced "
+        f"with the authors' cohorts and {met[0]} with ours.",
     ]
     return "\n".join(lines)
 

@@ -504,6 +504,25 @@ def test_all_steps_together_are_the_loop(
     assert calls == [3] * 6
 
 
+def test_only_a_few_numbers_of_steps_are_captured_as_one(tree, monkeypatch, record):
+    """Clients one by one, of unequal size: each has its own number of steps."""
+    tree["train"] |= {"epochs": 2, "rounds": 2, "batch": 2}
+    experiment = reader.from_dict(tree)
+    expected = _trained(experiment, Plan("loop", 1))
+    monkeypatch.setattr(lifted, "captures", lambda tensor: True)
+    monkeypatch.setattr(lifted, "_cuda_graph", record)
+    plain, steps = lifted.Whole._capture, []
+
+    def capture(self, given, flat):
+        steps.append(len(given[3].t))
+        return plain(self, given, flat)
+
+    monkeypatch.setattr(lifted.Whole, "_capture", capture)
+    assert equal(_trained(experiment, Plan("vmap", 1)), expected)
+    sizes = build.build(experiment, plan=Plan("loop", 1)).federation.engine.feed.sizes
+    assert len({*sizes.tolist()}) > len(steps) == len({*steps}) == 3
+
+
 def test_an_operation_that_needs_a_copy_for_each_client_gets_it(record, monkeypatch):
     monkeypatch.setattr(lifted, "captures", lambda tensor: True)
     w = draw(6)

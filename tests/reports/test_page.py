@@ -136,7 +136,9 @@ def test_the_answer_is_that_of_the_files(examined, whole):
     gain = paired(shared, ditto)
     assert tiles[6] == compare.signed(gain.mean_difference, "accuracy")
     ends = [compare.signed(v, "accuracy") for v in (gain.low, gain.high)]
-    assert tiles[7].startswith(f"95 % interval {ends[0]} to {ends[1]}; over training")
+    assert tiles[7].startswith(
+        f"95 % interval {ends[0]} to {ends[1]}; gain over training alone "
+    )
     clean = json.loads((examined / "clean" / "summary.json").read_text())
     without = clean["personal"]["accuracy_mean"]
     assert tiles[8] == compare.signed(mean - without, "accuracy")
@@ -435,6 +437,12 @@ def test_answers(own, shared, rule, told, tmp_path):
     ((name, *_),) = _front.answer(deck)
     assert name == f"answer.{rule}"
     assert [name for name, *_ in _front.why(deck)] == ["answer.why", "answer.seed"]
+
+
+def test_errors_have_differences_and_no_gains():
+    assert _front.gain("accuracy", "B") == "gain over B"
+    assert _front.gain("error", "B") == "difference in error from B"
+    assert _front.gain("error") == "difference in error"
 
 
 def test_one_model_is_the_only_one(told, tmp_path):

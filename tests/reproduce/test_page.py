@@ -325,12 +325,10 @@ def test_the_front_page_says_the_same():
     said = "in {} of {} cells, and in {} of the {} that are about clients' own models"
     assert said.format(*judging.share(found), *judging.share(own)) in front
     off = [one for one in found if one.missed]
-    shared, late = (
-        sum(one.cell.whose[0] == "shared" for one in some)
-        for some in (off, [one for one in off if one.draw])
-    )
-    said = "{} of the {} others are shared models under attack, and {} of them"
-    assert said.format(shared, len(off), late) in front
+    shared = sum(one.cell.whose[0] == "shared" for one in off)
+    late = sum(one.draw for one in off)
+    said = "Of the {} cells that are not reproduced, {} are about shared models under"
+    assert said.format(len(off), shared) in front
+    assert f"{late} of the {len(off)} fluctuate" in front
     steady = [one for one in found if one.draw and not one.missed]
-    said = "{} of the reproduced cells fluctuate in the same way"
-    assert said.format(len(steady)) in front
+    assert f"{len(steady)} of the reproduced cells fluctuate too" in front

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from troth.reports import _tables, _words, cards, page
+from troth.reports import _front, _tables, _words, cards, page
 from troth.runs import inspect
 from troth.types import Refusal
 
@@ -164,7 +164,11 @@ def test_anything_may_stand_in_a_file(examined, tmp_path, name):
         runs = inspect.opened([place, whole])
         made = cards.decks(runs)
         validator.validate(cards.document(runs, made))
-        _words.summary(runs, made)
+        _words.alerts(runs)
+        _words.notes(runs, made)
+        for deck in made:
+            _front.answer(deck)
+            _front.tiles(deck, runs)
         _tables.runs(runs)
         _tables.pairs(_tables.compared(runs, made))
         page.packed(made)

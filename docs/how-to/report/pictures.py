@@ -7,16 +7,21 @@ reports, and one with 10,000 clients.
 """
 
 import base64
+import contextlib
 import io
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.parse
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+from troth.reports.live import Server
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[2] / "tests"))
@@ -91,6 +96,19 @@ def many(folder: Path, n: int = 10_000) -> None:
         written(place, own, personalizer=name, test=size, **more)
 
 
+def live(runs: Path, browser: Browser) -> None:
+    """Serve runs as `troth ui` does, and select those of the quickstart."""
+    names = ("personalizer=none", "personalizer=local", "personalizer=ditto+lam=0.1")
+    chosen = urllib.parse.urlencode([("run", f"quickstart/{name}") for name in names])
+    with contextlib.chdir(runs.parent), Server(Path("runs"), port=0) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        browser.see(f"{server.url}?{chosen}&shut=grid", 1280, 2080)
+        browser.until("document.querySelector('#scatter .plot')")
+        browser.until("document.querySelector('.spark')")
+        keep(browser, "live.png")
+        server.shutdown()
+
+
 def main() -> None:
     """Take all pictures."""
     with tempfile.TemporaryDirectory() as place:
@@ -125,6 +143,7 @@ def main() -> None:
             browser.see(f"file://{folder}/whole.html", 1100, 860)
             browser.js("document.querySelector('#proven').scrollIntoView()")
             keep(browser, "examined.png")
+            live(folder / "runs", browser)
         finally:
             browser.close()
         for name in ("card", "whole"):

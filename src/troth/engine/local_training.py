@@ -131,7 +131,9 @@ def _carry(
     for first, block in blocks:
         steps = len(block.t)
         if steps == ahead == most <= _MOST and step.captures(broadcast.w):
-            return lift(f"{name}.whole")(*given, block, valid)
+            together = lift(f"{name}.whole")
+            if together.takes(*given, block, valid):
+                return together(*given, block, valid)
         carry = begin(*given) if carry is None else carry
         if first == 0 and not vmap.captures(broadcast.w):
             carry = trees.mapped(Tensor.clone, carry)  # captured steps use copies

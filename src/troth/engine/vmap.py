@@ -25,6 +25,7 @@ from troth.types import Batch
 
 _ROWS = torch.contiguous_format
 _TRACING = threading.Lock()  # only one thread traces at a time
+_GRAPHS = 3  # graphs of all steps of a phase
 _FEW = 8  # up to this number of operations, a CUDA graph is no faster
 
 
@@ -171,6 +172,15 @@ class Whole:
             self._known[key] = self._capture(given, flat)
         replay, example = self._known[key]
         return trees.like(example, replay(*flat))
+
+    def takes(self, *given: Any) -> bool:
+        """Return whether a call is captured already, or may be.
+
+        Every shape and number of steps has its own graph, which takes time and memory.
+        So there are only a few of them.
+        """
+        known = self._known
+        return len(known) < _GRAPHS or _shapes(trees.leaves(given)) in known
 
     def _capture(self, given: Any, flat: list[Tensor]) -> tuple[Any, Any]:
         index, broadcast, state, batches, valid = given

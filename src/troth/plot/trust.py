@@ -180,7 +180,7 @@ def _changes(axes: Axes, found: Audit, limit: float) -> None:
     some = f"{n} clients" if n == len(order) else f"{len(order)} of {n} clients"
     title = f"{some}. Bars: 95 % intervals. Dotted: the limit"
     drawing.dress(axes, title, "client, the largest change first", "change")
-    step = max(1, len(order) // 12)
+    step = max(1, -(-len(order) // 12))
     names = [f"{int(k)}" for k in t["client"][order][::step]]
     axes.set_xticks(np.arange(len(order))[::step], names)
 
@@ -249,7 +249,7 @@ def _verdicts(
         benign = sum(k not in malicious for k in who)
         if 0 < benign < len(who):
             axes.axhline(benign - 0.5, color=INK, lw=1)
-        step = max(1, len(who) // 12)
+        step = max(1, -(-len(who) // 12))
         axes.set_yticks(np.arange(len(who))[::step], [str(k) for k in who[::step]])
         some = f", {len(who)} clients most often" if len(who) == _MOST else ""
         title = f"{verdict}{some} (below the line: malicious)"

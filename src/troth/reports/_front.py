@@ -104,8 +104,15 @@ def _gain(best: Model, deck: Deck) -> list[Tile]:
     if not parts:
         return []
     head, text, sure = parts[0]
-    rest = "".join(f"; {h} {t} ({s})" for h, t, s in parts[1:])
-    return [Tile(f"gain {head}", text, f"95 % interval {sure}{rest}")]
+    rest = "".join(f"; {gain(metric, h)} {t} ({s})" for h, t, s in parts[1:])
+    return [Tile(gain(metric, head), text, f"95 % interval {sure}{rest}")]
+
+
+def gain(metric: str, other: str = "") -> str:
+    """Name the difference from another model; of errors, a lower one is better."""
+    if metric == "accuracy":
+        return f"gain over {other}" if other else "gain"
+    return f"difference in error from {other}" if other else "difference in error"
 
 
 def references(best: Model, deck: Deck) -> dict[str, Model]:
@@ -115,11 +122,11 @@ def references(best: Model, deck: Deck) -> dict[str, Model]:
     for model in every:
         alike = np.array_equal(model.values, column, equal_nan=True)
         if model.kind == "shared" and best.kind != "shared" and alike:
-            found["over the shared model"] = model
+            found["the shared model"] = model
     for model in every:
         local = model.kind == "personal" and model.run.part("personalizer") == "local"
         if local and model.run is not best.run:
-            found["over training alone"] = model
+            found["training alone"] = model
     return found
 
 

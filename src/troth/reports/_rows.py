@@ -7,6 +7,7 @@ import numpy as np
 
 from troth.certificates.bounds import down
 from troth.evaluation.paired import NAN
+from troth.reports import _front
 from troth.reports._marks import scale
 from troth.reports.cards import Card, Sentence
 from troth.runs.compare import number, signed
@@ -59,7 +60,8 @@ def _performance(card: Card) -> list[Row]:
             ("row.gain", shared) if np.isnan(local) else ("row.gains", shared, *known)
         )
         says = ("row.alone", shared) if run.part("personalizer") == "local" else says
-        found.append(Row("gain", signed(gain, metric), says, "gain", value=gain))
+        text = signed(gain, metric)
+        found.append(Row(_front.gain(metric), text, says, "gain", value=gain))
     rank, of = f["rank"], str(f["of"])
     way = "higher" if metric == "accuracy" else "lower"
     if rank is None:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from troth.certificates.bounds import down
 from troth.files import OWNER
 from troth.reports import _charts
-from troth.reports._front import references
+from troth.reports._front import gain, references
 from troth.reports._marks import scale
 from troth.reports._words import VERDICTS
 from troth.reports.cards import Deck
@@ -226,7 +226,8 @@ def clients(deck: Deck) -> dict[str, Any]:
     for best in Chooser(deck.runs).models[:1]:
         for head, other in references(best, deck).items():
             gains = [signed(float(v), metric) for v in best.values - other.values]
-            table.append((f"gain {head}, {_spaced(best.label)}", gains, ""))
+            about = f"{gain(metric, head)}, {_spaced(best.label)}"
+            table.append((about, gains, ""))
     for key in ("train", "test", *_COUNTS):
         values = np.nan_to_num(first.column(key)).astype(int)
         if key in ("train", "test", "asked") or values.any():

@@ -20,7 +20,7 @@ def alerts(runs: Sequence[Dossier]) -> list[Sentence]:
     """List the runs that are not finished, and the files that cannot be read."""
     lines: list[Sentence] = []
     done = sum(run.finished for run in runs)
-    if done < len(runs):
+    if done < len(runs) and len(runs) > 1:
         lines.append(("page.runs", str(len(runs)), str(done)))
     if not done:
         lines.append(("answer.unfinished",))

@@ -167,7 +167,7 @@ const troth = (() => {
     on.addEventListener("click", () => { page += 1; render(); });
     const controls = make("div", { class: "controls" },
       make("label", {}, "Filter ", input), make("label", {}, "in ", column), back, on, said);
-    if (count > 3) place.prepend(controls);
+    if (count > 10) place.prepend(controls);
     place.append(left);
     onPaper.push(whole);
     render();
@@ -205,6 +205,8 @@ const troth = (() => {
   };
   const start = () => {
     copying();
+    const home = find('header a[href="/"]'); /* back to the list as it was left */
+    if (home) home.href = `/${sessionStorage.getItem("troth-runs") || ""}`;
     for (const place of document.querySelectorAll(".table:not(.clients)")) standing(place);
     if (!find("#data")) document.documentElement.dataset.ready = "yes";
   };

@@ -6,11 +6,10 @@
   const OPEN = 100; /* up to this number of runs, all groups are open at first */
   const CURVES = 60; /* curves that are requested at a time, at most */
   const { find, make } = troth;
-  const { mark, digits, asked, scale, chart } = troth.live;
+  const { mark, digits, asked, scale, chart, redraw } = troth.live;
   const setup = JSON.parse(find("#setup").textContent);
   const heads = setup.columns;
   const NUMBERS = ["mean", "std", "worst10", "shared", "seconds"];
-  const METHODS = ["personalizer", "attack", "aggregator"];
 
   const given = new URLSearchParams(location.search);
   const some = (key) => new Set(given.getAll(key));
@@ -26,6 +25,7 @@
     for (const [key, set] of [["open", open], ["shut", shut], ["run", [...chosen].slice(0, setup.most)]]) for (const one of set) now.append(key, one);
     pair.forEach((id, i) => { if (id && chosen.has(id)) now.set("xy"[i], id); });
     history.replaceState(null, "", `?${now}`);
+    sessionStorage.setItem("troth-runs", `?${now}`);
   };
 
   /* Which rows are shown, and in which order */
@@ -71,11 +71,9 @@
     return whole.flatMap((line) => (line.group && isOpen(line.group) ? [line, ...line.runs.map((run) => ({ run, inside: true }))] : [line]));
   };
   const shownColumns = () => {
-    const every = [...runs.values()];
-    const varied = (key) => new Set(every.map((run) => run[key])).size > 1;
-    const running = every.some((run) => run.state === "running");
-    const usual = ["label", "state", "begun", "rounds", ...(running ? ["left"] : []), "curve", "mean", "worst10", "shared", ...METHODS.filter(varied)];
-    return columns || usual;
+    if (columns) return columns;
+    const running = [...runs.values()].some((run) => run.state === "running");
+    return ["label", "state", "begun", "rounds", ...(running ? ["left", "rate"] : []), "curve", "mean", "worst10", "shared"];
   };
 
   /* Rows. A row that did not change stays as it is, so that the focus stays in it. */
@@ -176,7 +174,7 @@
   const choose = (ids, on) => {
     for (const id of ids) if (on) chosen.add(id); else chosen.delete(id);
     draw();
-    compare();
+    compare().catch((error) => { find("#news").textContent = error.message; });
   };
 
   /* The selected runs */
@@ -259,45 +257,46 @@
       const spot = `${a.malicious[rows[i]] ? "m" : "b"}M${(1000 * x).toFixed(1)} ${(1000 * (1 - y)).toFixed(1)}h0`;
       spots.set(spot, (spots.get(spot) || 0) + 1);
     });
-    const marks = [["over", "M0 1000L1000 0", ""], ...[...spots].flatMap(([spot, n]) => {
+    const marks = [["over", "M0 1000L1000 0", ""], ...[...spots].sort().flatMap(([spot, n]) => { /* malicious clients on top */
       const [d, wide] = [spot.slice(1), Math.min(18, 3 + 2.5 * Math.sqrt(n))];
       if (spot[0] === "b") return [["dots", d, `stroke:var(--s0);stroke-width:${wide}`]];
-      return [["dots", d, `stroke:var(--s1);stroke-width:${wide + 2}`], ["dots", d, `stroke:var(--paper);stroke-width:${wide - 2}`]];
+      return [["dots", d, "stroke:var(--s1);stroke-width:7"], ["dots", d, "stroke:var(--paper);stroke-width:3.5"]];
     })];
     const benign = rows.filter((k) => !a.malicious[k]);
     const gains = benign.map((k) => (b.values[k] - a.values[k]) * (a.metric === "error" ? -1 : 1));
     const n = (test) => gains.filter(test).length;
-    const words = `“${names.get(pair[1])}” is better than “${names.get(pair[0])}” for ${n((g) => g > 0)} benign clients, worse for ${n((g) => g < 0)} and equal for ${n((g) => g === 0)}. A larger dot is several clients; rings are malicious clients.`;
+    const words = `“${names.get(pair[1])}” is better than “${names.get(pair[0])}” for ${n((g) => g > 0)} benign clients, worse for ${n((g) => g < 0)} and equal for ${n((g) => g === 0)}. A larger dot is several clients. Rings are malicious clients.`;
     const other = apart(...pair);
     const caution = other.length ? ` The two runs differ in ${other.join(", ")}: a client may hold other data in the other run.` : "";
     const picture = chart({ says: `${a.metric} of ${rows.length} clients in two runs`, head: `${a.metric} with ${names.get(pair[1])}`, xhead: `${a.metric} with ${names.get(pair[0])}`, x: both, y: both, high: 22, marks: marks.map(([kind, d, style]) => mark("path", { class: kind, d, style })), items });
     return [...head, make("p", {}, words + caution), make("div", { class: "square" }, picture)];
   };
   const scattered = async (...given) => part("#scatter", ...await scatter(...given));
-  let [drawnCurves, drawnStates, drawnSettings] = ["", "", ""];
+  let [drawnSettings, turn] = ["", 0];
   const compare = async () => {
+    const mine = ++turn; /* an answer about an earlier selection is not shown */
     const ids = [...chosen].filter((id) => runs.has(id)).slice(0, setup.most);
     find("#hint").hidden = ids.length > 0;
     if (!ids.length) {
-      for (const id of ["#states", "#curves", "#settings", "#parallel", "#scatter"]) part(id);
-      [drawnCurves, drawnStates, drawnSettings] = ["", "", ""];
+      for (const id of ["#states", "#curves"]) redraw(id, "", () => []);
+      for (const id of ["#settings", "#parallel", "#scatter"]) part(id);
+      drawnSettings = "";
       return;
     }
     const names = named(ids);
-    const mine = (await asked("/api/live", ids)).map((run) => ({ ...run, label: names.get(run.id) }));
-    const states = mine.filter((run) => run.state !== "finished" || mine.length === 1);
-    const nowStates = JSON.stringify(states.map((run) => run.words));
-    if (nowStates !== drawnStates) part("#states", ...states.map(troth.live.state));
-    drawnStates = nowStates;
-    const nowCurves = JSON.stringify(mine.map((run) => [run.label, run.points]));
-    if (nowCurves !== drawnCurves && !find("#curves").contains(document.activeElement)) {
-      part("#curves", make("h3", {}, "Over rounds"), ...troth.live.curves(mine));
-      drawnCurves = nowCurves;
-    }
+    const found = (await asked("/api/live", ids)).map((run) => ({ ...run, label: names.get(run.id) }));
+    if (mine !== turn) return;
+    const states = found.filter((run) => run.state !== "finished" || found.length === 1);
+    redraw("#states", states.map((run) => run.words), () => states.map(troth.live.state));
+    redraw("#curves", found.map((run) => [run.label, run.points]), () => [make("h3", {}, "Over rounds"), ...troth.live.curves(found)]);
     const nowSettings = JSON.stringify(ids.map((id) => [id, runs.get(id).state, runs.get(id).mean]));
     if (nowSettings === drawnSettings) return;
     drawnSettings = nowSettings;
     const { keys, runs: settings } = await asked("/api/settings", ids);
+    if (mine !== turn) {
+      drawnSettings = "";
+      return;
+    }
     part("#settings", ...(ids.length > 1 ? [make("h3", {}, "Settings"), table(ids, names, keys, settings)] : []));
     part("#parallel", ...parallel(ids, names, keys, settings));
     await scattered(ids, names, keys, settings);
@@ -358,10 +357,8 @@
   };
   read(setup.list);
   troth.start();
-  compare();
   troth.live.every(async () => {
-    const answer = await fetch(`/api/runs?known=${version}`, { cache: "no-store" });
-    read(await answer.json());
+    read(await asked("/api/runs", [], version));
     const there = [...body.rows].map((row) => row.dataset.run).filter((id) => runs.has(id));
     const wanted = there.filter((id) => !curves.has(id) || runs.get(id).state !== curves.get(id).state || runs.get(id).state === "running").slice(0, CURVES);
     if (shownColumns().includes("curve") && wanted.length) {

@@ -24,15 +24,17 @@ troth.live = (() => {
       try {
         if (!document.hidden) await work();
       } catch (error) {
-        find(news).textContent = error instanceof TypeError
-          ? "The server does not answer. To start it again: troth ui" : error.message;
+        find(news).textContent = error.message;
       }
       setTimeout(again, PAUSE);
     };
     return again();
   };
-  const asked = async (address, ids = []) => {
-    const answer = await fetch(`${address}?${new URLSearchParams(ids.map((id) => ["run", id]))}`, { cache: "no-store" });
+  const asked = async (address, ids, known = "") => {
+    const query = new URLSearchParams([["known", known], ...ids.map((id) => ["run", id])]);
+    const answer = await fetch(`${address}?${query}`, { cache: "no-store" }).catch(() => {
+      throw new Error("The server does not answer. To start it again: troth ui");
+    });
     if (!answer.ok) throw new Error(await answer.text());
     return answer.json();
   };
@@ -168,23 +170,30 @@ troth.live = (() => {
     return line;
   };
 
+  /* Draw a part again if what it shows has changed and the focus is not in it. */
+  const drawn = new Map();
+  const redraw = (id, value, nodes) => {
+    const now = JSON.stringify(value);
+    if (now === drawn.get(id) || find(id).contains(document.activeElement)) return;
+    drawn.set(id, now);
+    find(id).replaceChildren(...nodes());
+  };
+
   const growing = (ids) => {
-    let before = "";
+    let before = null;
     const finished = (runs) => runs.filter((run) => run.state === "finished").length;
     every(async () => {
       const runs = await asked("/api/live", ids);
-      const now = JSON.stringify(runs);
-      if (now === before) return;
       /* Before the first answer, the page assumes that one run is not finished: all runs
          may have ended after the page was made. */
-      const was = before ? finished(JSON.parse(before)) : runs.length - 1;
-      before = now;
-      find("#states").replaceChildren(...runs.map(state));
-      find("#growing").replaceChildren(...curves(runs));
-      if (finished(runs) > was) location.reload();
+      before = before ?? runs.length - 1;
+      redraw("#states", runs.map((run) => run.words), () => runs.map(state));
+      redraw("#growing", runs.map((run) => run.points), () => curves(runs));
+      if (finished(runs) > before) location.reload();
+      before = finished(runs);
     }, "#states");
   };
   const asks = find("#asks");
   if (asks) growing(JSON.parse(asks.textContent));
-  return { mark, look, digits, every, asked, scale, chart, curves, state };
+  return { mark, digits, every, asked, scale, chart, curves, redraw, state };
 })();

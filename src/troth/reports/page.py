@@ -19,7 +19,7 @@ from troth.plot._style import SERIES, places, settle
 from troth.reports import _charts, _front, _pdf, _rows, _tables, _words, cards
 from troth.reports.cards import Deck, Sentence
 from troth.reports.cards._choice import Chooser
-from troth.reports.cards._reading import ABOUT, RULES, certify, command, name, quoted
+from troth.reports.cards._reading import RULES, certify, command, name, quoted
 from troth.runs import compare, inspect
 from troth.runs.inspect import Dossier
 from troth.types import Refusal
@@ -266,7 +266,7 @@ def packed(made: Sequence[Deck], client: int | None = None) -> dict[str, Any]:
         }
 
     rules = [[*item] for item in RULES.items()]
-    return {"rules": rules, "about": ABOUT, "decks": [*map(deck, made)]}
+    return {"rules": rules, "decks": [*map(deck, made)]}
 
 
 def _compressed(data: dict[str, Any]) -> str:

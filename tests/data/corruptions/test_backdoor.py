@@ -101,6 +101,7 @@ def means(run, column):
     return [run.summary[kind][f"{column}_mean"] for kind in ("personal", "shared")]
 
 
+@pytest.mark.filterwarnings("ignore:corruption 'backdoor' has no effect")
 def test_it_gets_through_to_the_mean_and_not_by_chance(poisoned, tmp_path):
     [clean] = troth.run(TREE | {"adversary": {"count": 0}}, out=tmp_path / "clean")
     assert clean.experiment.corruption.name == "backdoor"
@@ -138,6 +139,7 @@ def test_success_is_what_the_saved_models_do_and_is_written(poisoned):
             assert found == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:corruption 'backdoor' has no effect")
 def test_refused_before_anything_is_written(tmp_path):
     tree = TREE | {"corruption": {"name": "backdoor", "target": 10}}
     for n in (0, 3):

@@ -80,6 +80,10 @@ def test_a_curve_grows_and_a_killed_run_is_shown_as_killed(browser, root, server
         first = browser.js(f"return {POINTS}")
         assert browser.text("#states").startswith("long: running, ")
         browser.until(f"{POINTS} > {first}")
+        plot = "document.querySelector('#growing .plot')"
+        drawn = f"{plot}.querySelector('svg').getBoundingClientRect().height"
+        high = browser.js(f"return [{plot}.getBoundingClientRect().height, {drawn}]")
+        assert high[0] > 100 and abs(high[0] - high[1]) < 1
         process.kill()
         process.wait()
         browser.until("document.querySelector('[data-state=killed]')")
@@ -137,6 +141,9 @@ def test_runs_are_found_by_keys_and_compared(browser, root, server):
     browser.press("\ue007")
     browser.until("document.querySelector('#card h3')")
     assert browser.text("h1") == "Report of 2 runs"
+    browser.js("document.querySelector('header a').click()")
+    browser.until("document.querySelector('#scatter .plot')")  # the list as it was
+    assert browser.js("return location.href") == address
     assert browser.log("browser") == []
 
 

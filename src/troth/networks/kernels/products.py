@@ -82,7 +82,8 @@ def _multiply(
         rate = tl.load(rates + n * by_rate).to(tl.float32)
         near = base + n * by_base * UV + i[:, None] * VI + j[None, :]
         before = tl.load(near, mask=there, other=0.0)
-        total = before.to(tl.float32) + rate * total
+        rounded = total.to(a.dtype.element_ty).to(tl.float32)  # as if it were stored
+        total = before.to(tl.float32) + rate * rounded
     tl.store(place, total.to(out.dtype.element_ty), mask=there)
 
 
@@ -118,8 +119,10 @@ def add_product(
 ) -> None:
     """Write base + rate·(a × b) to `out`, [n, i, j]; by default, `base` is `out`.
 
-    `rate` has one number, or one per client. The last axes of `out` and of `base` must
-    be contiguous. A base that all clients share is expanded.
+    The product is rounded to the dtype of a, so that the result has the same bits as if
+    the product were stored first. `rate` has one number, or one per client. The last
+    axes of `out` and of `base` must be contiguous. A base that all clients share is
+    expanded.
     """
     _launch(a, b, out, rate.reshape(-1).expand(len(a)), base=base)
 

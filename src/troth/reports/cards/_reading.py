@@ -23,20 +23,6 @@ from troth.types import Refusal
 Sentence = tuple[str, ...]
 """The name of a sentence template, and its values as text."""
 
-ABOUT = {
-    "choice": "Which model to use",
-    "served": "Performance",
-    "gain": "Gain",
-    "lam": "Closeness to the shared model",
-    "certificate": "Certificates",
-    "shortcuts": "Shortcuts",
-    "poisoning": "Poisoning",
-    "data": "Data",
-    "rounds": "Participation",
-    "provenance": "Origin",
-}
-"""Headings of a card in order: first part of a template's name → heading."""
-
 _FILE = resources.files("troth.reports.cards").joinpath("sentences.toml")
 RULES = {
     f"{about}.{rule}": text
