@@ -338,3 +338,10 @@ def test_about_says_what_an_option_must_have():
     about = lookup.about("schedule", "steps")
     assert about.options == {"every": EMPTY, "factor": 0.5, "floor": 0.0}
     assert about.citations == []
+
+
+def test_a_function_without_a_module_has_no_name(refuses):
+    """Such as one that `exec` made."""
+    made = {}
+    exec("def f(x): return x", made)
+    refuses("the function f cannot be found by its name", lookup.by_name, made["f"])

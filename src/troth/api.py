@@ -119,13 +119,8 @@ def run(
     planned = plan(sections, device)
     _check(objects, planned)
     root, parts = Path(out or fresh(experiment)), spread or Spread()
-    parts.check(bool(sections.get("grid")), bool(objects))
-    trackers = planned[0].experiment.track
-    if trackers and parts.part:
-        raise Refusal(
-            "every part would send the whole grid to the trackers; remove [track], and "
-            "use: troth track RUN --follow"
-        )
+    parts.check(bool(sections.get("grid")), bool(objects) or given.in_main(sections))
+    trackers = _trackers(planned[0].experiment.track, parts)
     if not (parts.part and (root / files.GRID).exists()):
         files.check_free(root)
     with _followed(trackers, root, watch):
@@ -139,6 +134,16 @@ def run(
         grid.begin(root, sections, parts)
         how: dict[str, Any] = {"data_dir": data_dir, "watch": watch}
         return grid.run(planned, root, parts, apart=apart, **how)
+
+
+def _trackers(trackers: Sequence[Part], parts: Spread) -> Sequence[Part]:
+    """Return the trackers of a grid; refuse them for a part of it."""
+    if trackers and parts.part:
+        raise Refusal(
+            "every part would send the whole grid to the trackers; remove [track], and "
+            "use: troth track RUN --follow"
+        )
+    return trackers
 
 
 @contextlib.contextmanager
@@ -204,7 +209,7 @@ def resume(
     Read on: `checkpoint` in the experiment file, and `docs/how-to/resume.md`.
     """
     root, objects, parts = Path(path), given.give(data, model), spread or Spread()
-    parts.check((root / files.GRID).exists(), bool(objects))
+    parts.check((root / files.GRID).exists())
     settings = [settings] if isinstance(settings, str) else settings
     if not (root / files.GRID).exists():
         if settings:
@@ -216,19 +221,21 @@ def resume(
         given.check_same(objects, [one], root)
         if not (root / files.SUMMARY).exists():
             given.check_here([one], root)
-        trackers = [] if finished(root) else one.track
-        with _followed(trackers, root, watch):
+        track = [] if finished(root) else one.track
+        with _followed(track, root, watch):
             train.resume(root, watch=watch)
         return [Run(root)]
     sections = reader.read(root / files.GRID)
     facts = sections.get("resolved", {})
+    parts.check(in_memory=bool(objects) or given.in_main(sections))
     if settings:
         sections = wider(root, sections, settings, facts.get("device"))
     planned = plan(sections, facts.get("device"))
     given.check_same(objects, [one.experiment for one in planned], root)
     missing = (p for p in planned if not (root / p.label / files.SUMMARY).exists())
     given.check_here([one.experiment for one in missing], root)
-    trackers = [] if finished(root) else planned[0].experiment.track
+    track = [] if finished(root) else planned[0].experiment.track
+    trackers = _trackers(track, parts)
     with _followed(trackers, root, watch):
         how: dict[str, Any] = {"data_dir": facts.get("data_dir"), "watch": watch}
         return grid.run(planned, root, parts, **how)

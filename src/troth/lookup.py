@@ -227,7 +227,7 @@ def by_name(value: Any) -> Any:
     if not isinstance(value, pytypes.FunctionType):
         return value
     name, module = value.__qualname__, value.__module__
-    if vars(sys.modules[module]).get(name) is not value:
+    if getattr(sys.modules.get(module), name, None) is not value:
         raise Refusal(
             f"the function {name} cannot be found by its name, which "
             "the run's file stores; define it with def, outside other functions"

@@ -48,6 +48,8 @@ def test_results():
     assert row(text, "local") == ["local", *numbers]
     text = printed(tables.results([run([4, 5, 0, 6], head="error")], ["a"]))
     assert text.strip().startswith("Error of") and " 5 " in text
+    text = printed(tables.results([found, run([4, 5, 0, 6], head="error")], ["a", "b"]))
+    assert text.strip().startswith("Accuracy or error of")
 
 
 def test_columns_that_only_some_runs_have():

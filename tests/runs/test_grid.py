@@ -1,10 +1,14 @@
 """A grid as a folder: its parts, and what may not be divided."""
 
+import sys
+import types
+
 import pytest
 
 import troth
 from troth import Spread, files
 from troth.runs import grid, train_many
+from troth.server.aggregators import mean
 
 TINY = {
     "partition": {"name": "iid", "clients": 3},
@@ -98,6 +102,21 @@ def test_no_part_sends_the_grid_to_a_tracker(tmp_path, refuses):
     part = Spread(part="1/2")
     refuses("every part would send", troth.run, tree, out=tmp_path / "g", spread=part)
     assert not (tmp_path / "g").exists()
+    grid.begin(tmp_path / "g", tree, Spread())
+    refuses("every part would send", troth.resume, tmp_path / "g", spread=part)
+    assert [file.name for file in (tmp_path / "g").iterdir()] == [files.GRID]
+
+
+def test_other_processes_do_not_have_functions_of_a_script(tmp_path, refuses):
+    tree = SIX | {"aggregator": {"name": "__main__:mine"}}
+    one, words = Spread(devices=["cpu"]), "functions of the main script"
+    monkey = types.SimpleNamespace(mine=mean.mean)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "__main__", monkey)
+        refuses(words, troth.run, tree, out=tmp_path / "g", spread=one)
+        assert not (tmp_path / "g").exists()
+        grid.begin(tmp_path / "g", tree, Spread())
+        refuses(words, troth.resume, tmp_path / "g", spread=one)
 
 
 def test_groups_are_the_runs_that_train_together():

@@ -72,6 +72,14 @@ def test_best_by_validation_under_each_attack():
     assert table.choice(table.methods([run(0.5)], ["a"])) == []
 
 
+def test_results_on_other_data_are_not_compared():
+    """Such as those of several folders, which `troth show` prints together."""
+    mixed = [run(0.8, 0.8), run(0.9, 0.9, partition="natural", data="femnist")]
+    assert table.choice(table.methods(mixed, ["a", "b"])) == []
+    mixed = [run(0.8, 0.8), run(0.1, 0.1, head="error", personalizer="ditto")]
+    assert table.choice(table.methods(mixed, ["a", "b"])) == []
+
+
 def test_files(tmp_path):
     file = table.write(*grid(), tmp_path / "t.csv")
     rows = list(csv.DictReader(file.read_text().splitlines()))

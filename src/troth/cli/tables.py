@@ -195,7 +195,8 @@ def results(runs: Sequence[Run], labels: Sequence[str]) -> Group:
         cells += [number(s[k].get("attack_success_mean")) for k in success.values()]
         rows.append([short(label), *cells, f"{s['seconds']:.1f}"])
     who = _judged(runs[0]) if len(counts) == 1 else "benign clients"
-    what = f"{head.capitalize()} of the clients' own models"
+    kinds = dict.fromkeys(heading(run.summary) for run in runs)
+    what = f"{' or '.join(kinds).capitalize()} of the clients' own models"
     title = f"{what}, each on its own test data, over {who}"
     mean, *others = _COLUMNS
     names = [f"{name} mean" for name in scores]

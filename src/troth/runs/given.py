@@ -35,6 +35,11 @@ def settings(objects: Objects) -> list[str]:
     return [f"{kind}.name={given.name}" for kind, given in objects.items()]
 
 
+def in_main(sections: Mapping[str, Any]) -> bool:
+    """Return whether an experiment names functions of the main script or a notebook."""
+    return "'__main__:" in repr(sections)
+
+
 def check_sections(objects: Objects, sections: Mapping[str, Any]) -> None:
     """Raise Refusal for objects in an experiment, and for data or model set twice."""
     for kind in KINDS:

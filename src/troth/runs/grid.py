@@ -109,8 +109,9 @@ class Spread(NamedTuple):
             raise Refusal("per_device is given without devices; name them as well")
         if in_memory and (self.devices or self.ray):
             raise Refusal(
-                "objects in memory cannot be passed to other processes; write the data "
-                "to a file and the network to a module, or train parts (part=)"
+                "objects in memory and functions of the main script cannot be passed "
+                "to other processes; write data to a file, and networks and functions "
+                "to a module that is imported, or train parts (part=)"
             )
         self.chosen([])
 

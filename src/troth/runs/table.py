@@ -5,7 +5,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from troth import files
 from troth.evaluation.paired import NAN
@@ -25,6 +25,7 @@ _NUMBERS = {
 _ABOVE = ("attack", "corruption", "adversary")  # columns of a pivot, if they vary
 # Methods are compared only under equal values of these axes.
 _SURROUNDINGS = (*_ABOVE, "fraction", "data", "partition", "clients")
+_OF_DATA = ("data.", "partition.")  # and only on the same data
 _HALF = " half width"
 
 
@@ -36,6 +37,7 @@ class Method(NamedTuple):
     seeds: int
     numbers: dict[str, tuple[float, float]]  # column → mean, half width of its interval
     corruption: str = ""  # corruption of malicious clients' data, if not an axis
+    data: str = ""  # settings of the data and of their partition
 
 
 class Pivot(NamedTuple):
@@ -67,7 +69,8 @@ def methods(runs: Sequence[Run], labels: Sequence[str]) -> list[Method]:
         numbers = {c: group.numbers[k] for c, k in keys.items() if k in group.numbers}
         axes, count = _axes(labels[first]), len(group.runs)
         done = "" if "corruption" in axes else compare.poisoned(runs[first])
-        found.append(Method(axes, metric, count, numbers, done))
+        own = {k: v for k, v in group.settings.items() if k.startswith(_OF_DATA)}
+        found.append(Method(axes, metric, count, numbers, done, repr(own)))
     return found
 
 
@@ -138,19 +141,20 @@ def cell(method: Method, column: str) -> str:
 def best(found: Sequence[Method]) -> list[tuple[dict[str, str], Method]]:
     """Return the methods with the best validation mean, for each setting.
 
-    A setting is a combination of attack, data set and partition. Methods without
-    validation data and settings with a single method are left out. The result is a list
-    of (axes of the setting, method).
+    A setting is a combination of attack, data set, partition and metric. Methods
+    without validation data and settings with a single method are left out. The result
+    is a list of (axes of the setting, method).
     """
-    groups: dict[tuple[tuple[str, str], ...], list[Method]] = {}
+    groups: dict[Any, list[Method]] = {}
     for method in found:
         known = method.numbers.get("valid mean", (NAN, 0))[0]
         if known == known:  # not NaN
             around = (i for i in method.axes.items() if i[0] in _SURROUNDINGS)
-            groups.setdefault(tuple(around), []).append(method)
+            key = (method.data, method.metric, tuple(around))
+            groups.setdefault(key, []).append(method)
     return [
         (dict(around), max(some, key=_worth))
-        for around, some in groups.items()
+        for (*_, around), some in groups.items()
         if len(some) > 1
     ]
 
