@@ -169,7 +169,7 @@ def test_the_list_as_a_csv_file(browser, root, serving, tmp_path):
     with file.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [float(row["mean"]) for row in rows] == means and len(means) == 2
-    assert {row["id"] for row in rows} == {"clean", "'=1+1,\"a\""}
+    assert {row["id"] for row in rows} == {"clean", '\'=1+1,"a"'}
     local = next(row for row in rows if row["id"] != "clean")
     assert local["personalizer"] == "local" and local["left"] == ""
     summary = json.loads((root / "clean" / "summary.json").read_text())
