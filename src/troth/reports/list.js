@@ -11,11 +11,12 @@
   const heads = setup.columns;
   const NUMBERS = ["mean", "std", "worst10", "shared", "seconds"];
 
+  const known = (key) => Object.hasOwn(heads, key);
   const given = new URLSearchParams(location.search);
   const some = (key) => new Set(given.getAll(key));
-  const view = { q: given.get("q") || "", sort: given.get("sort") || "", down: given.get("down") === "1", flat: given.get("flat") === "1" };
+  const view = { q: given.get("q") || "", sort: known(given.get("sort")) ? given.get("sort") : "", down: given.get("down") === "1", flat: given.get("flat") === "1" };
   const [open, shut, chosen] = [some("open"), some("shut"), some("run")];
-  let columns = given.get("columns") ? given.get("columns").split(",").filter((key) => heads[key]) : null;
+  let columns = given.get("columns") ? given.get("columns").split(",").filter(known) : null;
   let [pair, limit, version, runs] = [[given.get("x"), given.get("y")], STEP, "", new Map()];
   const keep = () => {
     const now = new URLSearchParams();
@@ -47,7 +48,7 @@
   const fits = () => {
     const tests = view.q.toLowerCase().split(/\s+/).filter(Boolean).map((term) => {
       const [, key, sign, than] = /^(\w+)(<=|>=|<|>|=)(.+)$/.exec(term) || [];
-      if (!heads[key]) return (run) => run.text.includes(term);
+      if (!known(key)) return (run) => run.text.includes(term);
       if (sign === "=") return (run) => String(run[key]).toLowerCase() === than;
       const how = { "<": (v) => v < than, ">": (v) => v > than, "<=": (v) => v <= than, ">=": (v) => v >= than }[sign];
       return (run) => typeof value(run, key) === "number" && how(value(run, key));

@@ -238,3 +238,26 @@ def test_settings_that_differ_and_the_results_of_clients(told, tmp_path):
     assert found["runs"]["b"] == {"seed": "2", "personalizer.name": "local"}
     assert [one["values"] for one in answer] == [[0.5, None], [0.25, 1.0]]
     assert answer[0]["malicious"] == [False, True]
+
+
+def test_files_that_troth_did_not_write_leave_the_list_whole(told, tmp_path):
+    for i in range(3):
+        told(tmp_path / f"r{i}", [0.5, 1.0])
+        (tmp_path / f"r{i}" / "summary.json").unlink()
+    odd = {"personal": {"accuracy_mean": "<b>"}, "shared": {"accuracy_mean": [1]}}
+    line = json.dumps({"round": 3, "cohort": "x", "dropped": [1], "evaluation": odd})
+    (tmp_path / "r0" / "rounds.jsonl").write_text(line + "\n")
+    text = "[train]\nrounds = " + "9" * 5000 + "\n"
+    (tmp_path / "r1" / "experiment.toml").write_text(text)
+    (tmp_path / "r2" / "experiment.toml").write_text("a = " + "[" * 100_000)
+    (tmp_path / "r2" / "clients.csv").write_text('"\x00')
+    ids = [f"r{i}" for i in range(3)]
+    with Server(tmp_path, port=0) as server:
+        with (tmp_path / "r1" / "rounds.jsonl").open("ab") as held:
+            assert files.hold(held)
+            states = [run["state"] for run in server.pages.runs()["runs"]]
+        assert states == ["killed", "running", "killed"]
+        assert server.pages.live(ids)[0]["points"] == [[4, None, None]]
+        assert {*server.pages.settings(ids)["runs"]} == {*ids}
+        with pytest.raises(Unknown, match="r2 has no clients.csv that can be read"):
+            server.pages.clients(["r2"])

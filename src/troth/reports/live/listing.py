@@ -18,7 +18,7 @@ from troth.runs.load import Tail
 
 _DEPTH = 3  # levels of folders that are searched
 _SAYS = re.compile(r'^\[(\w+)\]\nname = ("(?:[^"\\\n]|\\.)*")$', re.M)
-_ROUNDS = re.compile(r"^\[train\]\n(?:[^\[\n].*\n)*?rounds = (\d+)$", re.M)
+_ROUNDS = re.compile(r"^\[train\]\n(?:[^\[\n].*\n)*?rounds = (\d{1,15})$", re.M)
 _SENSELESS = (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration)
 """Errors that reading a file raises if Troth did not write the file."""
 PARTS = ("personalizer", "attack", "aggregator")
@@ -96,7 +96,8 @@ class Growing:
             own, shared = (record["evaluation"][k] for k in ("personal", "shared"))
             self.metric = next(m for m in METRICS if f"{m}_mean" in own)
             both = [kind.get(f"{self.metric}_mean") for kind in (own, shared)]
-            self.points.append([self.rounds, *both])
+            known = [v if isinstance(v, int | float) else None for v in both]
+            self.points.append([self.rounds, *known])
         except _SENSELESS:
             return  # a round without an evaluation, or not written by Troth
 

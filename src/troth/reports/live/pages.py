@@ -1,5 +1,6 @@
 """Make the pages of the server: the list of runs, and reports that show progress."""
 
+import csv
 import hashlib
 import json
 import threading
@@ -70,7 +71,7 @@ class Pages:
         for id_, place in self._places(ids).items():
             try:
                 table = inspect.clients(place / files.CLIENTS)
-            except (OSError, ValueError, KeyError):
+            except (OSError, ValueError, KeyError, csv.Error):
                 raise Unknown(
                     f"{id_} has no {files.CLIENTS} that can be read"
                 ) from None
@@ -150,7 +151,7 @@ def _settings(place: Path) -> dict[str, str]:
     """Return dotted key → value of an experiment file; {} if it cannot be read."""
     try:
         flat = reader.differences(reader.read(place / files.EXPERIMENT), {})
-    except (OSError, ValueError, Refusal):
+    except (OSError, ValueError, RecursionError, Refusal):
         return {}
     return {k: str(v) for k, (v, _) in flat.items() if not k.startswith(_ASIDE)}
 
