@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import troth
 from troth import files, reports
 from troth.evaluation.paired import interval, paired
 from troth.reports import _charts, _front, _marks, _tables, _words, cards
@@ -95,6 +96,25 @@ def test_the_table_of_clients_is_clients_csv(examined, whole):
             values = files.read_csv(examined / "attacked" / file)[name].tolist()
             shown = compare.number if "accuracy" in name else "{:.0f}".format
             assert column == [shown(value) for value in values]
+
+
+def test_the_table_of_clients_has_the_scores_that_the_experiment_names(tmp_path):
+    tree = {
+        "data": "digits",
+        "partition": {"name": "iid", "clients": 4},
+        "train": {"rounds": 1, "steps": 1},
+        "evaluate": {"scores": ["f1", {"name": "calibration_error", "bins": 5}]},
+        "personalizer": "local",
+    }
+    (run,) = troth.run(tree, out=tmp_path / "run")
+    table = made(tmp_path / "page.html", run.path)[1]["decks"][0]["table"]
+    found = dict(zip(table["from"], table["columns"], strict=True))
+    values = files.read_csv(run.path / "clients.csv")
+    for score in ("f1", "shared_f1", "calibration_error", "shared_calibration_error"):
+        shown = [f"{value:.4g}" for value in values[score]]
+        assert found[f"run/clients.csv:{score}"] == shown
+    heads = [head["name"] for head in table["heads"]]
+    assert len({*heads}) == len(heads) and "f1, run" in heads
 
 
 def test_sentences_of_the_script_are_those_of_the_json(whole, page):

@@ -223,6 +223,12 @@ def clients(deck: Deck) -> dict[str, Any]:
         source = f"{model.run.path.name}/clients.csv:{column}"
         texts = [number(float(v), metric) for v in model.values]
         table.append((f"{metric}, {_spaced(model.label)}", texts, source))
+    for model in models(deck.runs):
+        for key in _scores(model.run):
+            column = key if model.kind == "personal" else f"shared_{key}"
+            source = f"{model.run.path.name}/clients.csv:{column}"
+            texts = [number(float(v), key) for v in model.run.column(column)]
+            table.append((f"{key}, {_spaced(model.label)}", texts, source))
     for best in Chooser(deck.runs).models[:1]:
         for head, other in references(best, deck).items():
             gains = [signed(float(v), metric) for v in best.values - other.values]
@@ -238,6 +244,22 @@ def clients(deck: Deck) -> dict[str, Any]:
     words = ("role", "use", OWNER)
     names = [{"name": head, "numeric": head not in words} for head in heads]
     return {"heads": names, "columns": columns, "from": sources}
+
+
+def _scores(run: Dossier) -> list[str]:
+    """Return the columns of the scores in `evaluate.scores`, of clients' own models."""
+    evaluate = run.sections.get("evaluate")
+    scores = evaluate.get("scores", []) if isinstance(evaluate, dict) else []
+    parts = scores if isinstance(scores, list) else []
+    names = [p.get("name") if isinstance(p, dict) else p for p in parts]
+    own = [str(name).rpartition(":")[2] for name in names]
+    columns = run.clients or {}
+    return [
+        column
+        for column in columns
+        if f"shared_{column}" in columns
+        and any(column == name or column.startswith(f"{name}_") for name in own)
+    ]
 
 
 def _spaced(label: str) -> str:

@@ -56,6 +56,20 @@
     return (run) => tests.every((test) => test(run));
   };
   const found = () => [...runs.values()].filter(fits()).sort(order);
+  /* The runs that are found, in the order of the list, for pandas or a spreadsheet */
+  const download = () => {
+    const names = Object.keys(heads).filter((name) => name !== "curve");
+    const text = (run, name) => {
+      const v = value(run, name);
+      if (missing(v)) return "";
+      if (typeof v === "number") return name === "begun" ? new Date(1000 * v).toISOString() : String(v);
+      return `"${v.replace(/^[=+@\t\r-]/, "'$&").replaceAll('"', '""')}"`; /* a spreadsheet runs no name as a formula */
+    };
+    const rows = [names, ...found().map((run) => names.map((name) => text(run, name)))];
+    const url = URL.createObjectURL(new Blob(rows.map((row) => `${row.join(",")}\r\n`), { type: "text/csv" }));
+    make("a", { href: url, download: "runs.csv" }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  };
   const isOpen = (group) => open.has(group) || (!shut.has(group) && (view.q !== "" || runs.size <= OPEN));
   const lines = (every) => {
     if (view.flat) return every.map((run) => ({ run }));
@@ -325,6 +339,7 @@
   find("#all").addEventListener("click", () => choose(found().map((run) => run.id), true));
   find("#none").addEventListener("click", () => choose([...chosen], false));
   find("#show").addEventListener("click", () => location.assign(`/report?${new URLSearchParams([...chosen].slice(0, setup.most).map((id) => ["run", id]))}`));
+  find("#csv").addEventListener("click", download);
   const more = () => { limit += STEP; draw(); };
   find("#more").addEventListener("click", more);
   const scroll = find("#list .scroll");

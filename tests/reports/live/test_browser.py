@@ -1,6 +1,8 @@
 """`troth ui` in a real Chromium while a run trains, is killed, and ends."""
 
 import contextlib
+import csv
+import json
 import shutil
 import subprocess
 import sys
@@ -144,6 +146,36 @@ def test_runs_are_found_by_keys_and_compared(browser, root, server):
     browser.js("document.querySelector('header a').click()")
     browser.until("document.querySelector('#scatter .plot')")  # the list as it was
     assert browser.js("return location.href") == address
+    assert browser.log("browser") == []
+
+
+def test_the_list_as_a_csv_file(browser, root, serving, tmp_path):
+    """It has the runs that are found, sorted; no name is a formula."""
+    shutil.move(root / "<img src=x onerror=alert(1)>", root / '=1+1,"a"')
+    browser.cdp(
+        "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path)
+    )
+    with serving(root) as server:
+        browser.see(f"{server.url}?sort=mean&down=1&q=state%3Dfinished")
+        shown = "document.querySelectorAll('#list td[data-field=mean]')"
+        means = browser.js(f"return [...{shown}].map((v) => Number(v.textContent))")
+        browser.focus("#csv")
+        browser.press("\ue007")
+        file = tmp_path / "runs.csv"
+        for _ in range(200):
+            if file.exists():
+                break
+            time.sleep(0.05)
+    with file.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [float(row["mean"]) for row in rows] == means and len(means) == 2
+    assert {row["id"] for row in rows} == {"clean", '\'=1+1,"a"'}
+    local = next(row for row in rows if row["id"] != "clean")
+    assert local["personalizer"] == "local" and local["left"] == ""
+    summary = json.loads((root / "clean" / "summary.json").read_text())
+    clean = next(row for row in rows if row["id"] == "clean")
+    wanted = summary["personal"]["accuracy_mean"]
+    assert clean["mean"] == str(round(wanted, 3))
     assert browser.log("browser") == []
 
 
