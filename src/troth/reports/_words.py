@@ -7,7 +7,7 @@ import numpy as np
 from troth.certificates.bounds import down
 from troth.certificates.spread import spread
 from troth.reports.cards import Deck, Sentence
-from troth.reports.cards._reading import command, hostility, listed, quoted
+from troth.reports.cards._reading import hostility, listed, quoted, resume
 from troth.reports.cards._worlds import twins
 from troth.runs.compare import number, short, signed
 from troth.runs.inspect import Dossier
@@ -129,7 +129,7 @@ def _unfinished(run: Dossier) -> list[Sentence]:
     far = str(len(run.rounds)), str(run.total)
     if run.alive:  # do not suggest to resume a run that is still training
         return [("page.going", quoted(run), *far)]
-    return [("page.unfinished", quoted(run), *far, command("resume", run.path))]
+    return [("page.unfinished", quoted(run), *far, resume(run))]
 
 
 def _stayed(run: Dossier) -> list[Sentence]:

@@ -19,7 +19,7 @@ from troth.plot._style import SERIES, places, settle
 from troth.reports import _charts, _front, _pdf, _rows, _tables, _words, cards
 from troth.reports.cards import Deck, Sentence
 from troth.reports.cards._choice import Chooser
-from troth.reports.cards._reading import RULES, certify, command, name, quoted
+from troth.reports.cards._reading import RULES, audit, certify, name, quoted
 from troth.runs import compare, inspect
 from troth.runs.inspect import Dossier
 from troth.types import Refusal
@@ -40,7 +40,7 @@ PARTS = {
 }
 """The parts of a page in order: id → heading."""
 _WORLDS = 24  # federations with a picture of their clients, at most
-_COMMAND = ("troth ", "troth.")  # values that begin so are commands to copy
+_COMMAND = ("troth ", "troth.", "from troth.")  # start of a command to copy
 
 
 class Report(NamedTuple):
@@ -168,7 +168,7 @@ def html(
         "caution": compare.caution(compared),
         "origins": _tables.origins(runs),
         "pictures": pictures,
-        "asks": {"certify": certify(first), "audit": command("audit", first.path)},
+        "asks": {"certify": certify(first), "audit": audit(first)},
         "beside": beside,
         "data": _compressed(packed(made)),
     }

@@ -54,7 +54,7 @@ def check_sections(objects: Objects, sections: Mapping[str, Any]) -> None:
             )
         if kind in objects:
             name = part.get("name") if isinstance(part, Mapping) else part
-            if name:
+            if name and name != objects[kind].name:  # a run's own file names it
                 raise Refusal(
                     f"{kind}= is given, and the experiment sets {kind}.name = "
                     f"'{name}'; remove one of the two"

@@ -451,7 +451,8 @@ def test_data_outside_the_range():
     assert str(caught.value) == (
         "adversarial.bounds = [0.0, 0.5] says that inputs lie between 0 and 8 (in "
         "units of 16), but they lie between 0 and 16; set adversarial.bounds to "
-        "[0, 1] or wider, or to [] if the data have no range"
+        "[0, 1] or wider, or to [] (troth audit --bounds none) if the data have no "
+        "range"
     )
     # Nobody clips where nobody attacks; what malicious clients make does not count.
     built(tree(adversarial=half, personalizer="finetune"), rounds=0)

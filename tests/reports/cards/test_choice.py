@@ -1,10 +1,13 @@
 """Which model is suggested to a client, by worked examples."""
 
 import json
+import shlex
 
 import numpy as np
 
+import troth
 from troth.reports import cards
+from troth.reports.cards import _reading
 from troth.runs import inspect
 
 
@@ -125,6 +128,50 @@ def test_a_table_is_predicted_from_a_table(told, tmp_path):
     lines = choice([a], 1)[2]
     assert lines["choice.command"][0].endswith(" --client 1 --data FILE.csv")
     assert "choice.table" in lines
+
+
+def test_a_table_is_audited_without_a_range(told, tmp_path):
+    for shape, more in (("[1, 8, 8]", ""), ("[3]", " --bounds none")):
+        run = told(tmp_path / shape.strip("[]"), [0.9, 0.9], shared=[0.5, 0.5])
+        file = run / "experiment.toml"
+        text = file.read_text().replace("shape = [1, 8, 8]", f"shape = {shape}")
+        file.write_text(text)
+        (deck,) = cards.decks(inspect.opened([run]))
+        said = {rule: v for rule, *v in deck.cards[0][1].sentences}
+        (asks,) = said["shortcuts.missing"]
+        assert asks == f"troth audit {shlex.quote(str(run))} --client 1{more}"
+
+
+def test_objects_in_memory_need_python(tmp_path):
+    """The printed calls are run, with the data in place of DATA."""
+    random = np.random.default_rng(0)
+    data = {"x": random.normal(size=(80, 3)).astype("float32"), "y": [0, 1] * 40}
+    tree = {"partition": {"name": "iid", "clients": 2}, "personalizer": "ditto"}
+    how = {"how": "loop", "device": "cpu"}
+    tree |= {"train": {"rounds": 1}, "engine": how, "output": {"checkpoint": False}}
+    a = tmp_path / "a"
+    troth.run(tree, data=data, out=a)
+    (deck,) = cards.decks(inspect.opened([a]))
+    card, load = deck.cards[0][1], f"troth.load('{a}', data=DATA)"
+    said = {rule: v for rule, *v in (*deck.choices[1].sentences, *card.sentences)}
+    assert said["shortcuts.missing"] == [
+        f"troth.audit({load}, clients='1,', bounds=[])"
+    ]
+    names = {"troth": troth, "DATA": data, "X": data["x"]}
+    assert len(eval(said["shortcuts.missing"][0], names).table["client"]) == 1
+    (use,) = said["choice.command"]
+    assert use == f"troth.load('{a}').predict(1, X)" and len(eval(use, names)) == 80
+    assert said["choice.array"] == ["3"]
+    certify = said["certificate.missing"][0]
+    assert certify.endswith(
+        f"certify({load}, Smoothing(transform='pixel', sigma=0.25), clients='1,')"
+    )
+    exec(certify.replace("0.25)", "0.25, n=50, n0=5)"), names)
+    assert (a / "certificates.csv").exists()
+    (local,) = eval(said["gain.local_missing"][0], names)
+    assert local.experiment.personalizer.name == "local"
+    asks = _reading.resume(deck.runs[0])
+    assert asks == f"troth.resume('{a}', data=DATA)" and eval(asks, names)
 
 
 def test_any_name_can_stand_in_a_sentence(told, tmp_path):

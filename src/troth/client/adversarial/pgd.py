@@ -89,7 +89,8 @@ def pgd(
                 f"adversarial.bounds = {bounds} says that inputs lie between {low:g} "
                 f"and {high:g} (in units of {scale:g}), but they lie between {least:g} "
                 f"and {most:g}; set adversarial.bounds to [{least / scale:g}, "
-                f"{most / scale:g}] or wider, or to [] if the data have no range"
+                f"{most / scale:g}] or wider, or to [] (troth audit --bounds none) if "
+                "the data have no range"
             )
 
     return Adversarial(worst, expect)
@@ -188,5 +189,6 @@ def _check(eps: float, step: float, iterations: int, bounds: list[float]) -> Non
     if bounds and not pair:
         raise Refusal(
             f"adversarial.bounds = {bounds} is no range; set it to the lowest and the "
-            "highest value, such as [0.0, 1.0], or to [] for data without a range"
+            "highest value, such as [0.0, 1.0], or to [] (troth audit --bounds none) "
+            "for data without a range"
         )

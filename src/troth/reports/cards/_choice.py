@@ -166,9 +166,13 @@ def _use(model: Model, client: str) -> list[Sentence]:
     run, shape = model.run, model.run.resolved.get("shape")
     sizes = ", ".join(map(str, shape)) if isinstance(shape, list) else "…"
     if model.kind == "shared" and run.part("personalizer") != "none":
-        module = f"troth.load({str(run.path)!r}).shared({client})"
+        module = f"{_reading.loaded(run, 'model')}.shared({client})"
         return [("choice.command", module), ("choice.module", sizes)]
     table = bool(run.resolved.get("features"))
+    if _reading.from_memory(run):
+        call = f"{_reading.loaded(run, 'model')}.predict({client}, X)"
+        names = [("choice.columns",)] if table else []
+        return [("choice.command", call), ("choice.array", sizes), *names]
     file = "FILE.csv" if table else "FILE.npz"
     given = command("predict", run.path, "--client", client, "--data", file)
     holds = ("choice.table",) if table else ("choice.npz", sizes)

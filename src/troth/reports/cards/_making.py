@@ -20,7 +20,7 @@ from troth.certificates.spread import ALPHA
 from troth.networks import flat
 from troth.reports.cards import _reading
 from troth.reports.cards._choice import Choice, Chooser
-from troth.reports.cards._reading import Sentence, certify, command, keeping, saved
+from troth.reports.cards._reading import Sentence, audit, certify, keeping, saved
 from troth.reports.cards._worlds import exposure, worlds
 from troth.runs.compare import number, signed
 from troth.runs.inspect import Certified, Dossier
@@ -270,7 +270,7 @@ class _Maker:
             return [run, ("provenance.parameters", hash_)]
         if not saved(self.run):
             return [run, ("provenance.unsaved",)]
-        asks = f"troth.load({str(self.run.path)!r}).model({client})"
+        asks = f"{_reading.loaded(self.run, 'model')}.model({client})"
         count = str(self.run.resolved.get("parameters", "–"))
         return [run, ("provenance.hash", count, asks)]
 
@@ -354,7 +354,7 @@ def _shortcuts(run: Dossier, client: int) -> _Part:
     if run.audit is None or row is None:
         if not saved(run):
             return None, [("shortcuts.unsaved", keeping(run))]
-        asks = command("audit", run.path, "--client", client)
+        asks = audit(run, client)
         return None, [("shortcuts.missing", asks)]
     t = {name: float(column[row]) for name, column in run.audit.table.items()}
     if not t["examples"]:

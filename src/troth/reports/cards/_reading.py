@@ -142,6 +142,22 @@ def command(*words: object) -> str:
     return shlex.join(["troth", *(str(word) for word in words)])
 
 
+def from_memory(run: Dossier, *kinds: str) -> str:
+    """Return the arguments that pass the Python objects of a run, such as `data=DATA`.
+
+    Return "" if the run has none: then the command line can be used. `kinds` are the
+    objects that are needed, by default data and model.
+    """
+    names = (k for k in kinds or ("data", "model") if lookup.in_memory(run.part(k)))
+    return ", ".join(f"{kind}={kind.upper()}" for kind in names)
+
+
+def loaded(run: Dossier, *kinds: str) -> str:
+    """Write the Python call that opens a run."""
+    objects = from_memory(run, *kinds)
+    return f"troth.load({str(run.path)!r}{', ' if objects else ''}{objects})"
+
+
 def certify(
     run: Dossier,
     transform: str = "pixel",
@@ -149,9 +165,32 @@ def certify(
     client: int | None = None,
 ) -> str:
     """Write the command that certifies all models of a run, or one client's."""
-    one = () if client is None else ("--client", client)
-    how = ("--transform", transform, "--sigma", f"{sigma:g}")
-    return command("certify", run.path, *how, *one)
+    if from_memory(run):
+        one = "" if client is None else f", clients='{client},'"
+        how = f"Smoothing(transform={transform!r}, sigma={sigma:g})"
+        return (
+            "from troth.certificates.smoothing import Smoothing; from "
+            f"troth.examine.certify import certify; certify({loaded(run)}, {how}{one})"
+        )
+    only = () if client is None else ("--client", client)
+    noise = ("--transform", transform, "--sigma", f"{sigma:g}")
+    return command("certify", run.path, *noise, *only)
+
+
+def audit(run: Dossier, client: int | None = None) -> str:
+    """Write the command that audits all models of a run, or one client's.
+
+    Only images have a known range, and only before they are standardized.
+    """
+    section = run.sections.get("adversarial")
+    bounds = section.get("bounds") if isinstance(section, dict) else None
+    image = len(run.resolved.get("shape") or ()) == 3 and run.part("features") == "none"
+    free = bounds == [0.0, 1.0] and not image  # the default, which no table fits
+    if from_memory(run):
+        one = "" if client is None else f", clients='{client},'"
+        return f"troth.audit({loaded(run)}{one}{', bounds=[]' if free else ''})"
+    only = () if client is None else ("--client", client)
+    return command("audit", run.path, *only, *(("--bounds", "none") if free else ()))
 
 
 def whole(run: Dossier) -> Path:
@@ -172,10 +211,21 @@ def again(run: Dossier, why: str, *settings: str) -> tuple[str, str]:
         place = root.with_name(f"{root.resolve().name}-{why}")
         place = place if root == run.path else place / run.path.name
         more = [part for setting in settings for part in ("--set", setting)]
-        asks = command("run", run.path / files.EXPERIMENT, *more, "--out", place)
+        file = run.path / files.EXPERIMENT
+        asks = command("run", file, *more, "--out", place)
+        if objects := from_memory(run):
+            asks = f"troth.run({str(file)!r}, settings={[*settings]}, {objects}, "
+            asks += f"out={str(place)!r})"
         run.kept["again", why] = str(place), asks
     found: tuple[str, str] = run.kept["again", why]
     return found
+
+
+def resume(run: Dossier) -> str:
+    """Write the command that continues a run."""
+    objects = from_memory(run)
+    call = f"troth.resume({str(run.path)!r}, {objects})"
+    return call if objects else command("resume", run.path)
 
 
 def beside(run: Dossier, place: str) -> str:
