@@ -178,7 +178,9 @@ def test_sentences_above_the_parts(examined, whole):
     )
     run = examined / "clean"
     bad = column(run, "malicious") == 1
-    gain = (column(run, "accuracy") - column(run, "shared_accuracy"))[~bad]
+    gain = column(run, "accuracy") - column(run, "shared_accuracy")
+    first = ", ".join(map(str, np.flatnonzero((gain < 0) & ~bad)[:5]))
+    gain = gain[~bad]
     lost, won = ((gain < 0).sum(), (gain > 0).sum())
     marked = ", ".join(f"{k}" for k in np.flatnonzero(bad))
     for said in (
@@ -186,7 +188,8 @@ def test_sentences_above_the_parts(examined, whole):
         f"(“clean”) it is {without}, a change of ",
         f"Malicious: 3 of 12 clients (clients {marked}). They",
         f"“clean”: {lost} of 9 clients lose by their own model (it has less accuracy "
-        f"than the shared model), {won} gain, {9 - lost - won} equal.",
+        f"than the shared model): clients {first} and {lost - 5} more. {won} gain, "
+        f"{9 - lost - won} equal.",
         "of 9 audited clients",
     ):
         assert said in words
@@ -425,6 +428,19 @@ def summary(*places):
     decks = cards.decks(runs)
     notes = [*_words.notes(runs, decks).values(), *map(_words.clients, decks)]
     return [*_words.alerts(runs), *(each for part in notes for each in part)]
+
+
+def test_clients_that_lose_are_named(told, tmp_path):
+    own = np.array([0.9, *[0.4] * 7])
+    one = told(tmp_path / "one", own[::-1], shared=[0.5] * 8, hostile=[1, *[0] * 7])
+    few = told(tmp_path / "few", own[:3][::-1], shared=[0.5] * 3)
+    for run, names in (
+        (one, "clients 1, 2, 3, 4, 5 and 1 more"),
+        (few, "clients 0, 1"),
+    ):
+        (deck,) = cards.decks(inspect.opened([run]))
+        (said,) = (v for rule, *v in _words.clients(deck) if rule == "page.losers")
+        assert said[-1] == names
 
 
 def test_nobody_was_detected(told, tmp_path):

@@ -61,6 +61,9 @@ def why(deck: Deck) -> list[Sentence]:
     metric, both = chooser.metric, chooser.models[:2]
     worth = [p for m in both for p in (m.quoted, number(chooser.worth(m), metric))]
     many = str(len(chooser.models))
+    if tied := chooser.tied():
+        tie = many, chooser.by, metric, *worth[:2], tied, chooser.because()
+        return [("answer.tie", *tie), ("answer.seed",)]
     return [("answer.why", many, chooser.by, metric, *worth), ("answer.seed",)]
 
 

@@ -98,16 +98,19 @@ def _undetected(decks: Sequence[Deck]) -> list[Sentence]:
 
 
 def _loses(run: Dossier) -> list[Sentence]:
-    """Count the benign clients that lose and gain by their own model."""
+    """Count the benign clients that lose and gain by their own model; name losers."""
     if run.part("personalizer") == "none":
         return []
     metric, sign = run.metric, 1 if run.metric == "accuracy" else -1
-    gain = sign * (run.column(metric) - run.column(f"shared_{metric}"))[run.judged]
-    gain = gain[~np.isnan(gain)]
+    gain = sign * (run.column(metric) - run.column(f"shared_{metric}"))
+    known = run.judged & ~np.isnan(gain)
+    gain = gain[known]
     less = "less" if metric == "accuracy" else "more"
     counts = [str(int(v.sum())) for v in (gain > 0, gain == 0)]
     lost = quoted(run), str(int((gain < 0).sum())), str(len(gain))
-    return [("page.loses", *lost, less, metric, *counts)]
+    who = listed(run.column("client")[known][gain < 0], 5)
+    rule, names = ("page.losers", (who,)) if (gain < 0).any() else ("page.loses", ())
+    return [(rule, *lost, less, metric, *counts, *names)]
 
 
 def _attack(run: Dossier, runs: Sequence[Dossier]) -> list[Sentence]:

@@ -6,7 +6,7 @@ import shlex
 import numpy as np
 
 import troth
-from troth.reports import cards
+from troth.reports import _front, cards
 from troth.reports.cards import _reading
 from troth.runs import inspect
 
@@ -44,6 +44,27 @@ def test_a_tie_names_those_that_are_equal(told, tmp_path):
     assert choice([a, b], 2)[2]["choice.equal"] == equal
     assert "“b” and the shared model" in choice([a, b], 1)[2]["choice.equal"]
     assert "choice.agrees" in choice([a, b], 0)[2]
+
+
+def test_models_with_equal_means_are_said_to_be_equal(told, tmp_path):
+    """Exactly equal, and equal to the printed digits only."""
+    for i, (more, why) in enumerate(
+        (
+            (0.0, "is the first of these in the list of models"),
+            (1e-5, "has the highest mean before rounding"),
+        )
+    ):
+        low = [0.5] * 3
+        a = told(tmp_path / f"{i}a", [0.9, 0.8, 0.7], shared=low)
+        b = told(tmp_path / f"{i}b", [0.7 + more, 0.8, 0.9], shared=low)
+        first, second = ("a", "b") if not more else ("b", "a")
+        run, _, lines = choice([a, b], 1)
+        assert run == f"{i}{first}" and "choice.average" not in lines
+        has = ["1", "test", "3", "accuracy", "0.800", f"“{i}{second}”", "3", "more"]
+        assert lines["choice.tie"] == [f"“{i}{first}”", *has, why]
+        (deck,) = cards.decks(inspect.opened([a, b]))
+        about = "3", "test", "accuracy", f"“{i}{first}”", "0.800", f"“{i}{second}”", why
+        assert _front.why(deck)[0] == ("answer.tie", *about)
 
 
 def test_one_client_s_few_examples_do_not_decide(told, tmp_path):

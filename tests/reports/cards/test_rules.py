@@ -145,6 +145,11 @@ SENTENCES = [
         "-0.05 (p=0.03).",
     ),
     (
+        "page.losers A 2 9 less accuracy 6 1 3,7",
+        "A: 2 of 9 clients lose by their own model (it has less accuracy than the "
+        "shared model): 3,7. 6 gain, 1 equal.",
+    ),
+    (
         "page.loses A 2 9 less accuracy 6 1",
         "A: 2 of 9 clients lose by their own model (it has less accuracy than the "
         "shared model), 6 gain, 1 equal.",

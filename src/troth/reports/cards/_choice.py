@@ -47,8 +47,25 @@ class Chooser:
         self.sure = self._certainty()
 
     def worth(self, model: Model) -> float:
-        """Return the mean, on validation or test data, by which models are ranked."""
-        return model.valid if self.by == "validation" else model.mean
+        """Return the mean, on validation or test data, by which models are ranked.
+
+        It is rounded so that the order in which values were summed does not count.
+        """
+        mean = model.valid if self.by == "validation" else model.mean
+        return float(f"{mean:.12g}")
+
+    def tied(self) -> str:
+        """Name the other models whose mean is printed like that of the first model."""
+        first, *others = (number(self.worth(m), self.metric) for m in self.models)
+        pairs = zip(self.models[1:], others, strict=True)
+        return " and ".join(m.quoted for m, text in pairs if text == first)
+
+    def because(self) -> str:
+        """Say why the first model is chosen and not one that is tied with it."""
+        first, second = (self.worth(m) for m in self.models[:2])
+        if first == second:
+            return "is the first of these in the list of models"
+        return f"has the {self._first} mean before rounding"
 
     def _certainty(self) -> list[Sentence]:
         """Compare the best model with the second best over all benign clients."""
@@ -86,12 +103,15 @@ class Chooser:
             size = str(int(self._run.column("test")[i]))
             own = other.quoted, client, size, *mine, first.quoted, *its
             return self._with(other, "own", [("choice.own", *own)], client)
-        second = self.models[1]
+        second, many, benign = self.models[1], str(len(self.models)), str(self._benign)
         average: Sentence = (
-            *("choice.average", first.quoted, client, str(len(self.models))),
-            *(self._first, self.metric, self.by, str(self._benign), mean),
+            *("choice.average", first.quoted, client, many),
+            *(self._first, self.metric, self.by, benign, mean),
             *(second.quoted, number(self.worth(second), self.metric)),
         )
+        if tied := self.tied():
+            about = self.by, benign, self.metric, mean, tied, many, self._more
+            average = ("choice.tie", first.quoted, client, *about, self.because())
         lines = [average, *self.sure, self._locally(i, client, other, limits)]
         return self._with(first, "average", lines, client)
 

@@ -128,12 +128,12 @@ def _does(kind: str, member: str) -> str:
     return _DOES.get(member, unknown)
 
 
-def listed(ids: np.ndarray) -> str:
+def listed(ids: np.ndarray, most: int = _LISTED) -> str:
     """List clients by number; of many, list the first ones and count the others."""
     if not len(ids):
         return "no client"
-    some = ", ".join(str(int(k)) for k in ids[:_LISTED])
-    more = f" and {len(ids) - _LISTED} more" if len(ids) > _LISTED else ""
+    some = ", ".join(str(int(k)) for k in ids[:most])
+    more = f" and {len(ids) - most} more" if len(ids) > most else ""
     return f"client{'s' if len(ids) > 1 else ''} {some}{more}"
 
 
