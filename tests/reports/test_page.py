@@ -248,6 +248,14 @@ def _settled(places):
     return runs
 
 
+def test_a_swarm_stays_within_the_axis():
+    """Without hiding a dot, also next to another group."""
+    x = np.array([0.0] * 20 + [500.0] * 3 + [940.0] * 9 + [1000.0] * 25)
+    at, row = _charts.swarm(x, np.zeros(len(x), int), 8, 5)
+    assert at.min() >= 0 and at.max() <= 1000
+    assert len({*zip(at.round(3), row.round(3), strict=True)}) == len(x)
+
+
 def test_a_swarm_hides_no_dot():
     rng = np.random.default_rng(0)
     x = np.sort(rng.choice([100.0, 300.0, 307.0, 500.0], 60))

@@ -62,8 +62,9 @@ def swarm(
     """Lay out dots at positions x so that they do not hide each other.
 
     Dots closer than a dot's width form a group. A group has at most `rows` dots above
-    each other, and further ones are side by side, up to the next group. If this is too
-    close, all rows overlap equally, so that heights still compare.
+    each other, and further ones are side by side, up to the next group and within the
+    ends of the axis. If this is too close, all rows overlap equally, so that heights
+    still compare.
 
     Args:
         x: [n] positions from 0 to 1000.
@@ -84,11 +85,16 @@ def swarm(
     gaps = np.diff(places, prepend=-np.inf, append=np.inf)
     room = np.minimum(np.minimum(gaps[:-1], gaps[1:]) * 0.8, len(x)).astype(int)
     wide = np.minimum(-(-counts // rows), np.maximum(1, room))
+    end = 1000 / dot
+    beyond = (places - (wide - 1) / 2 < 0) | (places + (wide - 1) / 2 > end)
+    wide = np.where(beyond, np.clip(room * 5 // 8, 1, wide), wide)
     fits = min(1.0, rows / max(1, (-(-counts // wide)).max(initial=1)))
     at = np.searchsorted(places, group)
     side, level = rank % wide[at] - (wide[at] - 1) / 2, rank // wide[at]
     height = (level + 1) // 2 * np.where(level % 2, 1, -1)
-    return x + side * dot, height * fits
+    half = (wide[at] - 1) / 2 * dot  # groups at the ends stay within the axis
+    middle = np.clip(x, np.minimum(half, 500), np.maximum(1000 - half, 500))
+    return middle + side * dot, height * fits
 
 
 def strips(deck: Deck) -> Markup:
@@ -110,7 +116,7 @@ def strips(deck: Deck) -> Markup:
         rows = int(0.66 * lane / pixel / (size + 1))
         dot, at = 1000 * (size + 1) / _WIDE, axis.to(model.values[known])
         x, row = swarm(at, bad[known], dot, rows)
-        y = (i + 0.64) * lane + row * (size + 1) * pixel
+        y = (i + 0.6) * lane + row * (size + 1) * pixel
         look = f"stroke:{model_color(model)};stroke-width:{size}"
         column = columns + [m.label for m in listed].index(model.label)
         for kind, who in (("benign", ~bad[known]), ("malicious", bad[known])):
@@ -123,7 +129,7 @@ def strips(deck: Deck) -> Markup:
                     inner = f"stroke:var(--paper);stroke-width:{size - 2.5:g}"
                     marks.append(path(d, "dots", style=inner))
         worst = model.run.mean(model.kind, "worst10")
-        ends = [(i + 0.31) * lane, (i + 0.97) * lane]
+        ends = [(i + 0.27) * lane, (i + 0.93) * lane]
         for value, kind in ((model.mean, "mean"), (worst, "worst")):
             if np.isfinite(value):
                 marks.append(path(line([*axis.to([value] * 2)], ends), kind))
