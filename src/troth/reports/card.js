@@ -15,7 +15,7 @@
     for (const piece of rules[said[0]][1].split(/(\{\d+\})/)) {
       const at = /^\{(\d+)\}$/.exec(piece);
       const word = at ? said[1 + Number(at[1])] : piece;
-      if (!at || !/^(from )?troth[ .]/.test(word)) line.append(word);
+      if (!at || !/^(import )?troth[ .;]/.test(word)) line.append(word);
       else line.append(...command(word).flatMap((node, i) => (i ? [" ", node] : [node])));
     }
     return line;

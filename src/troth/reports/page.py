@@ -40,7 +40,7 @@ PARTS = {
 }
 """The parts of a page in order: id → heading."""
 _WORLDS = 24  # federations with a picture of their clients, at most
-_COMMAND = ("troth ", "troth.", "from troth.")  # start of a command to copy
+_COMMAND = ("troth ", "troth.", "import troth;")  # start of a command to copy
 
 
 class Report(NamedTuple):

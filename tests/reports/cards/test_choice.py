@@ -187,7 +187,7 @@ def test_objects_in_memory_need_python(tmp_path):
     assert certify.endswith(
         f"certify({load}, Smoothing(transform='pixel', sigma=0.25), clients='1,')"
     )
-    exec(certify.replace("0.25)", "0.25, n=50, n0=5)"), names)
+    exec(certify.replace("0.25)", "0.25, n=50, n0=5)"), {"DATA": data})
     assert (a / "certificates.csv").exists()
     (local,) = eval(said["gain.local_missing"][0], names)
     assert local.experiment.personalizer.name == "local"

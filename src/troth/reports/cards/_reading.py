@@ -169,8 +169,9 @@ def certify(
         one = "" if client is None else f", clients='{client},'"
         how = f"Smoothing(transform={transform!r}, sigma={sigma:g})"
         return (
-            "from troth.certificates.smoothing import Smoothing; from "
-            f"troth.examine.certify import certify; certify({loaded(run)}, {how}{one})"
+            "import troth; from troth.certificates.smoothing import Smoothing; "
+            "from troth.examine.certify import certify; "
+            f"certify({loaded(run)}, {how}{one})"
         )
     only = () if client is None else ("--client", client)
     noise = ("--transform", transform, "--sigma", f"{sigma:g}")
