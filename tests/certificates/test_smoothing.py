@@ -96,7 +96,7 @@ def test_the_record_has_all_that_matters():
     }
     same = [Smoothing("pixel", 0.1, padding=p).record() for p in ("zeros", "border")]
     assert same[0] == same[1]  # noise on values knows no padding
-    assert Smoothing(n=np.int64(5), sigma=np.float64(0.5)).record()["n"] == 5
+    assert Smoothing(n=np.int64(50), sigma=np.float64(0.5)).record()["n"] == 50
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,7 @@ def test_the_record_has_all_that_matters():
             {"samples": "adaptive", "radii": (1.0,), "tolerance": 0.1},
             "give one of the two",
         ),
+        ({"n": 9}, "n = 9 samples cannot prove any radius .* at least 10"),
         ({"samples": "adaptive", "tolerance": 1.0}, "tolerance = 1.0 is a share"),
         ({"radii": (1.0,)}, "no effect with fixed samples"),
     ],

@@ -145,6 +145,7 @@ def test_a_run_writes_about_itself_and_the_tree_is_left_alone():
 
 REFUSED = """
 agregator = 'mean' → an experiment has no section 'agregator' (did you mean 'a
+gird = 'seed' → an experiment has no section 'gird' (did you mean 'grid'?)
 grid.seed = [0] → a [grid] describes several experiments; expand it
 train.round = 3 → [train] has no key 'round' (did you mean 'rounds'?); th
 train = 3 | resolved = 3 → … is a whole number; it must be a table

@@ -236,11 +236,7 @@ def _check(s: Smoothing) -> None:
             f"alpha = {s.alpha} is the probability that a certificate is wrong; it "
             "must lie between 0 and 1, such as 0.001"
         )
-    for name in ("n", "n0", "tile"):
-        if getattr(s, name) < 1:
-            raise Refusal(
-                f"{name} = {getattr(s, name)} must be a number of samples, 1 or more"
-            )
+    _check_samples(s)
     if not 0 <= s.tolerance < 1:
         raise Refusal(
             f"tolerance = {s.tolerance} is a share of the radius; it must be at least "
@@ -257,4 +253,19 @@ def _check(s: Smoothing) -> None:
         raise Refusal(
             "radii and tolerance have no effect with fixed samples; leave them out, or "
             "set samples = 'adaptive'"
+        )
+
+
+def _check_samples(s: Smoothing) -> None:
+    """Raise Refusal if there are too few samples to prove anything."""
+    for name in ("n", "n0", "tile"):
+        if getattr(s, name) < 1:
+            raise Refusal(
+                f"{name} = {getattr(s, name)} must be a number of samples, 1 or more"
+            )
+    if s.n <= (enough := math.log2(1 / s.alpha)):
+        raise Refusal(
+            f"n = {s.n} samples cannot prove any radius with alpha = {s.alpha:g}, even "
+            f"if all of them agree; give at least {math.floor(enough) + 1}, such as "
+            "10000"
         )

@@ -43,7 +43,7 @@ def combined(
     budgets: tuple[Budget, Budget],
     augments: tuple[Augment, Augment] = (as_it_is, as_it_is),
 ) -> Client:
-    """Train the shared model by a solver and the personal model on the same batches.
+    """Train two models on the same batches: the shared one by a solver, and the own.
 
     This is the joint training of Ditto (Appendix E.1). In every step, the solver first
     moves its copy w_k of the shared model. The personalizer's step then receives the

@@ -83,9 +83,11 @@ def _section(cls: Any, where: str, value: Any) -> Any:
     for key in table:
         if key not in allowed:
             place = f"[{where}] has no key" if where else "an experiment has no section"
+            here = [one for one in allowed if one != "resolved"]
+            here += [] if where else ["grid"]
             raise Refusal(
-                f"{place} '{key}'{lookup.nearest(str(key), allowed)}; "
-                f"there are: {', '.join(allowed)}"
+                f"{place} '{key}'{lookup.nearest(str(key), here)}; "
+                f"there are: {', '.join(here)}"
             )
     return cls(**_values(fields(cls), cls, where, table))
 

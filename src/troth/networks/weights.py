@@ -96,8 +96,9 @@ def _file(path: str) -> Path:
 def read(path: str) -> dict[str, Tensor]:
     """Read the tensors of a file by name.
 
-    The file is .safetensors, or .pt or .pth with a `state_dict`. A `state_dict` inside
-    a checkpoint is found if it is the only table of tensors. Code in a file is never
+    The file is .safetensors, or .pt or .pth with a `state_dict`. The
+    `state_dict` of a checkpoint may have any key, if it is the only dictionary of
+    tensors. Code in a file is never
     run. From `shared.safetensors` of a run, the input normalization is left out,
     because the experiment sets it. Raise Refusal if the file cannot be read.
     """

@@ -226,10 +226,10 @@ def examples_needed(head: Head, target: Head, *, lam: float, nu: float = 0.0) ->
     The bound holds for any inputs and labels. An example with weight α counts as α
     examples. The bound is (λ⟨θ♠ − θ†, θ♠⟩ + 2ν‖θ♠‖²)/κ with κ = W((k − 1)/e) for k
     classes, where W is Lambert's function: κ is .2785 for two classes and 1.12 for ten.
-    It follows because the gradient of the examples must balance the pull to the shared
-    model. In the inner product with θ♠, one example contributes at most κ
-    (docs/explanation/derivations/poison.md). Examples of `data_attack` need more weight
-    than this bound: see `weight_needed`.
+    The bound follows because, at θ♠, the gradient of the loss on the examples must
+    balance the pull to the shared model and the weight decay. In the inner product
+    with θ♠, one example contributes at most κ (docs/explanation/derivations/poison.md).
+    Examples of `data_attack` need more weight than this bound: see `weight_needed`.
 
     Args:
         head: model θ♠.

@@ -144,7 +144,7 @@ class Entry(NamedTuple):
         return cells
 
     def everywhere(self) -> list[Cell]:
-        """Return the cells with all substitutes, even if original data exist."""
+        """Return all cells; with substitute data also where the original data exist."""
         if self.cells is None:
             return []
         return self.cells(lambda setting: setting.stand_in or setting.original)

@@ -12,6 +12,12 @@ from troth.types import Refusal, Tracked
 _MOST = {"metrics": 1000, "params": 100}  # MLflow's limits of entries per request
 _KEY, _VALUE = 250, 6000  # MLflow's limits of characters of a name and of a value
 _TAG = "troth_run"
+_QUICK = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # fail soon if there is no server
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+}
+"""Settings of MLflow, unless the environment sets them."""
 
 
 def mlflow(
@@ -29,7 +35,8 @@ def mlflow(
             variable MLFLOW_TRACKING_URI, or else `mlflow.db` in the current folder.
         experiment: Name of the MLflow experiment; it is created if it does not exist.
     """
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    for name, value in _QUICK.items():
+        os.environ.setdefault(name, value)
     try:
         from mlflow import MlflowClient
     except ImportError:

@@ -14,7 +14,7 @@ _ARTIFACTS = "artifacts"
 def tensorboard(run: Tracked, *, folder: str = "") -> "_Events":
     """Write a run's values to event files of TensorBoard.
 
-    `tensorboard --logdir FOLDER` shows them. The runs of a grid are in one folder.
+    `tensorboard --logdir FOLDER` shows them. Each run of a grid has its own subfolder.
     Files of a run are copied to the folder `artifacts` next to its event files. Install
     TensorBoard by `pip install 'troth[tensorboard]'`.
 

@@ -25,5 +25,7 @@ def test_refusals(refused, one, tmp_path):
     folder, _ = one
     assert "is not the folder of a run" in refused("track", tmp_path, "--to", "mlflow")
     assert "there is no tracker 'x'" in refused("track", folder, "--to", "x")
+    text = refused("track", folder, "--to", "tensorboard", "--set", "folder")
+    assert "--set folder must be OPTION=VALUE" in text
     text = refused("track", folder, "--to", "mlflow", "--set", "folder=a")
     assert "its options are: uri, experiment" in text

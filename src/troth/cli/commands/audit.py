@@ -41,7 +41,10 @@ def audit(
     ] = None,
     norm: Annotated[
         str | None,
-        Flag(help="Norm of the change: linf or l2. Default: as in the experiment."),
+        Flag(
+            help="Norm that limits the change of an input: linf or l2. Default: as in "
+            "the experiment."
+        ),
     ] = None,
     iterations: Annotated[
         int | None, Flag(help="Number of PGD steps. Default: as in the experiment.")

@@ -11,7 +11,7 @@ def bench(
     quick: Annotated[bool, Flag("--quick", help="Measure small models only.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure how much faster training is here than with a plain loop over clients."""
+    """Measure how much faster Troth trains on this machine than a plain loop."""
     from troth.cli import tables
     from troth.runs import bench as measuring
 

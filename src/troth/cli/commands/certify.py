@@ -78,7 +78,9 @@ def certify(
             "is at most this value, such as 0.01. 0: not used."
         ),
     ] = 0.0,
-    seed: Annotated[int, Flag(help="Seed of the noise and of the examples.")] = 0,
+    seed: Annotated[
+        int, Flag(help="Seed of the noise and of the choice of examples.")
+    ] = 0,
     precision: Annotated[
         str, Flag(help="Precision of the model: float32 or bfloat16.")
     ] = "float32",

@@ -25,8 +25,8 @@ def resume(
         Flag(
             "--set",
             metavar="GRID.KEY=VALUES",
-            help="Add values to an axis of a grid, such as grid.seed=[0,1,2]. The list "
-            "must keep the earlier values.",
+            help="Extend an axis of a grid: give its whole new list, such as "
+            "grid.seed=[0,1,2], with the earlier values.",
         ),
     ] = None,
     devices: Devices = "",

@@ -46,10 +46,13 @@ def track(
     for path in () if live else paths:
         if not any((path / name).exists() for name in (files.EXPERIMENT, files.GRID)):
             refuse(f"{path} is not the folder of a run or grid; give one that is")
+    for text in settings or []:
+        if "=" not in text:
+            refuse(f"--set {text} must be OPTION=VALUE, such as --set folder=events")
     options: dict[str, Any] = grid.override({}, [f"track.{s}" for s in settings or []])
     part = Part(to, options.get("track", {}))
     over = tracking.until_closed(paths[0]) if live else None
-    with stoppable(lambda: "stopped; the values that were read are sent"):
+    with stoppable(lambda: "stopped before all values were sent"):
         sent = tracking.track(paths, part, follow=follow, over=over, extra=_report)
     if not live:
         runs = f"{sent.runs} run{'' if sent.runs == 1 else 's'}"

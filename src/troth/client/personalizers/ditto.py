@@ -67,8 +67,8 @@ def ditto(
     provide for them.
 
     Guarantee: on a loss of curvature L, the explicit step contracts if lr·(L + λ) < 2
-    (plain `sgd`). If lr·λ ≥ 2, also for a mere candidate, the steps diverge on any
-    data, and Refusal is raised.
+    (plain `sgd`). If lr·λ ≥ 2, the steps diverge whatever the data are, and Refusal is
+    raised. With several candidates for λ, this holds for each of them.
     """
     if lam == "auto":
         asked = _choosing.Asked(choose, candidates, fallback, few, anchor)
