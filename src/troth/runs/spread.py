@@ -86,6 +86,21 @@ def command(root: Path, group: Group, device: str) -> list[str]:
     return [sys.executable, "-m", "troth.cli.worker", *given]
 
 
+def _begun(
+    root: Path, group: Group, device: str, said: IO[bytes], **more: Any
+) -> "subprocess.Popen[bytes]":
+    """Start the process of a group; what it prints to stderr goes into `said`."""
+    return subprocess.Popen(
+        command(root, group, device),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=said,
+        bufsize=0,  # so that closing stdin writes nothing
+        start_new_session=True,  # Ctrl-C reaches it through its stdin alone
+        **more,
+    )
+
+
 Starter = Callable[[Group], bool]
 """Starts a group; returns whether a device was free."""
 Poll = Callable[[bool], tuple[dict[str, str], bool]]
@@ -119,15 +134,7 @@ def here(root: Path, devices: Sequence[str]) -> Iterator[tuple[Starter, Poll]]:
             return False
         device = free.popleft()
         said = tempfile.TemporaryFile()  # noqa: SIM115
-        process = subprocess.Popen(
-            command(root, group, device),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=said,
-            bufsize=0,  # so that closing stdin writes nothing
-            env=environment,
-            start_new_session=True,  # Ctrl-C reaches it through its stdin alone
-        )
+        process = _begun(root, group, device, said, env=environment)
         working.append(_Worker(process, said, group, device))
         return True
 
@@ -229,15 +236,8 @@ def work(root: str, group: Group, gpu: bool) -> None:
     if not (Path(root) / files.GRID).exists():
         raise Refusal(f"{root} does not exist on this machine; use a shared folder")
     with tempfile.TemporaryFile() as said:
-        line = command(Path(root), group, "cuda" if gpu else "")
-        with subprocess.Popen(
-            line,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=said,
-            bufsize=0,
-            start_new_session=True,
-        ) as process:
+        device = "cuda" if gpu else ""
+        with _begun(Path(root), group, device, said) as process:
             try:
                 while process.poll() is None:
                     time.sleep(PAUSE)
